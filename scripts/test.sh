@@ -1,0 +1,12 @@
+#!/bin/sh
+# Set up a fresh environment and run every check: format, lint, types, tests.
+# Arguments go to pytest, e.g.  sh scripts/test.sh -m slow
+set -eu
+cd "$(dirname "$0")/.."
+VENV=${WHENCE_VENV:-.venv}
+[ -x "$VENV/bin/python" ] || python3 -m venv "$VENV"
+"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+"$VENV/bin/ruff" format --check .
+"$VENV/bin/ruff" check .
+"$VENV/bin/mypy"
+exec "$VENV/bin/python" -m pytest "$@"

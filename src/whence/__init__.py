@@ -1,0 +1,65 @@
+"""whence: where a Transformer's answer comes from.
+
+    import whence
+    whence.explain("a deep and meaningful film .", model="path/or/hub-id", method="attention-rollout")
+
+Importing the package costs next to nothing: torch and transformers are loaded by the first call.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> the module that holds it (PEP 562: resolved on first use).
+_HOMES = {
+    "explain": "whence.explaining",
+    "compare": "whence.explaining",
+    "methods": "whence.methods",
+    "Explanation": "whence.explanation",
+    "Comparison": "whence.comparison",
+    "Trace": "whence.model",
+    "LayerTrace": "whence.model",
+    "capture": "whence.model",
+    "open_model": "whence.model",
+    "WhenceError": "whence.errors",
+    "WhenceWarning": "whence.errors",
+}
+
+__all__ = [
+    "Comparison",
+    "Explanation",
+    "LayerTrace",
+    "Trace",
+    "WhenceError",
+    "WhenceWarning",
+    "__version__",
+    "capture",
+    "compare",
+    "explain",
+    "methods",
+    "open_model",
+]
+
+if TYPE_CHECKING:
+    from whence.comparison import Comparison
+    from whence.errors import WhenceError, WhenceWarning
+    from whence.explaining import compare, explain
+    from whence.explanation import Explanation
+    from whence.methods import methods
+    from whence.model import LayerTrace, Trace, capture, open_model
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'whence' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

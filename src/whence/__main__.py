@@ -1,0 +1,3 @@
+from whence.cli import main
+
+main()

@@ -1,0 +1,33 @@
+"""The command line: parse, call the public API, print. Nothing is computed here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from whence.cli import explain, models, train
+from whence.errors import WhenceError
+
+app = typer.Typer(
+    name="whence",
+    help="Where a Transformer's answer comes from.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+explain.register(app)
+models.register(app)
+train.register(app)
+
+
+def main() -> None:
+    """Run the command line; a WhenceError becomes one red line and exit status 2."""
+    try:
+        app()
+    except WhenceError as error:
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)))
+        sys.exit(2)

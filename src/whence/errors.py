@@ -1,0 +1,12 @@
+"""What whence says when it cannot give a right answer.
+
+Every message says what was wrong, what was expected and what to do about it.
+"""
+
+
+class WhenceError(ValueError):
+    """Wrong input or an unsupported model; the command line prints it without a traceback."""
+
+
+class WhenceWarning(UserWarning):
+    """An answer was given, but the reader should know something about it."""

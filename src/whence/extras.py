@@ -1,0 +1,26 @@
+"""Optional dependencies: imported when first used, named when missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from whence.errors import WhenceError
+
+
+def need(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra of whence brings it.
+
+    >>> need("json", extra="plot").dumps([1])
+    '[1]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        package = module.partition(".")[0]
+        if missing.name is None or missing.name.partition(".")[0] != package:
+            raise  # the package is there; something inside it is not
+        raise WhenceError(
+            f"this needs the package '{package}', which is not installed; "
+            f"install it with: pip install 'whence[{extra}]'"
+        ) from missing
