@@ -17,12 +17,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "explain": "whence.explaining",
     "compare": "whence.explaining",
-    "methods": "whence.methods",
+    "methods": "whence.method",
     "Explanation": "whence.explanation",
     "Comparison": "whence.comparison",
     "Trace": "whence.model",
     "LayerTrace": "whence.model",
-    "capture": "whence.model",
+    "capture": "whence.explaining",
     "open_model": "whence.model",
     "WhenceError": "whence.errors",
     "WhenceWarning": "whence.errors",
@@ -46,10 +46,10 @@ __all__ = [
 if TYPE_CHECKING:
     from whence.comparison import Comparison
     from whence.errors import WhenceError, WhenceWarning
-    from whence.explaining import compare, explain
+    from whence.explaining import capture, compare, explain
     from whence.explanation import Explanation
-    from whence.methods import methods
-    from whence.model import LayerTrace, Trace, capture, open_model
+    from whence.method import methods
+    from whence.model import LayerTrace, Trace, open_model
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,147 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+if TYPE_CHECKING:
+    from whence.comparison import Comparison
+    from whence.explanation import Explanation
+
+Text = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
+Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
+Model = Annotated[str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.")]
+Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
+Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
+Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
+Aggregate = Annotated[str, typer.Option(help="auto, none, or how layer maps are joined: rollout.")]
+Head = Annotated[str | None, typer.Option(help="One head, counted from 0.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also show the answering row of every layer.")]
+Words = Annotated[bool, typer.Option("--words", help="Show words instead of the tokenizer's pieces.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Save = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json, .npz or .html file.")]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")]
+Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
+    app.command("explain")(explain_command)
+    app.command("compare")(compare_command)
+    app.command("methods")(methods_command)
+
+
+def explain_command(
+    text: Text,
+    pair: Pair = None,
+    model: Model = "whence/sentiment",
+    method: Annotated[str, typer.Option("--method", "-M", help="A name from `whence methods`.")] = "attention-rollout",
+    target: Target = None,
+    foil: Foil = None,
+    position: Position = None,
+    aggregate: Aggregate = "auto",
+    head: Head = None,
+    layers: Layers = False,
+    words: Words = False,
+    as_json: AsJson = False,
+    save: Save = None,
+    truncate: Truncate = False,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Say which words of a text an answer is made of."""
+    import whence
+
+    result: Any = whence.explain(
+        text if pair is None else (text, pair),
+        model,
+        method=method,
+        target=target,
+        foil=foil,
+        position=_number(position),
+        aggregate=aggregate,
+        head=_number(head),
+        truncate=truncate,
+        device=device,
+        dtype=dtype,
+    )
+    _present(result, layers=layers, words=words, as_json=as_json, save=save)
+
+
+def compare_command(
+    text: Text,
+    pair: Pair = None,
+    model: Model = "whence/sentiment",
+    methods: Annotated[
+        str, typer.Option("--methods", "-M", help="Names from `whence methods`, separated by commas.")
+    ] = "raw-attention,attention-rollout",
+    target: Target = None,
+    foil: Foil = None,
+    position: Position = None,
+    aggregate: Aggregate = "auto",
+    layers: Layers = False,
+    words: Words = False,
+    as_json: AsJson = False,
+    save: Save = None,
+    truncate: Truncate = False,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Several methods on one text, from one forward pass."""
+    import whence
+
+    result: Any = whence.compare(
+        text if pair is None else (text, pair),
+        model,
+        methods=[name.strip() for name in methods.split(",") if name.strip()],
+        target=target,
+        foil=foil,
+        position=_number(position),
+        aggregate=aggregate,
+        truncate=truncate,
+        device=device,
+        dtype=dtype,
+    )
+    _present(result, layers=layers, words=words, as_json=as_json, save=save)
+
+
+def methods_command() -> None:
+    """List the methods with their names, symbols and papers."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from whence.method import methods, presets
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("method", no_wrap=True)
+    for column in ("symbols", "kind", "what it is", "from"):
+        table.add_column(column)
+    for each in methods():
+        flags = ", ".join(flag for flag, on in (("signed", each.signed), ("class-specific", each.class_specific)) if on)
+        kind = each.kind + (f" ({flags})" if flags else "")
+        table.add_row(each.name, ", ".join(each.symbols), kind, each.summary, each.paper.short)
+    for named in presets():
+        made_of = f"{named.summary} (= {named.method}, {named.aggregate or 'last layer'})"
+        table.add_row(named.name, ", ".join(named.symbols), "preset", made_of, named.paper.short)
+    Console().print(table)
+
+
+def _present(result: Explanation | Comparison, *, layers: bool, words: bool, as_json: bool, save: Path | None) -> None:
+    result = result.words() if words else result
+    if save is not None:
+        result.save(save)
+    if as_json:
+        print(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
+    elif save is None:
+        result.show(layers=layers)
+    else:
+        print(f"written to {save}")
+
+
+def _number(value: str | None) -> int | str | None:
+    """A whole number typed on the command line, or the word itself."""
+    return int(value) if value is not None and value.lstrip("-").isdigit() else value

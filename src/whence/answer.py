@@ -1,0 +1,40 @@
+"""What the model said, and which part of it is explained: plain data that every result carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """The number explained. `kind` is "class", "token", "start", "end" or "none" (a model without a head)."""
+
+    kind: str
+    index: int | None = None  # the class or token id; for "start" and "end" the position
+    label: str | None = None
+    foil: int | None = None
+    foil_label: str | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "none":
+            return "no output (the model has no head, or nothing was asked of it)"
+        named = f"{self.kind} '{self.label}'" if self.kind in ("class", "token") else f"{self.kind} {self.label}"
+        return named if self.foil_label is None else f"{named} rather than '{self.foil_label}'"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The row that answers: `position` is a token, or None for the mean over all of them."""
+
+    position: int | None
+    why: str  # "first token", "last token", "mask", "mean", "given", …
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model said about one sentence, and what of it is explained."""
+
+    target: Target
+    reading: Reading
+    prediction: str | None
+    probabilities: dict[str, float]

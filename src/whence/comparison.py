@@ -1,0 +1,81 @@
+"""Several methods on one input, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whence.errors import WhenceError
+from whence.explanation import Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Mapping[str, Explanation]):
+    """Explanations of one input by the name that each method was asked for: `comparison["rollout"]`."""
+
+    explanations: dict[str, Explanation]
+
+    def __getitem__(self, name: str) -> Explanation:
+        return self.explanations[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.explanations)
+
+    def __len__(self) -> int:
+        return len(self.explanations)
+
+    def words(self, how: str = "mean") -> Comparison:
+        """Every explanation over words instead of pieces."""
+        return Comparison({name: each.words(how) for name, each in self.explanations.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": "whence.comparison",
+            "version": 1,
+            "explanations": {name: each.to_dict() for name, each in self.explanations.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
+        """The inverse of `to_dict`."""
+        if not isinstance(data, Mapping) or data.get("format") != "whence.comparison":
+            raise WhenceError("this is not a whence comparison; expected data written by to_dict or save")
+        if data.get("version") != 1:
+            raise WhenceError(f"this comparison has version {data.get('version')!r}; this whence reads version 1")
+        return cls({name: Explanation.from_dict(each) for name, each in data["explanations"].items()})
+
+    def save(self, path: str | Path) -> Path:
+        """Write to a .json or .html file, by the ending of its name."""
+        path = Path(path)
+        if path.suffix == ".json":
+            path.write_text(json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False), encoding="utf-8")
+        elif path.suffix == ".html":
+            from whence.view.html import document
+
+            path.write_text(document(list(self.values())), encoding="utf-8")
+        else:
+            raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json or .html")
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Comparison:
+        """Read what `save` wrote as .json."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise WhenceError(f"cannot read '{path}' as a whence comparison: {error}") from error
+        return cls.from_dict(data)
+
+    def show(self, *, layers: bool = False) -> None:
+        """Coloured text in the terminal, one line per method."""
+        from whence.view.terminal import show
+
+        show(list(self.values()), layers=layers)
+
+    def _repr_html_(self) -> str:
+        from whence.view.html import fragment
+
+        return fragment(list(self.values()))

@@ -1,0 +1,249 @@
+"""The result: one method's answer for one input. Numpy arrays and plain values, no model behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whence import storing
+from whence.answer import Reading, Target
+from whence.errors import WhenceError
+from whence.words import Span, group
+
+Array = NDArray[np.floating[Any]]
+NO_TARGET = Target("none")
+NO_READING = Reading(None, "unknown")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Which input tokens an output is made of.
+
+    Row i of a map is the token being built, column j the token it draws on; layer 0 is the first block.
+    `maps` are the method's own layer maps, `aggregated` what the aggregation made of them up to each layer,
+    `scores` the row that answers for the target (`position`, stated with its reason in `reading`).
+    """
+
+    tokens: list[str]
+    scores: Array  # [n]
+    method: str
+    maps: Array | None = None  # [L, n, n]
+    aggregated: Array | None = None  # [L, n, n]
+    head_maps: Array | None = None  # [L, H, n, n], on request
+    layer_scores: Array | None = None  # [L, n]
+    texts: tuple[str, ...] = ()
+    spans: list[Span | None] = field(default_factory=list)  # (which text, start, end) of each token
+    special: list[bool] = field(default_factory=list)
+    aggregate: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    signed: bool = False
+    target: Target = NO_TARGET
+    reading: Reading = NO_READING
+    prediction: str | None = None
+    probabilities: dict[str, float] = field(default_factory=dict)
+    model: str = ""
+    seconds: float = 0.0
+    granularity: str = "token"  # or "word"
+
+    def __post_init__(self) -> None:
+        n = len(self.tokens)
+        if not self.spans:
+            object.__setattr__(self, "spans", [None] * n)
+        if not self.special:
+            object.__setattr__(self, "special", [False] * n)
+        sizes = {"scores": self.scores.shape, "spans": (len(self.spans),), "special": (len(self.special),)}
+        wrong = [name for name, shape in sizes.items() if shape != (n,)]
+        wrong += [
+            name
+            for name, array in self._arrays().items()
+            if name != "scores" and set(array.shape[(1 if name == "layer_scores" else -2) :]) != {n}
+        ]
+        if wrong:
+            raise WhenceError(f"{', '.join(wrong)} do not fit the {n} tokens")
+        broken = [name for name, array in self._arrays().items() if not np.isfinite(array).all()]
+        if broken:
+            raise WhenceError(f"{', '.join(broken)} contain NaN or infinite values")
+
+    def _arrays(self) -> dict[str, Array]:
+        names = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    # Reading ----------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int | None:
+        """The token whose row answers; None when it is the mean over all."""
+        return self.reading.position
+
+    @property
+    def pieces(self) -> list[str]:
+        """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
+        return [
+            token if span is None else self.texts[span[0]][span[1] : span[2]]
+            for token, span in zip(self.tokens, self.spans, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, key: Any) -> Any:
+        """`ex[layer]` is that layer's map, `ex[layer, i]` what token i draws on, `ex[layer, i, j]` one number.
+
+        Tokens may be named: `ex[-1, "[CLS]", "film"]`. For a method without maps, `ex[layer, i]` is one number.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        array = self.maps if self.maps is not None else self.layer_scores
+        if array is None:
+            raise WhenceError(f"'{self.method}' has no layers to index; its answer is in scores")
+        if isinstance(keys[0], str) or len(keys) > array.ndim:
+            raise WhenceError(f"expected [layer] or [layer, token{', token' * (array.ndim - 2)}]; got {key!r}")
+        layers, *tokens = keys
+        if isinstance(layers, int) and not -len(array) <= layers < len(array):
+            raise WhenceError(f"layer {layers} is outside the model's {len(array)} layers")
+        return array[(layers, *(self._token(token) for token in tokens))]
+
+    def _token(self, token: Any) -> Any:
+        if not isinstance(token, str):
+            if isinstance(token, int) and not -len(self) <= token < len(self):
+                raise WhenceError(f"token {token} is outside the {len(self)} tokens")
+            return token
+        found = [i for i, (t, p) in enumerate(zip(self.tokens, self.pieces, strict=True)) if token in (t, p)]
+        if len(found) != 1:
+            what = f"stands {len(found)} times" if found else "does not stand"
+            raise WhenceError(f"'{token}' {what} among the tokens; use its index: {self.tokens}")
+        return found[0]
+
+    def top(self, k: int = 5, *, special: bool = True) -> list[tuple[int, str, float]]:
+        """The k tokens with the largest scores (by magnitude where the method has signs): index, token, score."""
+        weight = np.abs(self.scores) if self.signed else self.scores
+        order = [int(i) for i in np.argsort(-weight, kind="stable") if special or not self.special[i]]
+        return [(i, self.pieces[i], float(self.scores[i])) for i in order[:k]]
+
+    # Words ------------------------------------------------------------------------------------------------
+
+    def words(self, how: str = "mean", *, rows: str | None = None) -> Explanation:
+        """The same explanation over the words of the text instead of the tokenizer's pieces.
+
+        `how` joins the pieces of a word ("mean", "max", "sum", "first", "signed-max") on both axes of the
+        maps; `rows` sets another way for the axis of the token being built, e.g. `words("sum", rows="mean")`
+        keeps rows that sum to one. Special tokens stand for themselves; no token is dropped.
+        """
+        groups = group(self.texts, self.spans)
+        join, join_rows = (_join(name, groups) for name in (how, rows or how))
+        spans = [_union([self.spans[i] for i in members]) for members in groups]
+        position = self.position
+        if position is not None:
+            position = next(word for word, members in enumerate(groups) if position in members)
+
+        def both(array: Array | None) -> Array | None:
+            return None if array is None else join_rows(join(array, -1), -2)
+
+        return replace(
+            self,
+            tokens=[
+                self.tokens[members[0]] if span is None else self.texts[span[0]][span[1] : span[2]]
+                for members, span in zip(groups, spans, strict=True)
+            ],
+            scores=join(self.scores, -1),
+            maps=both(self.maps),
+            aggregated=both(self.aggregated),
+            head_maps=both(self.head_maps),
+            layer_scores=None if self.layer_scores is None else join(self.layer_scores, -1),
+            spans=spans,
+            special=[self.special[members[0]] for members in groups],
+            reading=replace(self.reading, position=position),
+            granularity="word",
+        )
+
+    # Making, keeping and showing --------------------------------------------------------------------------
+
+    @classmethod
+    def from_scores(cls, tokens: Sequence[str], scores: ArrayLike, method: str = "given", **fields: Any) -> Explanation:
+        """Scores made elsewhere, as an Explanation: to show, save and evaluate beside whence's own.
+
+        >>> Explanation.from_scores(["good", "film"], [0.9, 0.1]).top(1)
+        [(0, 'good', 0.9)]
+        """
+        array = np.asarray(scores)
+        array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+        fields.setdefault("signed", bool((array < 0).any()))
+        return cls(tokens=list(tokens), scores=array, method=method, **fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, numbers and strings, ready for JSON."""
+        return storing.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Explanation:
+        """The inverse of `to_dict`; a WhenceError if the data is not such a dictionary."""
+        return storing.from_dict(cls, data)
+
+    def save(self, path: str | Path) -> Path:
+        """Write to a .json, .npz or .html file, by the ending of its name."""
+        path = Path(path)
+        if path.suffix == ".html":
+            path.write_text(self.to_html(), encoding="utf-8")
+            return path
+        return storing.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Explanation:
+        """Read what `save` wrote as .json or .npz; never unpickles anything."""
+        return storing.load(cls, Path(path))
+
+    def show(self, *, layers: bool = False) -> None:
+        """Coloured text in the terminal; with `layers`, the row of every layer beneath."""
+        from whence.view.terminal import show
+
+        show([self], layers=layers)
+
+    def to_html(self) -> str:
+        from whence.view.html import document
+
+        return document([self])
+
+    def _repr_html_(self) -> str:
+        from whence.view.html import fragment
+
+        return fragment([self])
+
+    def __str__(self) -> str:
+        from whence.view.terminal import plain
+
+        return plain(self)
+
+
+def _join(how: str, groups: list[list[int]]) -> Any:
+    """A function that joins groups of entries along one axis of an array."""
+    ways = {
+        "mean": lambda part, axis: part.mean(axis),
+        "sum": lambda part, axis: part.sum(axis),
+        "max": lambda part, axis: part.max(axis),
+        "first": lambda part, axis: part.take(0, axis),
+        "signed-max": _signed_max,
+    }
+    if how not in ways:
+        raise WhenceError(f"unknown way to join pieces {how!r}; expected {', '.join(ways)}")
+
+    def join(array: Array, axis: int) -> Array:
+        return np.stack([ways[how](array.take(members, axis), axis) for members in groups], axis)
+
+    return join
+
+
+def _signed_max(part: Array, axis: int) -> Array:
+    """The entry of largest magnitude, with its sign."""
+    index = np.expand_dims(np.abs(part).argmax(axis), axis)
+    return np.take_along_axis(part, index, axis).squeeze(axis)
+
+
+def _union(spans: list[Span | None]) -> Span | None:
+    known = [span for span in spans if span is not None]
+    if not known:
+        return None
+    return (known[0][0], min(span[1] for span in known), max(span[2] for span in known))

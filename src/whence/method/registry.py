@@ -1,0 +1,127 @@
+"""The registry: a method joins whence by one decorator above one function.
+
+    @method("attention", symbols=("W", "RawAtt"), paper=citations.ABNAR_2020, needs="attention weights")
+    def attention(layer: LayerTrace) -> Tensor:
+        '''Mean over heads of the attention weights.'''
+        return layer.attention.mean(1)
+
+The function's keyword-only parameters are the method's options; the first line of its docstring is what
+`whence methods` prints. A map method makes one layer's map [B, n, n] of that layer's `LayerTrace`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import WhenceError
+from whence.method.citations import Paper
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LayerMap = Callable[..., "Tensor"]  # (layer, **options) -> [B, n, n]
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is known of a method beside its formula."""
+
+    name: str
+    symbols: tuple[str, ...]  # how papers write it; each works as a name
+    paper: Paper
+    kind: str  # "map": one [n, n] map per layer
+    needs: str  # what it reads of the trace, in words
+    signed: bool  # scores below zero speak against the target
+    class_specific: bool  # explains one output rather than one representation
+    run: LayerMap = field(repr=False)
+    heads: LayerMap | None = field(repr=False)  # the same for every head: [B, H, n, n]
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.run) or "").splitlines()[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options and their defaults."""
+        parameters = inspect.signature(self.run).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A name that the field gives to a method together with a way to aggregate it."""
+
+    name: str
+    method: str
+    aggregate: str | None
+    paper: Paper
+    summary: str
+    symbols: tuple[str, ...] = ()
+
+
+_METHODS: dict[str, Method] = {}
+_PRESETS: dict[str, Preset] = {}
+_NAMES: dict[str, str] = {}  # every name and symbol, folded -> canonical name
+
+
+def method(
+    name: str,
+    *,
+    paper: Paper,
+    needs: str,
+    symbols: tuple[str, ...] = (),
+    kind: str = "map",
+    signed: bool = False,
+    class_specific: bool = False,
+    heads: LayerMap | None = None,
+) -> Callable[[LayerMap], LayerMap]:
+    """Register the decorated function under `name` and its symbols."""
+
+    def register(run: LayerMap) -> LayerMap:
+        _add_names(name, symbols)
+        _METHODS[name] = Method(name, symbols, paper, kind, needs, signed, class_specific, run, heads)
+        return run
+
+    return register
+
+
+def preset(found: Preset) -> None:
+    """Register a combination of method and aggregation under the field's own name for it."""
+    _add_names(found.name, found.symbols)
+    _PRESETS[found.name] = found
+
+
+def _add_names(name: str, symbols: tuple[str, ...]) -> None:
+    for each in (name, *symbols):
+        if _NAMES.get(_fold(each), name) != name or _fold(each) in _NAMES:
+            raise ValueError(f"the name '{each}' is taken by '{_NAMES[_fold(each)]}'")
+        _NAMES[_fold(each)] = name
+
+
+def _fold(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-")
+
+
+def lookup(name: str) -> tuple[Method, Preset | None]:
+    """The method of a name or symbol, and the preset when the name is one."""
+    canonical = _NAMES.get(_fold(name)) if isinstance(name, str) else None
+    if canonical is None:
+        near = get_close_matches(_fold(str(name)), _NAMES, n=3)
+        hint = f"did you mean {' or '.join(repr(_NAMES[n]) for n in near)}? " if near else ""
+        raise WhenceError(f"unknown method {name!r}; {hint}expected one of {', '.join(sorted({*_METHODS, *_PRESETS}))}")
+    found = _PRESETS.get(canonical)
+    return _METHODS[canonical if found is None else found.method], found
+
+
+def methods() -> list[Method]:
+    """Every registered method, in the order of registration."""
+    return list(_METHODS.values())
+
+
+def presets() -> list[Preset]:
+    """Every registered combination of a method and an aggregation."""
+    return list(_PRESETS.values())

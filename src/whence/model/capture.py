@@ -1,0 +1,307 @@
+"""One forward pass, taken down: α, q, k, v and the residual stream of every block.
+
+transformers sends the attention of every modern architecture through `AttentionInterface`. For the length of
+a `with` block one function of ours stands there, under the name "whence"; temporary hooks on the blocks and
+their norms note the rest. Afterwards the model is as it was: attention implementation of every config, hooks,
+train/eval flags; parameters and gradients are never touched. That also holds after an exception. Captures
+wait for one another (one lock for the process), because the switch lives in configs that models may share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
+from transformers.masking_utils import eager_mask
+
+from whence.errors import WhenceError
+from whence.model.block import Block, promote
+from whence.model.inputs import Batch
+from whence.model.opening import Opened
+
+T = TypeVar("T")
+NAME = "whence"
+_LOCK = threading.RLock()
+_RECORDER: ContextVar[_Recorder | None] = ContextVar("whence_recorder", default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTrace:
+    """What one block did with one batch. `[B, …]`, right-padded; float32 or float64 whatever the model's dtype.
+
+    `raw` holds the model's own tensors (with their graph, when gradients were asked for). Row i is the token
+    being built, column j the token it draws on; columns of padding are 0, rows of padding are meaningless.
+    """
+
+    index: int
+    block: Block
+    mask: Tensor  # [B, n] bool: real tokens, whether or not attention may see them
+    scaling: float  # the factor on q·k before the softmax
+    raw: dict[str, Tensor] = field(repr=False)
+    _shared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The block's input [B, n, d]."""
+        return promote(self.raw["x"])
+
+    @cached_property
+    def query(self) -> Tensor:
+        """[B, H, n, d_h], as it enters the dot product."""
+        return promote(self.raw["query"])
+
+    @cached_property
+    def key(self) -> Tensor:
+        return promote(self.raw["key"])
+
+    @cached_property
+    def value(self) -> Tensor:
+        """v^h_j, bias included: [B, H, n, d_h]."""
+        return promote(self.raw["value"])
+
+    @cached_property
+    def attention(self) -> Tensor:
+        """α^h_ij: [B, H, n, n]."""
+        return promote(self.raw["attention"])
+
+    @cached_property
+    def u(self) -> Tensor:
+        """The residual stream after attention, u = x + Σ α f + b_O: [B, n, d]."""
+        return promote(self.raw["u"])
+
+    @cached_property
+    def w(self) -> Tensor:
+        """The residual stream after the FFN, before any last norm: [B, n, d]."""
+        return promote(self.raw["w"])
+
+    @cached_property
+    def output(self) -> Tensor:
+        """The block's output [B, n, d]."""
+        return promote(self.raw["output"])
+
+    @cached_property
+    def f(self) -> Tensor:
+        """f^h_j = v^h_j W_O^h: [B, H, n, d]."""
+        return self.block.carry(self.value)
+
+    @property
+    def heads(self) -> int:
+        return self.block.heads
+
+    def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
+        """`make(self)`, computed once per layer: what several methods on one pass have in common."""
+        if key not in self._shared:
+            self._shared[key] = make(self)
+        found: T = self._shared[key]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One batch through the whole model: the layers, the embeddings and what the head said."""
+
+    opened: Opened
+    batch: Batch
+    layers: list[LayerTrace] = field(repr=False)
+    embeddings: Tensor = field(repr=False)  # what the embedding module gave: [B, n, e]
+    output: Any = field(repr=False)  # the model's own output object
+
+    @property
+    def mask(self) -> Tensor:
+        return self.batch.mask
+
+
+@dataclass
+class _Recorder:
+    """The page on which a running forward pass is taken down, one block at a time."""
+
+    mask: Tensor
+    on_layer: Callable[[LayerTrace], None]
+    count: int = 0
+    page: dict[str, Tensor] | None = None
+    scaling: float = 1.0
+    embeddings: Tensor | None = None
+
+    def note(self, **tensors: Tensor) -> None:
+        if self.page is not None:
+            self.page.update(tensors)
+
+    def finish(self, block: Block) -> None:
+        page, self.page = self.page, None
+        missing = {"x", "u", "w", "attention", "output"} - set(page or ())
+        if page is None or missing:
+            raise WhenceError(
+                f"block {self.count} of the model did not pass through the parts that whence knows "
+                f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
+            )
+        mask = self.mask.to(page["x"].device)
+        self.on_layer(LayerTrace(self.count, block, mask, self.scaling, page))
+        self.count += 1
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Eager attention, step for step as transformers does it, noting what passes."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
+        query, key = query.float(), key.float()
+    scores = query @ key.transpose(2, 3) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    attention = scores.softmax(-1).to(value.dtype)
+    attention = nn.functional.dropout(attention, p=dropout, training=module.training)
+    recorder = _RECORDER.get()
+    if recorder is not None:
+        recorder.scaling = scaling
+        recorder.note(query=query, key=key, value=value, attention=attention)
+    return (attention @ value).transpose(1, 2).contiguous(), attention
+
+
+@contextmanager
+def recording(opened: Opened, mask: Tensor, on_layer: Callable[[LayerTrace], None]) -> Iterator[_Recorder]:
+    """While this lasts, a forward pass of the model calls `on_layer` as each block finishes."""
+    with ExitStack() as stack:
+        stack.enter_context(_LOCK)
+        stack.enter_context(_eval_mode(opened.model))
+        stack.enter_context(_switched(opened.model))
+        recorder = _Recorder(mask, on_layer)
+        token = _RECORDER.set(recorder)
+        stack.callback(_RECORDER.reset, token)
+        for handle in _hooks(opened, recorder):
+            stack.callback(handle.remove)
+        yield recorder
+
+
+def stream(
+    opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False
+) -> tuple[Any, Tensor]:
+    """Run the batch; hand each layer to `on_layer` and forget it. Returns the model's output and embeddings.
+
+    With nothing kept but what `on_layer` keeps, memory does not grow with depth.
+    """
+    with recording(opened, batch.mask, on_layer) as recorder, torch.set_grad_enabled(grad):
+        output = opened.forward(batch)
+    if recorder.count != opened.depth or recorder.embeddings is None:
+        raise WhenceError(
+            f"the model ran {recorder.count} blocks where its config names {opened.depth}; whence cannot follow it"
+        )
+    _check_finite(opened, output)
+    return output, recorder.embeddings
+
+
+def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
+    """Run the batch and keep every layer. With `grad`, the tensors keep their graph."""
+    layers: list[LayerTrace] = []
+    output, embeddings = stream(opened, batch, layers.append, grad=grad)
+    return Trace(opened, batch, layers, embeddings, output)
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, flag in flags:
+            module.training = flag
+
+
+@contextmanager
+def _switched(model: nn.Module) -> Iterator[None]:
+    """Register our attention and mask, point every config of the model at them, and undo both."""
+    # The private attribute, because the public setter would spread one value over all sub-configs, and
+    # `set_attn_implementation` guesses from source code whether a class may be switched.
+    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
+    registries = (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping)
+    nested = NAME in registries[0]
+    AttentionInterface.register(NAME, attention_forward)
+    AttentionMaskInterface.register(NAME, eager_mask)
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = NAME
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+        if not nested:
+            for registry in registries:
+                registry.pop(NAME, None)
+
+
+def _configs(model: nn.Module) -> list[PreTrainedConfig]:
+    """Every config object in use anywhere in the model, sub-configs included, each once."""
+    found: dict[int, PreTrainedConfig] = {}
+    pending = [getattr(module, "config", None) for module in model.modules()]
+    while pending:
+        config = pending.pop()
+        if isinstance(config, PreTrainedConfig) and id(config) not in found:
+            found[id(config)] = config
+            pending += [getattr(config, name, None) for name in config.sub_configs]
+    return list(found.values())
+
+
+def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
+    """Temporary hooks on the embeddings, the blocks and their norms."""
+
+    def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        recorder.embeddings = output
+
+    def enters(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
+        recorder.page = {"x": args[0] if args else kwargs["hidden_states"]}
+
+    def norm_enters(name: str) -> Callable[..., None]:
+        return lambda _module, args: recorder.note(**{name: args[0]})
+
+    def leaves(block: Block) -> Callable[..., None]:
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+            output = output[0] if isinstance(output, tuple) else output
+            recorder.note(output=output)
+            if block.norm_first:
+                recorder.note(w=output)
+            recorder.finish(block)
+
+        return hook
+
+    yield opened.part(opened.family.embeddings).register_forward_hook(embedded)
+    for block in opened.blocks:
+        yield block.module.register_forward_pre_hook(enters, with_kwargs=True)
+        yield block.module.register_forward_hook(leaves(block))
+        if block.norm_first:
+            yield block.part(block.family.norm2).register_forward_pre_hook(norm_enters("u"))
+        else:
+            yield block.part(block.family.norm1).register_forward_pre_hook(norm_enters("u"))
+            yield block.part(block.family.norm2).register_forward_pre_hook(norm_enters("w"))
+
+
+def _check_finite(opened: Opened, output: Any) -> None:
+    tensors = [t for t in output.values() if isinstance(t, Tensor) and t.is_floating_point()]
+    if all(bool(t.isfinite().all()) for t in tensors):
+        return
+    broken = [name for name, weight in opened.model.named_parameters() if not bool(weight.isfinite().all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
+        raise WhenceError(
+            f"the model's weights contain NaN or infinite values ({shown}); an explanation of such a model "
+            f"would be meaningless. Load an intact checkpoint"
+        )
+    raise WhenceError(
+        f"the model's output is NaN or infinite on this input although its weights are finite (dtype "
+        f"{opened.dtype}); try dtype='float32'"
+    )

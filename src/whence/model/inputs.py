@@ -1,0 +1,267 @@
+"""What a user may hand in, and the padded batches that the model reads.
+
+A string; a pair of strings (a tuple); token ids (a list, an array or a tensor with one axis); an encoding
+(anything with `input_ids`). A list of these, an array with two axes or an encoding with a batch axis is
+several inputs.
+
+Padding is taken off whatever comes in, on either side, and put back on the right: the answer for a sentence
+must not depend on where its neighbours were padded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.errors import WhenceError, WhenceWarning
+from whence.words import Span
+
+COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
+RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One input, tokenised: ids and what is known of where they came from."""
+
+    ids: list[int]
+    tokens: list[str]
+    special: list[bool]  # added by the tokenizer rather than written by the author
+    spans: list[Span | None]  # (which text, start, end) of each token
+    texts: tuple[str, ...]
+    types: list[int] | None = None
+    visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sentences side by side, right-padded."""
+
+    sentences: list[Sentence]
+    ids: Tensor  # [B, n]
+    mask: Tensor  # [B, n] bool: real tokens
+    attention_mask: Tensor  # [B, n]: the real tokens that attention may see
+    types: Tensor | None
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(sentence) for sentence in self.sentences]
+
+
+def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
+    """Pad sentences on the right into one batch."""
+    n = max(len(s) for s in sentences)
+
+    def padded(rows: Iterable[Sequence[int]], fill: int) -> Tensor:
+        return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], dtype=torch.long)
+
+    ones = [[1] * len(s) for s in sentences]
+    types = None
+    if all(s.types is not None for s in sentences):
+        types = padded([s.types or [] for s in sentences], 0)
+    return Batch(
+        sentences=list(sentences),
+        ids=padded([s.ids for s in sentences], pad_id or 0),
+        mask=padded(ones, 0).bool(),
+        attention_mask=padded([s.visible or one for s, one in zip(sentences, ones, strict=True)], 0),
+        types=types,
+    )
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns inputs into sentences, for one model and its tokenizer."""
+
+    tokenizer: Any | None
+    vocabulary_size: int
+    pad_id: int | None
+    max_length: int | None
+    truncate: bool = False
+    tokenizer_kwargs: Mapping[str, Any] | None = None
+
+    def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
+        """The sentences, and whether the caller handed in just one."""
+        if isinstance(inputs, str) or _is_pair(inputs):
+            return [self._text(inputs)], True
+        if isinstance(inputs, Mapping):
+            return self._encoding(inputs)
+        if isinstance(inputs, Tensor | np.ndarray):
+            return self._array(inputs.tolist())
+        if isinstance(inputs, list | tuple):
+            if not inputs:
+                raise WhenceError("nothing to explain: the list of inputs is empty; expected at least one text")
+            if all(_is_int(item) for item in inputs):
+                return [self._ids(inputs)], True
+            return [self._one(item, row) for row, item in enumerate(inputs)], False
+        raise WhenceError(
+            f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
+            f"an encoding with input_ids, or a list of these"
+        )
+
+    def _one(self, item: Any, row: int) -> Sentence:
+        try:
+            if isinstance(item, list) and len(item) == 2 and all(isinstance(text, str) for text in item):
+                item = tuple(item)
+            sentences, single = self.read(item)
+        except WhenceError as error:
+            raise WhenceError(f"input {row}: {error}") from error
+        if not single:
+            raise WhenceError(f"input {row} is itself a list of inputs; expected one text or one list of ids")
+        return sentences[0]
+
+    def _text(self, text: str | tuple[str, str]) -> Sentence:
+        texts = (text,) if isinstance(text, str) else text
+        if self.tokenizer is None:
+            raise WhenceError("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
+        if any(not part.strip() for part in texts):
+            raise WhenceError("the text is empty; expected at least one word")
+        extra = dict(self.tokenizer_kwargs or {})
+        if clash := RESERVED & set(extra):
+            raise WhenceError(
+                f"tokenizer_kwargs may not set {', '.join(sorted(clash))}: whence sets these itself "
+                f"(to cut long texts use truncate=True)"
+            )
+        if self.truncate:
+            extra = {"max_length": self.max_length, **extra, "truncation": self.max_length is not None}
+        fast = bool(getattr(self.tokenizer, "is_fast", False))
+        encoding = self.tokenizer(
+            *texts, return_special_tokens_mask=True, return_offsets_mapping=fast, verbose=False, **extra
+        )
+        ids = [int(i) for i in encoding["input_ids"]]
+        special = [bool(flag) for flag in encoding["special_tokens_mask"]]
+        if all(special):
+            raise WhenceError(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
+        spans: list[Span | None] = [None] * len(ids)
+        if fast:
+            owners = encoding.sequence_ids()
+            spans = [
+                (owner, start, end) if owner is not None and end > start else None
+                for owner, (start, end) in zip(owners, encoding["offset_mapping"], strict=True)
+            ]
+        self._check(ids)
+        return Sentence(
+            ids, self._tokens(ids), special, spans, tuple(texts), types=_ints(encoding.get("token_type_ids"))
+        )
+
+    def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence], bool]:
+        columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
+        if "input_ids" not in columns:
+            raise WhenceError("the encoding has no input_ids; expected what a tokenizer returns")
+        single = all(_is_int(i) for i in columns["input_ids"])
+        if single:
+            columns = {name: [column] for name, column in columns.items()}
+        rows = [self._row(columns, row) for row in range(len(columns["input_ids"]))]
+        if not rows:
+            raise WhenceError("nothing to explain: the encoding has no rows")
+        return rows, single
+
+    def _array(self, ids: list[Any]) -> tuple[list[Sentence], bool]:
+        if not ids or not isinstance(ids[0], list):
+            return [self._ids(ids)], True
+        if self.pad_id is not None and len(ids) > 1 and any(self.pad_id in row[:1] + row[-1:] for row in ids):
+            warnings.warn(
+                "the batch of ids contains padding but no attention_mask came with it, so padding is read as "
+                "text; pass the whole encoding instead",
+                WhenceWarning,
+                stacklevel=2,
+            )
+        return [self._ids(row) for row in ids], False
+
+    def _row(self, columns: Mapping[str, list[Any]], row: int) -> Sentence:
+        """One row of an encoding, its padding taken off at both ends."""
+        cells: dict[str, list[int]] = {name: column[row] for name, column in columns.items()}
+        ids, mask, types = (cells.get(name) for name in COLUMNS)
+        assert ids is not None
+        for name, cell in cells.items():
+            if not isinstance(cell, list) or len(cell) != len(ids):
+                raise WhenceError(f"row {row} of {name} does not fit input_ids; expected one number per token")
+        if mask is None:
+            return self._ids(ids, types)
+        if not all(value in (0, 1) for value in mask):
+            raise WhenceError("attention_mask holds values other than 0 and 1; expected a mask over the tokens")
+        if not any(mask):
+            raise WhenceError("the attention mask hides every token; expected at least one 1 in each row")
+        # A token that is masked but is not the padding token is a real one that attention may not see.
+        real = [
+            position
+            for position, (i, seen) in enumerate(zip(ids, mask, strict=True))
+            if seen or (self.pad_id is not None and i != self.pad_id)
+        ]
+        part = slice(real[0], real[-1] + 1)
+        visible = [int(value) for value in mask[part]]
+        return self._ids(ids[part], None if types is None else types[part], None if all(visible) else visible)
+
+    def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
+        if not len(ids):
+            raise WhenceError("the list of token ids is empty; expected at least one")
+        if not all(_is_int(i) for i in ids):
+            raise WhenceError("token ids must be whole numbers")
+        ids = [int(i) for i in ids]
+        self._check(ids)
+        special, spans, texts = self._aligned(ids)
+        return Sentence(ids, self._tokens(ids), special, spans, texts, types, visible)
+
+    def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:
+        """Text and offsets for bare ids: decode each run between special tokens and see that it encodes back."""
+        spans: list[Span | None] = [None] * len(ids)
+        if self.tokenizer is None:
+            return [False] * len(ids), spans, ()
+        # A mask stands for a word of the text; it is not an ornament of the tokenizer's.
+        ornaments = set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id}
+        special = [i in ornaments for i in ids]
+        texts: list[str] = []
+        start = 0
+        while start < len(ids):
+            end = start
+            while end < len(ids) and not special[end]:
+                end += 1
+            if end > start and getattr(self.tokenizer, "is_fast", False):
+                text = self.tokenizer.decode(ids[start:end], clean_up_tokenization_spaces=False)
+                back = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+                if back["input_ids"] == ids[start:end]:
+                    spans[start:end] = [(len(texts), a, b) if b > a else None for a, b in back["offset_mapping"]]
+                    texts.append(text)
+            start = end + 1
+        return special, spans, tuple(texts)
+
+    def _tokens(self, ids: list[int]) -> list[str]:
+        if self.tokenizer is None:
+            return [str(i) for i in ids]
+        return [str(token) for token in self.tokenizer.convert_ids_to_tokens(ids)]
+
+    def _check(self, ids: list[int]) -> None:
+        if outside := [i for i in ids if not 0 <= i < self.vocabulary_size]:
+            raise WhenceError(
+                f"token id {outside[0]} is outside the model's vocabulary of {self.vocabulary_size}; "
+                f"tokenizer and model do not belong together"
+            )
+        if self.max_length is not None and len(ids) > self.max_length:
+            raise WhenceError(
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; "
+                f"pass truncate=True (--truncate) to cut the text, or split it"
+            )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_pair(inputs: Any) -> bool:
+    return isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(text, str) for text in inputs)
+
+
+def _lists(column: Any) -> list[Any]:
+    return column.tolist() if isinstance(column, Tensor | np.ndarray) else list(column)
+
+
+def _ints(values: Any) -> list[int] | None:
+    return None if values is None else [int(value) for value in values]

@@ -1,0 +1,282 @@
+"""Opening a model: a name, a folder or a loaded model becomes an `Opened`, or a clear error."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+from whence import zoo
+from whence.errors import WhenceError
+from whence.model.block import Block, submodule, submodules
+from whence.model.families import Family, family_of
+from whence.model.inputs import Batch
+
+# What a model is for: the auto class that loads it, and the ending of its class name.
+TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "classification": ("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
+    "masked-lm": ("AutoModelForMaskedLM", ("ForMaskedLM",)),
+    "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
+    "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
+    "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
+    "encoder": ("AutoModel", ("Model",)),
+}
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A model whose parts are known: what capture and the targets work with."""
+
+    model: transformers.PreTrainedModel
+    tokenizer: Any | None
+    family: Family
+    task: str  # a key of TASKS
+    name: str
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    @property
+    def base(self) -> nn.Module:
+        base: nn.Module = self.model.base_model
+        return base
+
+    def part(self, path: str) -> Any:
+        return submodule(self.base, path)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The blocks, in the order in which they are made; one that is shared between layers stands once."""
+        heads = self.config.num_attention_heads
+        return [Block(module, self.family, heads) for module in submodules(self.base, self.family.layers)]
+
+    @property
+    def depth(self) -> int:
+        """How many blocks a forward pass runs."""
+        # ALBERT runs each group of blocks several times.
+        return int(self.config.num_hidden_layers) * int(getattr(self.config, "inner_group_num", 1))
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token sees only those before it."""
+        if self.family.norm_first:
+            return bool(getattr(self.config, "is_causal", True))
+        return bool(getattr(self.config, "is_decoder", False))
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.get_input_embeddings().weight.device  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def labels(self) -> dict[int, str]:
+        return {int(index): str(label) for index, label in self.config.id2label.items()}
+
+    @property
+    def vocabulary_size(self) -> int:
+        return int(self.model.get_input_embeddings().num_embeddings)
+
+    @property
+    def pad_id(self) -> int | None:
+        pad = getattr(self.config, "pad_token_id", None)
+        return getattr(self.tokenizer, "pad_token_id", None) if pad is None else int(pad)
+
+    @property
+    def mask_id(self) -> int | None:
+        return getattr(self.tokenizer, "mask_token_id", None)
+
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens the model can read, from its position embeddings."""
+        positions = getattr(self.config, "max_position_embeddings", None)
+        if positions is None:
+            return None
+        lost = (self.pad_id or 0) + 1 if self.family.positions_after_pad else 0
+        return int(positions) - lost
+
+    @property
+    def pads(self) -> bool:
+        """Whether sentences of different length may share a batch."""
+        # A GPT-2 classifier finds the end of a sentence by its padding token and refuses batches without one.
+        return self.task != "classification" or self.family.reads != "last" or self.config.pad_token_id is not None
+
+    def forward(self, batch: Batch) -> Any:
+        """The model's own forward pass on a batch."""
+        accepted = inspect.signature(self.model.forward).parameters
+        inputs: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.attention_mask}
+        if batch.types is not None and "token_type_ids" in accepted:
+            inputs["token_type_ids"] = batch.types
+        if "use_cache" in accepted:
+            inputs["use_cache"] = False
+        tensors = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+        return self.model(**tensors, return_dict=True)
+
+
+def open_model(
+    model: str | Path | transformers.PreTrainedModel | Opened,
+    tokenizer: Any | None = None,
+    *,
+    task: str | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+) -> Opened:
+    """Open a shipped model ("whence/sentiment"), a hub id, a folder, or a loaded model with its tokenizer.
+
+    `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
+    `model_kwargs` are for models that whence loads. `task` chooses the head when a checkpoint leaves it open.
+    """
+    if isinstance(model, Opened):
+        return model
+    if task is not None and task not in TASKS:
+        raise WhenceError(f"unknown task '{task}'; expected one of {', '.join(TASKS)}")
+    if isinstance(model, str | Path):
+        torch_dtype = _dtype(dtype)
+        kwargs = tuple(sorted((model_kwargs or {}).items(), key=lambda item: item[0]))
+        source = _source(str(model))
+        where = None if device is None else str(device)
+        try:
+            hash(kwargs)
+        except TypeError:
+            return _load(str(model), source, "", task, where, torch_dtype, kwargs, tokenizer)
+        if tokenizer is not None:
+            return _load(str(model), source, "", task, where, torch_dtype, kwargs, tokenizer)
+        return _load_once(str(model), source, _stamp(source), task, where, torch_dtype, kwargs)
+    given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise WhenceError(
+            f"{' and '.join(unused)} cannot be given with a loaded model, which is used as it is; "
+            f"move or convert the model yourself, or pass its name"
+        )
+    return _opened(model, tokenizer, name=_name(model))
+
+
+def _opened(model: Any, tokenizer: Any | None, name: str) -> Opened:
+    if not isinstance(model, transformers.PreTrainedModel):
+        raise WhenceError(
+            f"model is a {type(model).__name__}; expected a model name, a folder, or a transformers "
+            f"PreTrainedModel (a compiled or wrapped model: pass the model inside it)"
+        )
+    if type(model).__module__.startswith("transformers_modules."):
+        raise WhenceError(
+            f"{type(model).__name__} is remote code, which may compute anything; whence opens only the "
+            f"architectures that come with transformers"
+        )
+    family = family_of(model.config.model_type)
+    if getattr(model.config, "add_cross_attention", False):
+        raise WhenceError("models with cross-attention are not supported; expected an encoder or a decoder")
+    opened = Opened(model, tokenizer, family, _task_of(model), name)
+    for block in opened.blocks:  # a modified model fails here, by name, and not in the middle of a pass
+        for path in (family.output, family.norm1, family.norm2, family.ffn_in, family.ffn_out):
+            block.part(path)
+    return opened
+
+
+def _task_of(model: transformers.PreTrainedModel) -> str:
+    """From the class name, or that of an ancestor (a user's subclass)."""
+    for cls in type(model).__mro__:
+        if not cls.__module__.startswith("transformers.models."):
+            continue
+        for task, (_, endings) in TASKS.items():
+            if cls.__name__.endswith(endings) and not cls.__name__.endswith("PreTrainedModel"):
+                return "masked-lm" if cls.__name__ == "BertLMHeadModel" else task
+        break
+    heads = ", ".join(ending for _, endings in TASKS.values() for ending in endings)
+    raise WhenceError(f"{type(model).__name__} has a head that whence does not know; expected one of *{heads}")
+
+
+def _name(model: transformers.PreTrainedModel) -> str:
+    return getattr(model, "name_or_path", "") or type(model).__name__
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in DTYPES:
+        raise WhenceError(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
+    found: torch.dtype = getattr(torch, dtype)
+    return found
+
+
+def _source(name: str) -> str:
+    return str(zoo.path(name)) if name.startswith("whence/") and not Path(name).exists() else name
+
+
+def _stamp(source: str) -> str:
+    """Changes when a local checkpoint does, so that a retrained model is not answered from memory."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return ""
+    return str(sorted((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in folder.iterdir()))
+
+
+@lru_cache(maxsize=2)
+def _load_once(
+    name: str,
+    source: str,
+    stamp: str,
+    task: str | None,
+    device: str | None,
+    dtype: torch.dtype | None,
+    kwargs: tuple[tuple[str, Any], ...],
+) -> Opened:
+    return _load(name, source, stamp, task, device, dtype, kwargs, None)
+
+
+def _load(
+    name: str,
+    source: str,
+    stamp: str,
+    task: str | None,
+    device: str | None,
+    dtype: torch.dtype | None,
+    kwargs: tuple[tuple[str, Any], ...],
+    tokenizer: Any | None,
+) -> Opened:
+    del stamp  # only there to tell checkpoints apart
+    options: dict[str, Any] = {"dtype": dtype, **dict(kwargs)}
+    if source != name:  # a shipped model: bfloat16 on disk, float32 when loaded
+        options = {"attn_implementation": "eager", **options, "dtype": dtype or torch.float32}
+    options = {key: value for key, value in options.items() if value is not None}
+    try:
+        config = transformers.AutoConfig.from_pretrained(source)
+        family_of(config.model_type)  # before any weights are read
+        auto = getattr(transformers, TASKS[task or _task_in(config)][0])
+        model = auto.from_pretrained(source, **options)
+        if tokenizer is None:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    except WhenceError:
+        raise
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WhenceError(
+            f"cannot open the model '{name}': {reason} (expected a shipped model: {', '.join(zoo.names())}; "
+            f"a folder written by save_pretrained; or a Hugging Face id that is reachable or cached)"
+        ) from error
+    if device is not None:
+        try:
+            model = model.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise WhenceError(f"cannot use the device '{device}': {error}") from error
+    return _opened(model, tokenizer, name)
+
+
+def _task_in(config: Any) -> str:
+    """The head a checkpoint was saved with."""
+    for architecture in config.architectures or ():
+        for task, (_, endings) in TASKS.items():
+            if architecture.endswith(endings):
+                return task
+    return "encoder"

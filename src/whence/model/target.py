@@ -1,0 +1,267 @@
+"""Which number is explained, and which row answers for it.
+
+The *target* is one entry of the model's output: the logit of a class, of a word at a mask, of the start or
+end of an answer, of the next token; with a foil, the difference of two logits. The *position* is the token
+whose representation that entry is read from, so the row of a map that answers for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whence.answer import Answer, Reading, Target
+from whence.errors import WhenceError
+from whence.model.inputs import Sentence
+from whence.model.opening import Opened
+
+TOP = 10  # how many words of a vocabulary a result lists with their probabilities
+
+
+def answer(
+    opened: Opened,
+    sentence: Sentence,
+    output: Any,
+    row: int,
+    target: int | str | None = None,
+    foil: int | str | None = None,
+    position: int | str | None = None,
+) -> Answer:
+    """Read the model's output for row `row` of a batch and settle what is explained."""
+    resolve = {
+        "classification": _classification,
+        "masked-lm": _language,
+        "causal-lm": _language,
+        "token-classification": _tagging,
+        "question-answering": _answering,
+        "encoder": _encoder,
+    }[opened.task]
+    return resolve(opened, sentence, output, row, target, foil, position)
+
+
+def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
+    """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two."""
+    target, where = found.target, found.reading.position
+    if target.kind == "none" or target.index is None:
+        raise WhenceError(
+            f"there is no number to explain: {opened.name} gives no output here; use a model with a head, or a "
+            f"method that explains representations (kind 'map' in `whence methods`)"
+        )
+    if target.kind in ("start", "end"):
+        scores: Tensor = getattr(output, f"{target.kind}_logits")[row]
+    else:
+        scores = output.logits[row]
+        if opened.task != "classification":
+            scores = scores[where]
+    return scores[target.index] if target.foil is None else scores[target.index] - scores[target.foil]
+
+
+# One function per head ------------------------------------------------------------------------------------
+
+
+def _classification(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    probabilities = _class_probabilities(opened, output.logits[row])
+    chosen = _class(opened, output.logits[row], target, foil)
+    reading = _reading(opened, sentence, position, default=opened.family.reads)
+    return Answer(chosen, reading, opened.labels[int(output.logits[row].argmax())], probabilities)
+
+
+def _tagging(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    if position is None:
+        if target is not None or foil is not None:
+            raise WhenceError(
+                "a token classifier gives a label to every token; say which token is explained with position="
+            )
+        return _nothing(opened, sentence)
+    reading = _reading(opened, sentence, position)
+    if reading.position is None:
+        raise WhenceError("a token classifier reads one token; position='mean' means nothing here")
+    logits = output.logits[row, reading.position]
+    return Answer(
+        _class(opened, logits, target, foil),
+        reading,
+        opened.labels[int(logits.argmax())],
+        _class_probabilities(opened, logits),
+    )
+
+
+def _language(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    asked = target is not None or foil is not None
+    default = "last" if opened.task == "causal-lm" else "mask"
+    if position is None and default == "mask" and not asked and opened.mask_id not in sentence.ids:
+        return _nothing(opened, sentence)
+    reading = _reading(opened, sentence, position, default=default)
+    if reading.position is None:
+        raise WhenceError("a language model reads one token; position='mean' means nothing here")
+    logits = output.logits[row, reading.position].float()
+    best = int(logits.argmax())
+    index = best if target is None else _token_id(opened, target)
+    against = None if foil is None else _token_id(opened, foil)
+    chosen = Target(
+        "token",
+        index,
+        _token_name(opened, index),
+        against,
+        None if against is None else _token_name(opened, against),
+    )
+    p = logits.softmax(-1)
+    listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
+    listed += [i for i in (index, against) if i is not None and i not in listed]
+    return Answer(chosen, reading, _token_name(opened, best), {_token_name(opened, i): float(p[i]) for i in listed})
+
+
+def _answering(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    if foil is not None:
+        raise WhenceError("question answering has no foil; target is 'start' or 'end'")
+    kind = "start" if target is None else target
+    if kind not in ("start", "end"):
+        raise WhenceError(
+            f"unknown target {target!r} for question answering; expected 'start' or 'end' (and position= for a "
+            f"token other than the predicted one)"
+        )
+    n = len(sentence)
+    logits = {edge: getattr(output, f"{edge}_logits")[row, :n].float() for edge in ("start", "end")}
+    start = int(logits["start"].argmax())
+    end = start + int(logits["end"][start:].argmax())
+    predicted = {"start": start, "end": end}[kind]
+    best = Reading(predicted, f"predicted {kind}")
+    reading = best if position is None else _reading(opened, sentence, position)
+    if reading.position is None:
+        raise WhenceError("an answer starts and ends at one token; position='mean' means nothing here")
+    probabilities = {
+        f"start {sentence.tokens[start]}": float(logits["start"].softmax(-1)[start]),
+        f"end {sentence.tokens[end]}": float(logits["end"].softmax(-1)[end]),
+    }
+    chosen = Target(kind, reading.position, f"at token {reading.position} '{sentence.tokens[reading.position]}'")
+    return Answer(chosen, reading, _span_text(sentence, start, end), probabilities)
+
+
+def _encoder(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    del output, row
+    if target is not None or foil is not None:
+        raise WhenceError(
+            f"{opened.name} is a bare encoder: it predicts nothing, so it has no target {target!r}; "
+            f"leave target out, or open the checkpoint with a head (task=)"
+        )
+    default = "last" if opened.causal else opened.family.reads
+    return Answer(Target("none"), _reading(opened, sentence, position, default=default), None, {})
+
+
+def _nothing(opened: Opened, sentence: Sentence) -> Answer:
+    """Nothing was asked and nothing is predicted by itself: the maps stand, read from the default row."""
+    return Answer(Target("none"), _reading(opened, sentence, None, default=opened.family.reads), None, {})
+
+
+# What they share ------------------------------------------------------------------------------------------
+
+
+def _reading(opened: Opened, sentence: Sentence, position: int | str | None, default: str = "given") -> Reading:
+    n = len(sentence)
+    if isinstance(position, int) and not isinstance(position, bool):
+        if not -n <= position < n:
+            raise WhenceError(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
+        return Reading(position % n, "given")
+    name = default if position is None else position
+    if name == "first":
+        return Reading(0, "first token")
+    if name == "last":
+        return Reading(_last(opened, sentence), "last token")
+    if name == "mean":
+        return Reading(None, "mean")
+    if name == "mask":
+        masks = [i for i, token in enumerate(sentence.ids) if token == opened.mask_id]
+        if len(masks) == 1:
+            return Reading(masks[0], "mask")
+        what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
+        hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
+        raise WhenceError(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
+    raise WhenceError(f"unknown position {position!r}; expected a token index, 'first', 'last', 'mean' or 'mask'")
+
+
+def _last(opened: Opened, sentence: Sentence) -> int:
+    """The last token; for a GPT-2 classifier the one that it reads, the last that is not the padding token."""
+    pad = opened.config.pad_token_id
+    if opened.task == "classification" and pad is not None:
+        return max((i for i, token in enumerate(sentence.ids) if token != pad), default=len(sentence) - 1)
+    return len(sentence) - 1
+
+
+def _class(opened: Opened, logits: Tensor, target: Any, foil: Any) -> Target:
+    labels = opened.labels
+    index = int(logits.argmax()) if target is None else _label(labels, target, "target")
+    if foil is None:
+        return Target("class", index, labels[index])
+    against = _label(labels, foil, "foil")
+    if against == index:
+        raise WhenceError(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
+    return Target("class", index, labels[index], against, labels[against])
+
+
+def _label(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
+    if isinstance(wanted, str):
+        exact = [index for index, label in labels.items() if label == wanted]
+        loose = [index for index, label in labels.items() if label.casefold() == wanted.casefold()]
+        if exact or loose:
+            return (exact or loose)[0]
+        if wanted.isdigit():  # a class id typed on the command line
+            wanted = int(wanted)
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted in labels:
+        return wanted
+    shown = ", ".join(f"{index} '{label}'" for index, label in list(labels.items())[:20])
+    raise WhenceError(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
+
+
+def _class_probabilities(opened: Opened, logits: Tensor) -> dict[str, float]:
+    """By label; empty for a regression, which has no probabilities."""
+    if len(logits) == 1 or opened.config.problem_type == "regression":
+        return {}
+    several = opened.config.problem_type == "multi_label_classification"
+    p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
+    return {opened.labels[i]: float(p[i]) for i in range(len(p))}
+
+
+def _token_id(opened: Opened, wanted: int | str) -> int:
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        if 0 <= wanted < opened.vocabulary_size:
+            return wanted
+        raise WhenceError(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
+    if opened.tokenizer is None:
+        raise WhenceError(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
+    if not isinstance(wanted, str) or not wanted.strip():
+        raise WhenceError(f"target {wanted!r} is not a word; expected a word or a token id")
+    pieces: list[str] = []
+    # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
+    for form in (f" {wanted.strip()}", wanted.strip()):
+        ids = opened.tokenizer(form, add_special_tokens=False)["input_ids"]
+        pieces = opened.tokenizer.convert_ids_to_tokens(ids)
+        if len(ids) == 1 and ids[0] != opened.tokenizer.unk_token_id:
+            return int(ids[0])
+    raise WhenceError(
+        f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); choose a word that is"
+    )
+
+
+def _token_name(opened: Opened, index: int) -> str:
+    if opened.tokenizer is None:
+        return str(index)
+    return str(opened.tokenizer.decode([index])).strip() or str(opened.tokenizer.convert_ids_to_tokens(index))
+
+
+def _span_text(sentence: Sentence, start: int, end: int) -> str:
+    first, last = sentence.spans[start], sentence.spans[end]
+    if first is not None and last is not None and first[0] == last[0]:
+        return sentence.texts[first[0]][first[1] : last[2]]
+    return " ".join(sentence.tokens[start : end + 1])

@@ -1,0 +1,1 @@
+"""Something to look at. A view never computes a score."""

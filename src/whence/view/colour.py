@@ -1,0 +1,46 @@
+"""From a score to a colour: one hue where there are no signs, two where there are.
+
+The hues are Okabe & Ito's blue, bluish green and vermilion, which colour-blind readers tell apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Colour = tuple[int, int, int]
+
+WHITE: Colour = (255, 255, 255)
+STRENGTH: Colour = (0, 114, 178)
+FOR: Colour = (0, 158, 115)
+AGAINST: Colour = (213, 94, 0)
+
+
+def intensities(scores: NDArray[np.floating[Any]], signed: bool) -> NDArray[np.float64]:
+    """Scores scaled for the eye: into [-1, 1] by the largest magnitude, or into [0, 1] if there are no signs."""
+    values: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > 0:
+        values = values / largest
+    return values if signed else np.clip(values, 0, 1)
+
+
+def shade(intensity: float, signed: bool) -> Colour:
+    """White at 0, the full hue at ±1."""
+    hue = STRENGTH if not signed else FOR if intensity >= 0 else AGAINST
+    share = min(abs(intensity), 1.0)
+    red, green, blue = (round(w + (h - w) * share) for w, h in zip(WHITE, hue, strict=True))
+    return red, green, blue
+
+
+def ink(background: Colour) -> str:
+    """Black or white, whichever reads better on the background (relative luminance of WCAG)."""
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (b / 255 for b in background)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
+
+
+def hexadecimal(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)

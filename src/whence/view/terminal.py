@@ -1,0 +1,131 @@
+"""Explanations in the terminal: coloured text, and with `layers` the answering row of every layer.
+
+rich steps down from 24-bit colour to 256, 16 and none by itself; without colour the scores are printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from whence.explanation import Explanation
+from whence.view.colour import hexadecimal, ink, intensities, shade
+
+
+def show(explanations: Sequence[Explanation], *, layers: bool = False, console: Console | None = None) -> None:
+    """Print explanations of one input under one heading."""
+    console = console or Console()
+    console.print(heading(explanations[0]))
+    for each in explanations:
+        console.print()
+        console.print(Text.assemble((title(each), "bold"), (f"  {each.seconds * 1000:.0f} ms", "dim")))
+        console.print(highlighted(each) if console.color_system else Text(plain(each)))
+        if layers:
+            console.print(layer_table(each))
+
+
+def title(explanation: Explanation) -> str:
+    parts = [explanation.method]
+    if explanation.aggregate and explanation.aggregate not in explanation.method:
+        parts.append(explanation.aggregate)
+    parts += [f"{name}={value}" for name, value in explanation.options.items()]
+    return " · ".join(parts)
+
+
+def heading(explanation: Explanation) -> Text:
+    """What was predicted, what is explained, and which row answers for it."""
+    text = Text()
+    if explanation.prediction is not None:
+        p = explanation.probabilities.get(explanation.prediction)
+        text.append("predicts ").append(explanation.prediction, "bold")
+        text.append(f" ({p:.3f})" if p is not None else "")
+        text.append(f"  explained: {explanation.target}", "dim")
+    where = explanation.reading.why
+    if explanation.position is not None:
+        where += f" {explanation.tokens[explanation.position]}"
+    text.append(f"  read at: {where}", "dim")
+    text.append(f"  {explanation.model}", "dim")
+    return text
+
+
+def highlighted(explanation: Explanation) -> Text:
+    """The text itself, each piece on a ground as strong as its score."""
+    text = Text()
+    strength = intensities(explanation.scores, explanation.signed)
+    for piece, gap, value in zip(explanation.pieces, gaps(explanation), strength, strict=True):
+        text.append(gap)
+        text.append(piece, _style(float(value), explanation.signed))
+    return text
+
+
+def gaps(explanation: Explanation) -> list[str]:
+    """What stands before each piece: the text's own white space, or a blank around tokens not in the text."""
+    result: list[str] = []
+    previous = None
+    for token, span in enumerate(explanation.spans):
+        if token == 0:
+            result.append("")
+        elif span is not None and previous is not None and span[0] == previous[0]:
+            between = explanation.texts[span[0]][previous[2] : span[1]]
+            result.append(" " if between.isspace() else between)
+        else:
+            result.append(" ")
+        previous = span
+    return result
+
+
+def plain(explanation: Explanation) -> str:
+    """Without colour: every piece with its score."""
+    return "  ".join(
+        f"{piece} {score:+.3f}" if explanation.signed else f"{piece} {score:.3f}"
+        for piece, score in zip(explanation.pieces, explanation.scores, strict=True)
+    )
+
+
+def layer_rows(explanation: Explanation) -> np.ndarray[Any, Any] | None:
+    """[L, n]: the answering row at every layer, or the method's own layer scores."""
+    if explanation.layer_scores is not None:
+        return explanation.layer_scores
+    maps = explanation.maps if explanation.aggregated is None else explanation.aggregated
+    if maps is None:
+        return None
+    rows: np.ndarray[Any, Any] = maps.mean(1) if explanation.position is None else maps[:, explanation.position]
+    return rows
+
+
+def layer_table(explanation: Explanation) -> Table:
+    """Tokens down, layers across: Abnar & Zuidema's figure 2, turned to fit a terminal."""
+    rows = layer_rows(explanation)
+    table = Table(box=None, padding=(0, 0), collapse_padding=True, show_edge=False)
+    table.add_column("", justify="right")
+    if rows is None:
+        return table
+    for layer in range(len(rows)):
+        table.add_column(f"{layer + 1:^4}", justify="center")
+    strength = np.stack([intensities(row, explanation.signed) for row in rows])
+    for token, piece in enumerate(explanation.pieces):
+        cells = [
+            Text(f"{_short(score)}", _style(float(value), explanation.signed))
+            for score, value in zip(rows[:, token], strength[:, token], strict=True)
+        ]
+        table.add_row(Text(piece + " "), *cells)
+    return table
+
+
+def _short(score: float) -> str:
+    """Four characters: .123, -.12, 12.3, 1e+9."""
+    text = f"{score:.3f}".replace("0.", ".", 1) if abs(score) < 1 else f"{score:.3g}"
+    return text[:4].center(4)
+
+
+def _style(intensity: float, signed: bool) -> Style:
+    if abs(intensity) < 0.02:
+        return Style()
+    background = shade(intensity, signed)
+    return Style(color=ink(background), bgcolor=hexadecimal(background))

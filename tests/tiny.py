@@ -1,0 +1,135 @@
+"""Tiny random models, one configuration per family of the table, and tokenizers made on the spot.
+
+Weights, biases, γ and β are all random and far from their initial values, so that a forgotten bias, a wrong ε
+or a swapped index shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "vocab_size": 60,
+    "max_position_embeddings": 40,
+    "layer_norm_eps": 1e-3,  # large enough that a formula without it is caught
+    "pad_token_id": 0,
+    "num_labels": 3,
+}
+GPT2_SHAPE: dict[str, Any] = {
+    "n_embd": 24,
+    "n_layer": 3,
+    "n_head": 4,
+    "vocab_size": 60,
+    "n_positions": 40,
+    "layer_norm_epsilon": 1e-3,
+    "pad_token_id": 0,
+    "num_labels": 3,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
+
+# model_type -> a small configuration. A new family joins every test by a line here.
+CONFIGS: dict[str, dict[str, Any]] = {
+    "bert": SHAPE,
+    "ernie": SHAPE,
+    "electra": {**SHAPE, "embedding_size": 16},  # with the projection from embeddings to blocks
+    "roberta": {**SHAPE, "pad_token_id": 1},
+    "xlm-roberta": {**SHAPE, "pad_token_id": 1},
+    "camembert": {**SHAPE, "pad_token_id": 1},
+    "distilbert": {
+        "dim": 24,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 40,
+        "vocab_size": 60,
+        "max_position_embeddings": 40,
+        "pad_token_id": 0,
+        "num_labels": 3,
+    },
+    "albert": {**SHAPE, "embedding_size": 16, "num_hidden_groups": 1, "inner_group_num": 2},
+    "gpt2": GPT2_SHAPE,
+}
+
+# The same architecture in another use: Abnar & Zuidema's encoder of GPT-2 blocks.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in CONFIGS},
+    "gpt2-encoder": ("gpt2", {"is_causal": False}),
+    "albert-groups": ("albert", {"num_hidden_groups": 3, "inner_group_num": 1}),
+}
+
+HEADS = {
+    "classification": transformers.AutoModelForSequenceClassification,
+    "masked-lm": transformers.AutoModelForMaskedLM,
+    "token-classification": transformers.AutoModelForTokenClassification,
+    "question-answering": transformers.AutoModelForQuestionAnswering,
+    "causal-lm": transformers.AutoModelForCausalLM,
+    "encoder": transformers.AutoModel,
+}
+
+WORDS = (
+    "the a cat dog film key keys cabinets to of is are was were good bad deep meaning ##ful and not very , . ! didn ' t"
+)
+LETTERS = [*"abcdefghi", *(f"##{letter}" for letter in "abcdefghi")]
+
+
+def model(
+    variant: str = "bert",
+    task: str = "classification",
+    *,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    **changes: Any,
+) -> PreTrainedModel:
+    """A tiny model with every parameter random, loaded with transformers' default attention."""
+    model_type, more = VARIANTS[variant]
+    config = transformers.AutoConfig.for_model(model_type, **{**CONFIGS[model_type], **more, **changes})
+    torch.manual_seed(seed)
+    found: PreTrainedModel = HEADS[task].from_config(config)
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for name, weight in found.named_parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            norm = "norm" in name.lower() or ".ln_" in name
+            weight.copy_(1 + 0.5 * noise if norm and name.endswith("weight") else 0.3 * noise)
+    return found.to(dtype).eval()
+
+
+def ids(n: int, seed: int = 0, low: int = 5, high: int = 60) -> list[int]:
+    """Random token ids that avoid the special ones."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(low, high, (n,), generator=generator).tolist()
+
+
+def tokenizer(**kwargs: Any) -> PreTrainedTokenizerFast:
+    """A lower-casing WordPiece tokenizer over sixty pieces; unknown words fall apart into letters."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys([*WORDS.split(), *LETTERS])]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    assert len(vocabulary) <= SHAPE["vocab_size"]
+    inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=True)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        **{
+            "pad_token": "[PAD]",
+            "unk_token": "[UNK]",
+            "cls_token": "[CLS]",
+            "sep_token": "[SEP]",
+            "mask_token": "[MASK]",
+            **kwargs,
+        },
+    )
