@@ -91,6 +91,8 @@ def model(
 ) -> PreTrainedModel:
     """A tiny model with every parameter random, loaded with transformers' default attention."""
     model_type, more = VARIANTS[variant]
+    if task == "question-answering":
+        changes = {"num_labels": 2, **changes}  # the two edges of an answer
     config = transformers.AutoConfig.for_model(model_type, **{**CONFIGS[model_type], **more, **changes})
     torch.manual_seed(seed)
     found: PreTrainedModel = HEADS[task].from_config(config)

@@ -258,24 +258,36 @@ def _configs(model: nn.Module) -> list[PreTrainedConfig]:
 
 
 def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
-    """Temporary hooks on the embeddings, the blocks and their norms."""
+    """Temporary hooks on the embeddings, the blocks and their norms.
+
+    Hooks sit on the module, for all threads; the recorder belongs to one. A pass of the same model in another
+    thread must leave no trace here.
+    """
+
+    def mine() -> bool:
+        return _RECORDER.get() is recorder
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
-        recorder.embeddings = output
+        if mine():
+            recorder.embeddings = output
 
     def enters(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
-        recorder.page = {"x": args[0] if args else kwargs["hidden_states"]}
+        if mine():
+            recorder.page = {"x": args[0] if args else kwargs["hidden_states"]}
 
     def norm_enters(name: str) -> Callable[..., None]:
-        return lambda _module, args: recorder.note(**{name: args[0]})
+        def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
+            if mine():
+                recorder.note(**{name: args[0]})
+
+        return hook
 
     def leaves(block: Block) -> Callable[..., None]:
         def hook(_module: nn.Module, _args: Any, output: Any) -> None:
-            output = output[0] if isinstance(output, tuple) else output
-            recorder.note(output=output)
-            if block.norm_first:
-                recorder.note(w=output)
-            recorder.finish(block)
+            if mine():
+                output = output[0] if isinstance(output, tuple) else output
+                recorder.note(output=output, **({"w": output} if block.norm_first else {}))
+                recorder.finish(block)
 
         return hook
 

@@ -1,0 +1,23 @@
+"""What every test shares."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests import tiny, golden and oracles by name
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
+
+settings.register_profile("whence", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("whence")
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> None:
+    """Timing of other tests must not depend on how many cores a machine shows."""
+    torch.set_num_threads(2)

@@ -1,0 +1,95 @@
+"""The authors' own numbers: raw attention, rollout and logits on every golden case."""
+
+from __future__ import annotations
+
+import golden
+import numpy as np
+import pytest
+import torch
+
+import whence
+
+CASES = golden.cases().values()
+TOLERANCE = 1e-6
+
+
+def close(found: golden.Array, expected: golden.Array) -> bool:
+    return found.shape == expected.shape and float(np.abs(found - expected).max()) <= TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_logits(case: golden.Golden, dtype: torch.dtype) -> None:
+    model = case.model(dtype)
+    for sentence in case.sentences("logits_tf5"):
+        logits = whence.capture(case.ids(sentence), model).output.logits
+        assert close(logits.numpy(), case["logits_tf5", f"{sentence}_logits"])
+    batch = {name: case["inputs", f"batch_{name}"] for name in ("input_ids", "attention_mask")}
+    trace = whence.capture(batch, model)
+    expected = case["logits_tf5", "batch_logits"]
+    if expected.ndim == 3:  # a masked language model: padded positions mean nothing
+        expected, real = expected[trace.mask], trace.output.logits[trace.mask]
+        assert close(real.numpy(), expected)
+    else:
+        assert close(trace.output.logits.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", golden.having("globenc"), ids=lambda case: case.name)
+def test_globenc_weights_and_their_rollouts(case: golden.Golden, dtype: torch.dtype) -> None:
+    model = case.model(dtype)
+    for sentence in case.sentences("globenc"):
+        for symbol in ("W", "W_FixedRes"):
+            found = whence.explain(case.ids(sentence), model, method=symbol)
+            assert found.aggregate == "rollout"
+            assert close(found.maps, case["globenc", f"{sentence}_{symbol}"])
+            assert close(found.aggregated, case["globenc", f"{sentence}_{symbol}_rollout"])
+            assert (found.scores == found.aggregated[-1, 0]).all()
+
+
+@pytest.mark.parametrize("case", golden.having("attention_flow"), ids=lambda case: case.name)
+def test_abnars_raw_attention_and_rollout(case: golden.Golden) -> None:
+    model = case.model()
+    for sentence in case.sentences("attention_flow"):
+        rollout = whence.explain(case.ids(sentence), model, method="attention-rollout")
+        raw = whence.explain(case.ids(sentence), model, method="raw-attention")
+        plain = whence.explain(case.ids(sentence), model, method="attention", aggregate="rollout")
+        assert close(raw.maps, case["attention_flow", f"{sentence}_raw"])
+        assert raw.aggregated is None
+        assert (raw.scores == raw.maps[-1, raw.position]).all()
+        assert close(rollout.aggregated, case["attention_flow", f"{sentence}_rollout"])
+        assert close(plain.aggregated, case["attention_flow", f"{sentence}_rollout_nores"])
+
+
+@pytest.mark.parametrize("case", golden.having("globenc"), ids=lambda case: case.name)
+def test_a_padded_batch_gives_what_single_sentences_give(case: golden.Golden) -> None:
+    batch = {name: case["inputs", f"batch_{name}"] for name in ("input_ids", "attention_mask")}
+    found = whence.explain(batch, case.model(), method="attention-rollout")
+    lengths = batch["attention_mask"].sum(1)
+    assert [len(each) for each in found] == lengths.tolist()
+    for row, which in enumerate(case["inputs", "batch_order"]):
+        key = ("globenc", f"sent{which}_W_FixedRes_rollout")
+        if key in case:  # the trimmed fixtures hold one sentence of the batch
+            assert close(found[row].aggregated, case[key])
+
+
+@pytest.mark.parametrize("case", golden.having("attcat"), ids=lambda case: case.name)
+def test_attcats_raw_attention_with_and_without_their_mask(case: golden.Golden) -> None:
+    """Their notebooks hide [CLS] and [SEP] from attention; passing that mask gives their numbers."""
+    model = case.model()
+    for sentence in case.sentences("attcat"):
+        ids = case.ids(sentence)
+        masks = {"full": [1] * len(ids), "special0": [0, *[1] * (len(ids) - 2), 0]}
+        for name, mask in masks.items():
+            encoding = {"input_ids": ids, "attention_mask": mask}
+            for symbol, method in (("RawAtt", "RawAtt"), ("Rollout", "rollout")):
+                expected = case["attcat", f"{sentence}_{name}_{symbol}"]
+                scores = whence.explain(encoding, model, method=method).scores.copy()
+                scores[0] = 0  # theirs drops what [CLS] gives itself
+                assert close(scores, expected)
+
+
+def test_the_fixtures_are_small_and_say_where_they_come_from() -> None:
+    files = [file for file in golden.FIXTURES.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= 1_000_000
+    assert "samiraabnar/attention_flow" in (golden.FIXTURES / "README.md").read_text()

@@ -1,0 +1,208 @@
+"""What cannot be answered rightly is refused, with a sentence that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers
+
+import whence
+from whence.errors import WhenceError, WhenceWarning
+
+TOKENIZER = tiny.tokenizer()
+
+
+def refused(match: str, *args: Any, **kwargs: Any) -> None:
+    with pytest.raises(WhenceError, match=match):
+        whence.explain(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "mpnet"])
+def test_architectures_that_do_not_use_the_interface(name: str) -> None:
+    config = transformers.AutoConfig.for_model(
+        name, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, vocab_size=20
+    )
+    model = transformers.AutoModel.from_config(config)
+    refused(f"'{name}' is not supported; whence opens albert, bert", [5, 6], model)
+
+
+def test_remote_code() -> None:
+    cls = type("Custom", (transformers.BertModel,), {"__module__": "transformers_modules.somebody.modeling"})
+    refused("remote code", [5, 6], cls(transformers.BertConfig(**tiny.SHAPE)))
+
+
+def test_a_model_with_other_parts_than_its_family() -> None:
+    model = tiny.model("bert")
+    model.bert.encoder.layer[1].output = torch.nn.Identity()
+    refused("has no part 'output.", [5, 6], model)
+
+
+def test_a_block_that_goes_around_its_parts() -> None:
+    model = tiny.model("bert")
+    layer = model.bert.encoder.layer[0]
+    layer.forward = lambda hidden, *_, **__: hidden
+    refused("did not pass through", [5, 6], model)
+
+
+def test_cross_attention() -> None:
+    model = transformers.BertModel(transformers.BertConfig(**tiny.SHAPE, is_decoder=True, add_cross_attention=True))
+    refused("cross-attention", [5, 6], model)
+
+
+def test_heads_that_are_not_known() -> None:
+    model = transformers.BertForNextSentencePrediction(transformers.BertConfig(**tiny.SHAPE))
+    refused("head that whence does not know", [5, 6], model)
+
+
+def test_not_a_model() -> None:
+    refused("model is a Linear", [5, 6], torch.nn.Linear(2, 2))
+
+
+def test_options_that_a_loaded_model_cannot_take() -> None:
+    refused("device and dtype cannot be given with a loaded model", [5], tiny.model(), device="cpu", dtype="float64")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("part", ["bert.encoder.layer.1.attention.self.query.weight", "classifier.weight"])
+def test_broken_weights(part: str, value: float) -> None:
+    model = tiny.model()
+    with torch.no_grad():
+        model.get_parameter(part)[0, 0] = value
+    refused(f"NaN or infinite values \\({part}\\)", [5, 6], model)
+
+
+def test_overflow_with_finite_weights() -> None:
+    model = tiny.model(dtype=torch.float16)
+    with torch.no_grad():
+        model.classifier.weight.fill_(60000)
+        model.bert.pooler.dense.bias.fill_(100)
+    refused("although its weights are finite", [5, 6], model)
+
+
+@pytest.mark.parametrize("text", ["", "  \n", ("the cat", " "), ["the cat", ""]])
+def test_empty_text(text: Any) -> None:
+    refused("(input 1: )?the text is empty", text, tiny.model(), TOKENIZER)
+
+
+def test_text_without_tokens() -> None:
+    refused("no tokens of", "\u200b\u00ad", tiny.model(), TOKENIZER)
+
+
+@pytest.mark.parametrize("ids", [[], torch.tensor([]), [[5], []], {"input_ids": []}])
+def test_no_ids(ids: Any) -> None:
+    refused("(input 1: )?(the list of token ids|the list of inputs|nothing to explain)", ids, tiny.model())
+
+
+def test_too_long() -> None:
+    refused("42 tokens but the model reads at most 40.*truncate", "cat " * 40, tiny.model(), TOKENIZER)
+    refused("41 tokens but the model reads at most 40", tiny.ids(41), tiny.model())
+    # RoBERTa's positions start after its padding index, here 1: two of its 40 are never used.
+    refused("39 tokens but the model reads at most 38", tiny.ids(39), tiny.model("roberta"))
+    assert len(whence.explain(tiny.ids(38), tiny.model("roberta"))) == 38
+    assert len(whence.explain(tiny.ids(40), tiny.model("gpt2"))) == 40
+
+
+def test_truncate_by_choice() -> None:
+    found = whence.explain("cat " * 50, tiny.model(), TOKENIZER, truncate=True)
+    assert len(found) == 40
+    assert found.tokens[-1] == "[SEP]"
+
+
+def test_masks() -> None:
+    model = tiny.model()
+    ids = torch.tensor([[5, 6, 7], [8, 9, 0]])
+    refused("hides every token", {"input_ids": ids, "attention_mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, model)
+    refused("other than 0 and 1", {"input_ids": ids, "attention_mask": torch.full((2, 3), 2)}, model)
+    refused("does not fit input_ids", {"input_ids": ids, "attention_mask": torch.ones(2, 2)}, model)
+    refused("does not fit input_ids", {"input_ids": [[5, 6, 7]], "attention_mask": torch.ones(1, 1, 3, 3)}, model)
+    refused("no input_ids", {"inputs": ids}, model)
+
+
+def test_padding_without_a_mask_is_noticed() -> None:
+    with pytest.warns(WhenceWarning, match="padding"):
+        whence.explain(torch.tensor([[5, 6, 7], [8, 9, 0]]), tiny.model())
+
+
+@pytest.mark.parametrize("inputs", [5, None, 3.5, [["a", "b", "c"]], [[["the"]]], object(), [5, 6.5]])
+def test_inputs_of_no_known_kind(inputs: Any) -> None:
+    refused("cannot read inputs|is itself a list|tokens", inputs, tiny.model(), TOKENIZER)
+
+
+def test_ids_outside_the_vocabulary() -> None:
+    refused("token id 60 is outside the model's vocabulary of 60", [5, 60], tiny.model())
+    refused("token id -1 is outside", [5, -1], tiny.model())
+
+
+def test_text_without_a_tokenizer() -> None:
+    refused("no tokenizer", "the cat", tiny.model())
+
+
+def test_tokenizer_arguments_that_belong_to_whence() -> None:
+    refused("may not set padding", "the cat", tiny.model(), TOKENIZER, tokenizer_kwargs={"padding": True})
+
+
+def test_method_names() -> None:
+    refused("unknown method 'atention'; did you mean 'attention'", [5, 6], tiny.model(), method="atention")
+    refused("unknown method 7", [5, 6], tiny.model(), method=7)
+    refused("no option 'metric'; its options: none", [5, 6], tiny.model(), method="attention", metric="l1")
+    refused("unknown aggregation 'average'", [5, 6], tiny.model(), aggregate="average")
+    refused("head 4 is outside the model's 4 heads", [5, 6], tiny.model(), method="attention", head=4)
+    refused("unknown head 'first'", [5, 6], tiny.model(), method="attention", head="first")
+    with pytest.raises(WhenceError, match="named twice"):
+        whence.compare([5, 6], tiny.model(), methods=["attention", "attention"])
+    with pytest.raises(WhenceError, match="no methods"):
+        whence.compare([5, 6], tiny.model(), methods=[])
+
+
+def test_targets() -> None:
+    refused("unknown target 'happy'; the classes of this model are 0 'LABEL_0'", [5, 6], tiny.model(), target="happy")
+    refused("unknown target 3", [5, 6], tiny.model(), target=3)
+    refused("unknown target -1", [5, 6], tiny.model(), target=-1)
+    refused("unknown target True", [5, 6], tiny.model(), target=True)
+    refused("same class", [5, 6], tiny.model(), target=1, foil="LABEL_1")
+    refused("bare encoder", [5, 6], tiny.model(task="encoder"), target=0)
+    refused("position 6 is outside the sentence of 2 tokens", [5, 6], tiny.model(), position=6)
+    refused("unknown position 'middle'", [5, 6], tiny.model(), position="middle")
+    refused("2 entries in target for 3 inputs", [[5, 6]] * 3, tiny.model(), target=[0, 1])
+    refused("batch_size is 0", [5, 6], tiny.model(), batch_size=0)
+
+
+def test_words_at_a_mask() -> None:
+    model = tiny.model(task="masked-lm")
+    refused("'meaningful' is not one token .* meaning ##ful", "the [MASK] film", model, TOKENIZER, target="meaningful")
+    refused("'xyz' is not one token", "the [MASK] film", model, TOKENIZER, target="xyz")
+    refused("has no mask token", "the good film", model, TOKENIZER, target="good")
+    refused("has 2 mask tokens", "the [MASK] [MASK]", model, TOKENIZER)
+    refused("no tokenizer", [5, 6], model, target="good", position=1)
+    refused("outside the vocabulary", [5, 6], model, target=99, position=1)
+    refused("means nothing here", "the [MASK] film", model, TOKENIZER, position="mean")
+
+
+def test_token_classification_and_answers() -> None:
+    refused("say which token", [5, 6], tiny.model(task="token-classification"), target=1)
+    refused("means nothing here", [5, 6], tiny.model(task="token-classification"), position="mean")
+    refused("expected 'start' or 'end'", [5, 6], tiny.model(task="question-answering"), target="middle")
+    refused("has no foil", [5, 6], tiny.model(task="question-answering"), foil="end")
+
+
+def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+    refused("cannot open the model .*expected a shipped model: whence/agreement", "text", str(tmp_path / "nothing"))
+    refused("no shipped model is called 'whence/nothing'", "text", "whence/nothing")
+    refused("unknown dtype 'float31'", "text", str(tmp_path), dtype="float31")
+    refused("unknown task 'tagging'", "text", str(tmp_path), task="tagging")
+    (tmp_path / "config.json").write_text('{"model_type": "mpnet"}')
+    refused("'mpnet' is not supported", "text", str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    refused("cannot open the model", "text", str(tmp_path))
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA; the test is about machines without it")
+    tiny.model().save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    refused("cannot use the device 'cuda'", "the cat", str(tmp_path), device="cuda")
