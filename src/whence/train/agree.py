@@ -1,0 +1,130 @@
+"""The verb-number model of Abnar & Zuidema (2020): GPT-2 blocks without the causal mask, read at a CLS token.
+
+It is a plain `GPT2ForSequenceClassification` with `is_causal = False`. That head reads the last token, so the
+tokenizer puts [CLS] at the end of the prefix.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from transformers import AutoTokenizer, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast, set_seed
+
+from whence.errors import WhenceError
+from whence.train import classify, loop, vocabulary
+from whence.train.data import Columns, Example, examples
+from whence.train.models import locate
+from whence.train.prefixes import PLURAL, SINGULAR
+
+LABELS = (SINGULAR, PLURAL)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The paper's size; `positions` is the longest prefix in tokens."""
+
+    layers: int = 6
+    width: int = 128
+    heads: int = 8
+    vocabulary: int = 8192
+    positions: int = 128
+
+
+def agree(
+    prefixes: Sequence[Path],
+    run: loop.Run,
+    columns: Columns,
+    extra: Path | None = None,
+    extra_columns: Columns | None = None,
+    repeat: int = 1,
+    tokenizer: str | None = None,
+    shape: Shape | None = None,
+    held_out: float = 0.02,
+    fresh: bool = False,
+) -> loop.Outcome:
+    """Train from scratch on tables of prefixes labelled singular and plural (`whence train prefixes` makes them).
+
+    `extra` rows (Linzen's, say) are used for training alone, `repeat` times. Held-out prefixes are balanced
+    between the labels and share no text with training; in training, the rarer label is repeated to balance.
+    """
+    shape = shape or Shape()
+    settings = {
+        "task": "agree",
+        "prefixes": [str(path) for path in prefixes],
+        "columns": asdict(columns),
+        "extra": None if extra is None else str(extra),
+        "extra_columns": None if extra_columns is None else asdict(extra_columns),
+        "repeat": repeat,
+        "tokenizer": tokenizer,
+        "shape": asdict(shape),
+        "held_out": held_out,
+        "run": {**asdict(run), "out": None, "progress": None, "workers": None},
+    }
+    loop.prepare(run.out, settings, fresh)
+    rows = [example for path in prefixes for example in examples(path, columns)]
+    classify.check_labels(rows, LABELS, prefixes[0])
+    train, valid = hold_out(rows, held_out, run.seed)
+    added = [] if extra is None else examples(extra, extra_columns or columns)
+    if extra is not None:
+        classify.check_labels(added, LABELS, extra)
+    words = _tokenizer(rows, shape, tokenizer)
+    set_seed(run.seed)
+    return classify.fit(network(shape, words), words, balance(train) + added * repeat, valid, run, settings)
+
+
+def network(shape: Shape, tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequenceClassification:
+    """An untrained model of the given shape that sees both sides of every token."""
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=shape.positions,
+        n_embd=shape.width,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        is_causal=False,
+        use_cache=False,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=None,
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: index for index, label in enumerate(LABELS)},
+        # With SDPA and no padding, transformers falls back on the module's own causal flag.
+        attn_implementation="eager",
+    )
+    return GPT2ForSequenceClassification(config)
+
+
+def hold_out(rows: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """(train, held out): as many singular as plural prefixes held out, none of which occurs in training."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    wanted = max(1, round(share * len(rows) / 2))
+    held: list[Example] = []
+    count: Counter[str] = Counter()
+    texts: set[str] = set()
+    for index in order:
+        row = rows[index]
+        if count[row.label] < wanted and row.text not in texts:
+            held.append(row)
+            texts.add(row.text)
+            count[row.label] += 1
+    if len(count) < 2 or len(held) >= len(rows):
+        raise WhenceError(f"too few prefixes of both numbers to hold some out: {dict(count)}")
+    return [row for row in rows if row.text not in texts], held
+
+
+def balance(rows: Sequence[Example]) -> list[Example]:
+    """Repeat the rows of the rarer label until both are about as many."""
+    by = {label: [row for row in rows if row.label == label] for label in LABELS}
+    most = max(map(len, by.values()))
+    return [row for group in by.values() if group for row in (group * (-(-most // len(group))))[:most]]
+
+
+def _tokenizer(rows: Sequence[Example], shape: Shape, name: str | None) -> PreTrainedTokenizerFast:
+    if name is None:
+        words = vocabulary.learn((row.text for row in rows), shape.vocabulary, shape.positions)
+    else:
+        words = AutoTokenizer.from_pretrained(locate(name))
+    return vocabulary.cls_at_end(words, shape.positions)

@@ -1,0 +1,83 @@
+"""A lower-cased WordPiece vocabulary, learned from text, as a tokenizer that transformers opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+# Letters of other scripts would each take two places (at the start and inside of a word) of a small vocabulary.
+ALPHABET = 160
+
+
+def learn(lines: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizerFast:
+    """Learn `size` word pieces from `lines`; the tokenizer writes `[CLS] text [SEP]` (`[CLS] a [SEP] b [SEP]`)."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL),
+        limit_alphabet=ALPHABET,
+        continuing_subword_prefix="##",
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(batches(lines, 1000), trainer)
+    return _wrap(tokenizer, max_length, single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
+
+
+def cls_at_end(tokenizer: PreTrainedTokenizerFast, max_length: int) -> PreTrainedTokenizerFast:
+    """The same word pieces, but writing `text [CLS]`: for heads that read the last token."""
+    from tokenizers import Tokenizer
+
+    # A copy: the caller's tokenizer keeps its own template.
+    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    return _wrap(copy, max_length, single="$A [CLS]", pair=None)
+
+
+def _wrap(tokenizer: object, max_length: int, single: str, pair: str | None) -> PreTrainedTokenizerFast:
+    from tokenizers import Tokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+    assert isinstance(tokenizer, Tokenizer)
+    used = [token for token in SPECIAL if token in f"{single} {pair}"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single,
+        pair=pair or f"{single} $B:1 [CLS]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in used],
+    )
+    names = ["input_ids", "attention_mask"]
+    if pair is not None:
+        # GPT-2 would add the *word* embedding of a token type, so only BERT's template names them.
+        names.insert(1, "token_type_ids")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=names,
+        padding_side="right",
+        truncation_side="right",
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """`items` in lists of at most `size`.
+
+    >>> list(batches("abc", 2))
+    [['a', 'b'], ['c']]
+    """
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk

@@ -1,0 +1,52 @@
+"""The small trained models that ship inside the package. Looking them up imports no torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from whence.errors import WhenceError
+
+_HERE = Path(__file__).parent
+_FOLDERS = {"whence/agreement": "agreement", "whence/mlm": "mlm", "whence/sentiment": "sentiment"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model is, what made it and how good it was measured to be (its folder's card.json)."""
+
+    name: str
+    summary: str
+    architecture: str
+    parameters: int
+    task: str
+    labels: tuple[str, ...]
+    data: tuple[str, ...]
+    commands: tuple[str, ...]
+    seed: int
+    made: str
+    measured: dict[str, float]
+    measured_by: tuple[str, ...]
+    limits: str
+
+
+def names() -> list[str]:
+    """The shipped models."""
+    return sorted(_FOLDERS)
+
+
+def path(name: str) -> Path:
+    """The folder of a shipped model, for `from_pretrained`."""
+    if name not in _FOLDERS:
+        raise WhenceError(f"no shipped model is called {name!r}; there are: {', '.join(names())}")
+    return _HERE / _FOLDERS[name]
+
+
+def card(name: str) -> Card:
+    """The card of a shipped model."""
+    file = path(name) / "card.json"
+    stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    lists = {field.name for field in fields(Card) if str(field.type).startswith("tuple")}
+    return Card(**{key: tuple(value) if key in lists else value for key, value in stored.items()})
