@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from whence.aggregate import AGGREGATIONS, check_aggregation
+from whence.aggregate import aggregate as aggregate_maps
+from whence.aggregate import aggregate_row, check_aggregation
 from whence.comparison import Comparison
-from whence.errors import WhenceError
+from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
 from whence.method import Method, lookup
 from whence.model import (
@@ -33,6 +35,7 @@ from whence.model import capture as capture_batch
 DEFAULT_MODEL = "whence/sentiment"
 DEFAULT_METHOD = "attention-rollout"
 DEFAULT_METHODS = ("raw-attention", "attention-rollout")
+LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
 AUTO = "auto"  # aggregate as the method's name says, by rollout where it says nothing
 
 
@@ -47,6 +50,9 @@ def explain(
     foil: Any = None,
     position: Any = None,
     head: int | str | None = None,
+    layers: tuple[int | None, int | None] | None = None,
+    receptive_field: bool = False,
+    rows: str = "all",
     batch_size: int = 16,
     truncate: bool = False,
     task: str | None = None,
@@ -69,12 +75,17 @@ def explain(
         none is given. target, foil and position may be lists, one entry per input.
     head: one head, counted from 0, instead of the mean over all (the layers below stay averaged, Abnar &
         Zuidema A.1); "all" adds every head's layer maps as `head_maps`.
+    layers: (start, end), as in a slice: the blocks from `start` up to but not including `end`, so that the
+        answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
+    receptive_field: for causal models, rollout and flow relative to an even reader (whence/aggregate/receptive.py).
+    rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     sentences, single = _reader(opened, truncate, tokenizer_kwargs).read(inputs)
     questions = _questions(len(sentences), single, target, foil, position)
-    job = _job(method, aggregate, head, options)
+    reach = _reach(opened, aggregate, layers, receptive_field, rows)
+    job = _job(method, reach, head, options)
     results = [row[0] for row in _run(opened, sentences, questions, [job], batch_size)]
     return results[0] if single else results
 
@@ -90,6 +101,9 @@ def compare(
     foil: Any = None,
     position: Any = None,
     head: int | str | None = None,
+    layers: tuple[int | None, int | None] | None = None,
+    receptive_field: bool = False,
+    rows: str = "all",
     batch_size: int = 16,
     truncate: bool = False,
     task: str | None = None,
@@ -108,9 +122,10 @@ def compare(
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     sentences, single = _reader(opened, truncate, tokenizer_kwargs).read(inputs)
     questions = _questions(len(sentences), single, target, foil, position)
-    jobs = [_job(name, aggregate, head, {}) for name in methods]
-    rows = _run(opened, sentences, questions, jobs, batch_size)
-    results = [Comparison(dict(zip(methods, row, strict=True))) for row in rows]
+    reach = _reach(opened, aggregate, layers, receptive_field, rows)
+    jobs = [_job(name, reach, head, {}) for name in methods]
+    found = _run(opened, sentences, questions, jobs, batch_size)
+    results = [Comparison(dict(zip(methods, row, strict=True))) for row in found]
     return results[0] if single else results
 
 
@@ -137,12 +152,30 @@ def capture(
 
 
 @dataclass(frozen=True)
+class Reach:
+    """From where to where layer maps are joined, and how."""
+
+    aggregate: str | None
+    start: int  # the first block taken
+    end: int  # the first one no longer taken
+    depth: int
+    receptive_field: bool
+    reading_only: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was asked for beyond the ordinary, for the record."""
+        part = {} if (self.start, self.end) == (0, self.depth) else {"layers": [self.start, self.end]}
+        return {**part, **({"receptive_field": True} if self.receptive_field else {})}
+
+
+@dataclass(frozen=True)
 class Job:
     """One method to run, its name settled into an algorithm, an aggregation and options."""
 
     asked: str
     method: Method
-    aggregate: str | None
+    reach: Reach
     head: int | str | None
     options: dict[str, Any]
 
@@ -177,10 +210,46 @@ def _reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] 
     )
 
 
-def _job(name: str, aggregate: str | None, head: int | str | None, options: dict[str, Any]) -> Job:
+def _reach(
+    opened: Opened,
+    aggregate: str | None,
+    layers: tuple[int | None, int | None] | None,
+    receptive_field: bool,
+    rows: str,
+) -> Reach:
+    depth = opened.depth
+    start, end = _layers(layers, depth)
+    if receptive_field and not opened.causal:
+        raise WhenceError(
+            f"receptive_field corrects for tokens that see only those before them, and every token of "
+            f"{opened.name} sees all; leave it out"
+        )
+    if rows not in ("all", "reading"):
+        raise WhenceError(f"unknown rows {rows!r}; expected 'all', or 'reading' for the row that answers alone")
+    return Reach(aggregate, start, end, depth, receptive_field, rows == "reading")
+
+
+def _layers(layers: Any, depth: int) -> tuple[int, int]:
+    if layers is None:
+        return 0, depth
+    if not isinstance(layers, tuple | list) or len(layers) != 2:
+        raise WhenceError(f"layers is {layers!r}; expected (start, end), e.g. (0, {depth}) for all blocks")
+    start, end = (0 if layers[0] is None else layers[0]), (depth if layers[1] is None else layers[1])
+    whole = all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end))
+    if not whole or not 0 <= start < end <= depth:
+        raise WhenceError(
+            f"layers is {layers!r}; expected whole numbers (start, end) with 0 <= start < end <= {depth}, "
+            f"the model's number of blocks (end is not included)"
+        )
+    return start, end
+
+
+def _job(name: str, reach: Reach, head: int | str | None, options: dict[str, Any]) -> Job:
     method, preset = lookup(name)
+    aggregate = reach.aggregate
     if aggregate == AUTO:
         aggregate = preset.aggregate if preset is not None else "rollout"
+    reach = replace(reach, aggregate=check_aggregation(aggregate, reach.receptive_field))
     if unknown := set(options) - set(method.options):
         known = ", ".join(method.options) or "none"
         raise WhenceError(
@@ -190,7 +259,7 @@ def _job(name: str, aggregate: str | None, head: int | str | None, options: dict
         raise WhenceError(f"'{method.name}' does not take single heads; leave head out")
     if head is not None and head != "all" and (not isinstance(head, int) or isinstance(head, bool)):
         raise WhenceError(f"unknown head {head!r}; expected a number from 0 or 'all'")
-    return Job(name, method, check_aggregation(aggregate), head, options)
+    return Job(name, method, reach, head, options)
 
 
 def _questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
@@ -258,6 +327,8 @@ def _run_batch(
 
 def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
     """One job's share of one layer. Results move to the CPU, where they wait for the other layers."""
+    if not job.reach.start <= layer.index < job.reach.end:
+        return
     whole = job.method.run(layer, **job.options).cpu()
     if job.head is None:
         shelf.maps.append(whole)
@@ -291,21 +362,31 @@ def _explanation(
         return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
 
     maps = one(shelf.maps)
-    aggregated = AGGREGATIONS[job.aggregate](maps, one(shelf.below)) if job.aggregate else None
-    last = (maps if aggregated is None else aggregated)[-1]
     position = found.reading.position
+    aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), position, sentence)
+    if layer_scores is not None:
+        scores = layer_scores[-1]
+    else:
+        last = (maps if aggregated is None else aggregated)[-1]
+        scores = last.mean(0) if position is None else last[position]
     return Explanation(
         tokens=sentence.tokens,
-        scores=last.mean(0) if position is None else last[position],
+        scores=scores,
         method=job.asked,
         maps=maps,
         aggregated=aggregated,
         head_maps=one(shelf.heads),
+        layer_scores=layer_scores,
         texts=sentence.texts,
         spans=sentence.spans,
         special=sentence.special,
-        aggregate=job.aggregate,
-        options={**job.method.options, **job.options, **({} if job.head is None else {"head": job.head})},
+        aggregate=job.reach.aggregate,
+        options={
+            **job.method.options,
+            **job.options,
+            **({} if job.head is None else {"head": job.head}),
+            **job.reach.options,
+        },
         signed=job.method.signed,
         target=found.target,
         reading=found.reading,
@@ -314,3 +395,21 @@ def _explanation(
         model=opened.name,
         seconds=shared + shelf.seconds / size + time.perf_counter() - begin,
     )
+
+
+def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sentence: Sentence) -> tuple[Any, Any]:
+    """The maps that reach the input [L, n, n]; or, where only the reading row is wanted, that row [L, n]."""
+    if reach.aggregate is None:
+        return None, None
+    visible = None if sentence.visible is None else np.array(sentence.visible, dtype=bool)
+    how: dict[str, Any] = {"receptive_field": reach.receptive_field, "visible": visible}
+    if reach.reading_only and position is not None:
+        return None, aggregate_row(reach.aggregate, maps, position, below, **how)
+    if reach.aggregate == "flow" and maps.size > LARGE_FLOW:
+        warnings.warn(
+            f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='reading' "
+            f"computes those of the answering token alone",
+            WhenceWarning,
+            stacklevel=2,
+        )
+    return aggregate_maps(reach.aggregate, maps, below, **how), None

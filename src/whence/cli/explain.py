@@ -18,8 +18,14 @@ Model = Annotated[str, typer.Option("--model", "-m", help="A shipped model, a fo
 Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
 Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
-Aggregate = Annotated[str, typer.Option(help="auto, none, or how layer maps are joined: rollout.")]
+Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]
 Head = Annotated[str | None, typer.Option(help="One head, counted from 0.")]
+FromLayer = Annotated[int, typer.Option("--from-layer", help="Reach down to the input of this block.", min=0)]
+ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before this block; after the last if none.")]
+Receptive = Annotated[
+    bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
+]
+Rows = Annotated[str, typer.Option(help="all, or reading: only the row that answers, which makes flow fast.")]
 Layers = Annotated[bool, typer.Option("--layers", help="Also show the answering row of every layer.")]
 Words = Annotated[bool, typer.Option("--words", help="Show words instead of the tokenizer's pieces.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -46,6 +52,10 @@ def explain_command(
     position: Position = None,
     aggregate: Aggregate = "auto",
     head: Head = None,
+    from_layer: FromLayer = 0,
+    to_layer: ToLayer = None,
+    receptive_field: Receptive = False,
+    rows: Rows = "all",
     layers: Layers = False,
     words: Words = False,
     as_json: AsJson = False,
@@ -65,6 +75,9 @@ def explain_command(
         foil=foil,
         position=_number(position),
         aggregate=aggregate,
+        layers=(from_layer, to_layer),
+        receptive_field=receptive_field,
+        rows=rows,
         head=_number(head),
         truncate=truncate,
         device=device,
@@ -84,6 +97,10 @@ def compare_command(
     foil: Foil = None,
     position: Position = None,
     aggregate: Aggregate = "auto",
+    from_layer: FromLayer = 0,
+    to_layer: ToLayer = None,
+    receptive_field: Receptive = False,
+    rows: Rows = "all",
     layers: Layers = False,
     words: Words = False,
     as_json: AsJson = False,
@@ -103,6 +120,9 @@ def compare_command(
         foil=foil,
         position=_number(position),
         aggregate=aggregate,
+        layers=(from_layer, to_layer),
+        receptive_field=receptive_field,
+        rows=rows,
         truncate=truncate,
         device=device,
         dtype=dtype,

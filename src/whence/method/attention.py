@@ -66,6 +66,16 @@ preset(
 )
 preset(
     Preset(
+        "attention-flow",
+        method="attention-fixed-residual",
+        aggregate="flow",
+        paper=ABNAR_2020,
+        summary="Maximum flow to each input with ½ attention + ½ I as capacities.",
+        symbols=("flow",),
+    )
+)
+preset(
+    Preset(
         "raw-attention",
         method="attention",
         aggregate=None,
