@@ -1,6 +1,10 @@
 """One module per idea; importing this room registers them all."""
 
+from whence.method import alti as alti
 from whence.method import attention as attention
+from whence.method import norms as norms
+from whence.method import random as random
+from whence.method import value_zeroing as value_zeroing
 from whence.method.registry import Method, Preset, lookup, methods, presets
 
 __all__ = ["Method", "Preset", "lookup", "methods", "presets"]

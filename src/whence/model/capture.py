@@ -43,6 +43,7 @@ class LayerTrace:
 
     index: int
     block: Block
+    ids: Tensor  # [B, n]: the tokens' ids
     mask: Tensor  # [B, n] bool: real tokens, whether or not attention may see them
     scaling: float  # the factor on q·k before the softmax
     raw: dict[str, Tensor] = field(repr=False)
@@ -123,7 +124,7 @@ class Trace:
 class _Recorder:
     """The page on which a running forward pass is taken down, one block at a time."""
 
-    mask: Tensor
+    batch: Batch
     on_layer: Callable[[LayerTrace], None]
     count: int = 0
     page: dict[str, Tensor] | None = None
@@ -142,8 +143,8 @@ class _Recorder:
                 f"block {self.count} of the model did not pass through the parts that whence knows "
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
-        mask = self.mask.to(page["x"].device)
-        self.on_layer(LayerTrace(self.count, block, mask, self.scaling, page))
+        ids, mask = (t.to(page["x"].device) for t in (self.batch.ids, self.batch.mask))
+        self.on_layer(LayerTrace(self.count, block, ids, mask, self.scaling, page))
         self.count += 1
 
 
@@ -174,13 +175,13 @@ def attention_forward(
 
 
 @contextmanager
-def recording(opened: Opened, mask: Tensor, on_layer: Callable[[LayerTrace], None]) -> Iterator[_Recorder]:
+def recording(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None]) -> Iterator[_Recorder]:
     """While this lasts, a forward pass of the model calls `on_layer` as each block finishes."""
     with ExitStack() as stack:
         stack.enter_context(_LOCK)
         stack.enter_context(_eval_mode(opened.model))
         stack.enter_context(_switched(opened.model))
-        recorder = _Recorder(mask, on_layer)
+        recorder = _Recorder(batch, on_layer)
         token = _RECORDER.set(recorder)
         stack.callback(_RECORDER.reset, token)
         for handle in _hooks(opened, recorder):
@@ -195,7 +196,7 @@ def stream(
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth.
     """
-    with recording(opened, batch.mask, on_layer) as recorder, torch.set_grad_enabled(grad):
+    with recording(opened, batch, on_layer) as recorder, torch.set_grad_enabled(grad):
         output = opened.forward(batch)
     if recorder.count != opened.depth or recorder.embeddings is None:
         raise WhenceError(

@@ -1,0 +1,121 @@
+r"""ALTI: contributions by how near a token's share lies to the result.
+
+    T_ij = g_{u_i}(Σ_h α^h_ij f^h_j + 1[i=j] x_i)             y_i = LN1(u_i) = Σ_j T_ij + L1 b_O / s(u_i) + β
+    d_ij = ‖y_i − T_ij‖_1                                     (equation 9)
+    C_ij = max(0, ‖y_i‖_1 − d_ij) / Σ_k max(0, ‖y_i‖_1 − d_ik)   (equation 10)
+
+with g_u(t) = (t − mean t) ⊙ γ / s(u), s with the model's own ε (the authors' code loses it). What is rolled out is
+`alti`. `metric="l2"` puts the Euclidean norm in both places; `metric="cosine"` has no lengths to compare and takes
+C_ij ∝ max(0, cos(y_i, T_ij)). `at="output"` is the authors' LN2 variant: T through both norms against the block's
+output, FFN and β included. What both mean in a pre-norm block stands in `decomposition.py`.
+
+L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. The other two need
+only products: ‖y‖ − ‖y − T‖ = (2⟨y,T⟩ − ‖T‖²) / (‖y‖ + ‖y − T‖), where nothing cancels, and ‖T‖² is a Gram product.
+
+Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Transformer.
+https://aclanthology.org/2022.emnlp-main.595
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from whence.errors import WhenceError
+from whence.method.citations import FERRANDO_2022
+from whence.method.decomposition import View, after_attention, after_block, carried, first_norm, own, squared_norms
+from whence.method.registry import method
+from whence.method.rows import to_one_or_self
+from whence.method.tiles import budget_for, tiles
+
+if TYPE_CHECKING:
+    from whence.model import LayerTrace
+
+METRICS = ("l1", "l2", "cosine")
+PLACES = ("attention", "output")
+
+
+@method(
+    "alti",
+    paper=FERRANDO_2022,
+    needs="attention weights, values, W_O, block input, first norm",
+)
+@torch.no_grad()
+def alti(layer: LayerTrace, *, metric: str = "l1", at: str = "attention", budget: int | None = None) -> Tensor:
+    """How near each token's share comes to what attention makes of token i; rows sum to one.
+
+    metric: "l1", "l2" or "cosine". at: "attention", or "output" for the block's output (the LN2 variant).
+    budget: bytes for one tile (by default 4 MiB on a CPU). A row without any contribution falls back to the
+    token itself, with a warning.
+    """
+    if metric not in METRICS:
+        raise WhenceError(f"unknown metric {metric!r} for alti; expected one of {', '.join(METRICS)}")
+    if at not in PLACES:
+        raise WhenceError(f"unknown place at={at!r} for alti; expected one of {', '.join(PLACES)}")
+    result, view = _result(layer, at)
+    self = view.linear(own(layer) + layer.x) / view.scale  # T_ii
+    budget = budget_for(result, budget)
+    if metric == "l1":
+        near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
+        of_self = result.abs().sum(-1) - (result - self).abs().sum(-1)
+    else:
+        dots = _dots(layer, view, result, budget)
+        squares = squared_norms(layer)[1 + PLACES.index(at)] / view.scale**2
+        length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
+        nearness = _euclidean if metric == "l2" else _cosine
+        near = nearness(length, dots, squares)
+        of_self = nearness(length, (result * self).sum(-1, keepdim=True), self.square().sum(-1, keepdim=True))[..., 0]
+    near = near * (layer.attention != 0).any(1)  # a token that is not seen gives nothing, whatever the rounding
+    near.diagonal(dim1=1, dim2=2).copy_(of_self)
+    return to_one_or_self(near.clamp(min=0), layer, "alti")
+
+
+def _result(layer: LayerTrace, at: str) -> tuple[Tensor, View]:
+    """What the contributions are compared with, and the view in which they are."""
+    if at == "attention":
+        return first_norm(layer)(layer.u), after_attention(layer)
+    view = after_block(layer)
+    return (view.linear(layer.w) / view.scale if layer.block.norm_first else layer.output), view
+
+
+def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Tensor:
+    """`‖y_i − T_ij‖_1` for all i and j, as if x_i did not join on the diagonal: [B, n, n]."""
+    batch, n, d = result.shape
+    distances = result.new_empty(batch, n, n)
+    goal = -result * view.scale  # T is scaled by 1/s_i, so y_i is scaled by s_i instead, n times less often
+    size = result.element_size()
+    for sentence in range(batch):
+        for sources in tiles(n, layer.heads * d * size, budget):
+            parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
+            weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0).contiguous()  # [J, n, H]
+            for some in tiles(len(parts), n * d * size, budget):
+                gaps = torch.baddbmm(goal[sentence], weights[some], parts[some])  # [j, n, d]
+                first = sources.start + some.start
+                distances[sentence, :, first : first + len(gaps)] = gaps.abs_().sum(-1).T
+    return distances / view.scale
+
+
+def _dots(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Tensor:
+    """`⟨y_i, T_ij⟩` for all i and j, without x_i: [B, n, n]."""
+    batch, n, d = result.shape
+    dots = result.new_empty(batch, n, n)
+    each = layer.heads * (d + n) * result.element_size()
+    for sentence in range(batch):
+        for sources in tiles(n, each, budget):
+            parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
+            products = (result[sentence] @ parts.flatten(0, 1).T).view(n, *parts.shape[:2])  # [n, J, H]
+            dots[sentence, :, sources] = (products * layer.attention[sentence, :, :, sources].permute(1, 2, 0)).sum(-1)
+    return dots / view.scale
+
+
+def _euclidean(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
+    """`‖y‖ − ‖y − T‖` from ‖y‖, ⟨y, T⟩ and ‖T‖²."""
+    gain = 2 * dots - squares
+    return gain / (length + (length.square() - gain).clamp(min=0).sqrt())
+
+
+def _cosine(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
+    norms = length * squares.sqrt()
+    return dots / torch.where(norms == 0, torch.ones_like(norms), norms)

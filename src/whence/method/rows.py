@@ -1,0 +1,41 @@
+"""Rows that sum to one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from whence.errors import WhenceWarning
+
+if TYPE_CHECKING:
+    from whence.model import LayerTrace
+
+
+def identity_like(t: Tensor) -> Tensor:
+    return torch.eye(t.shape[-1], dtype=t.dtype, device=t.device)
+
+
+def to_one(scores: Tensor) -> Tensor:
+    """Each row divided by its sum; a row of zeros stays one."""
+    total = scores.sum(-1, keepdim=True)
+    return scores / torch.where(total == 0, torch.ones_like(total), total)
+
+
+def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:
+    """Each row divided by its sum; a row of zeros becomes the token's contribution to itself, with a warning.
+
+    Rows of padding are left at zero and warned of by nobody.
+    """
+    scores = scores * layer.mask.unsqueeze(-1)
+    empty = (scores.sum(-1) == 0) & layer.mask  # [B, n]
+    if bool(empty.any()):
+        warnings.warn(
+            f"{name}: {int(empty.sum())} of {int(layer.mask.sum())} rows of layer {layer.index} hold no contribution "
+            f"above zero; such a token is taken to come from itself alone",
+            WhenceWarning,
+            stacklevel=3,
+        )
+    return torch.where(empty.unsqueeze(-1), identity_like(scores), to_one(scores))

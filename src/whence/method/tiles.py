@@ -1,0 +1,29 @@
+"""Work cut into pieces whose intermediate tensors stay under a byte budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from whence.errors import WhenceError
+
+# On a CPU a tile should stay in the cache, on an accelerator it should keep all its units busy.
+CPU_BYTES = 4 * 2**20
+DEVICE_BYTES = 256 * 2**20
+
+
+def tiles(total: int, each: int, budget: int) -> Iterator[slice]:
+    """Slices that cover `range(total)`; as many items in one as fit, at `each` bytes, but at least one."""
+    step = max(1, budget // max(1, each))
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
+
+
+def budget_for(t: Tensor, budget: int | None, cpu: int = CPU_BYTES) -> int:
+    """The caller's budget in bytes, or what suits the device of `t`."""
+    if budget is None:
+        return cpu if t.device.type == "cpu" else DEVICE_BYTES
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        raise WhenceError(f"budget is {budget!r}; expected a number of bytes, at least 1, or None")
+    return budget
