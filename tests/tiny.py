@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 SHAPE: dict[str, Any] = {
@@ -119,6 +119,7 @@ def tokenizer(**kwargs: Any) -> PreTrainedTokenizerFast:
     inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer(lowercase=True)
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece()
     inner.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -132,6 +133,7 @@ def tokenizer(**kwargs: Any) -> PreTrainedTokenizerFast:
             "cls_token": "[CLS]",
             "sep_token": "[SEP]",
             "mask_token": "[MASK]",
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             **kwargs,
         },
     )

@@ -212,6 +212,10 @@ class Explanation:
 
         return fragment([self])
 
+    def __repr__(self) -> str:
+        layers = "" if self.maps is None else f", {len(self.maps)} layers"
+        return f"<Explanation by {self.method} of {self.target}: {len(self)} {self.granularity}s{layers}>"
+
     def __str__(self) -> str:
         from whence.view.terminal import plain
 

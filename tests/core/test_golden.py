@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import golden
 import numpy as np
 import pytest
 import torch
 
+import golden
 import whence
 
 CASES = golden.cases().values()
 TOLERANCE = 1e-6
 
 
-def close(found: golden.Array, expected: golden.Array) -> bool:
-    return found.shape == expected.shape and float(np.abs(found - expected).max()) <= TOLERANCE
+def close(found: golden.Array, expected: golden.Array, tolerance: float = TOLERANCE) -> bool:
+    """Maps are at most 1; logits are larger and their float32 figures carry seven digits."""
+    largest = max(1.0, float(np.abs(expected).max()))
+    return found.shape == expected.shape and float(np.abs(found - expected).max()) <= tolerance * largest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_logits(case: golden.Golden, dtype: torch.dtype) -> None:
     model = case.model(dtype)
+    # Two machines' float32 differ by more than either differs from float64.
+    tolerance = TOLERANCE if dtype == torch.float64 else 2 * TOLERANCE
     for sentence in case.sentences("logits_tf5"):
         logits = whence.capture(case.ids(sentence), model).output.logits
-        assert close(logits.numpy(), case["logits_tf5", f"{sentence}_logits"])
+        assert close(logits.numpy(), case["logits_tf5", f"{sentence}_logits"], tolerance)
     batch = {name: case["inputs", f"batch_{name}"] for name in ("input_ids", "attention_mask")}
     trace = whence.capture(batch, model)
     expected = case["logits_tf5", "batch_logits"]
     if expected.ndim == 3:  # a masked language model: padded positions mean nothing
         expected, real = expected[trace.mask], trace.output.logits[trace.mask]
-        assert close(real.numpy(), expected)
+        assert close(real.numpy(), expected, tolerance)
     else:
-        assert close(trace.output.logits.numpy(), expected)
+        assert close(trace.output.logits.numpy(), expected, tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 import transformers
 
+import tiny
 import whence
 from whence.errors import WhenceError, WhenceWarning
 

@@ -149,7 +149,12 @@ class Reader:
             ]
         self._check(ids)
         return Sentence(
-            ids, self._tokens(ids), special, spans, tuple(texts), types=_ints(encoding.get("token_type_ids"))
+            ids,
+            token_names(self.tokenizer, ids),
+            special,
+            spans,
+            tuple(texts),
+            types=_ints(encoding.get("token_type_ids")),
         )
 
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence], bool]:
@@ -208,7 +213,7 @@ class Reader:
         ids = [int(i) for i in ids]
         self._check(ids)
         special, spans, texts = self._aligned(ids)
-        return Sentence(ids, self._tokens(ids), special, spans, texts, types, visible)
+        return Sentence(ids, token_names(self.tokenizer, ids), special, spans, texts, types, visible)
 
     def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:
         """Text and offsets for bare ids: decode each run between special tokens and see that it encodes back."""
@@ -233,11 +238,6 @@ class Reader:
             start = end + 1
         return special, spans, tuple(texts)
 
-    def _tokens(self, ids: list[int]) -> list[str]:
-        if self.tokenizer is None:
-            return [str(i) for i in ids]
-        return [str(token) for token in self.tokenizer.convert_ids_to_tokens(ids)]
-
     def _check(self, ids: list[int]) -> None:
         if outside := [i for i in ids if not 0 <= i < self.vocabulary_size]:
             raise WhenceError(
@@ -249,6 +249,12 @@ class Reader:
                 f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; "
                 f"pass truncate=True (--truncate) to cut the text, or split it"
             )
+
+
+def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
+    """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
+    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
+    return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]
 
 
 def _is_int(value: Any) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whence.answer import Answer, Reading, Target
 from whence.errors import WhenceError
-from whence.model.inputs import Sentence
+from whence.model.inputs import Sentence, token_names
 from whence.model.opening import Opened
 
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
@@ -242,22 +242,34 @@ def _token_id(opened: Opened, wanted: int | str) -> int:
         raise WhenceError(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
     if not isinstance(wanted, str) or not wanted.strip():
         raise WhenceError(f"target {wanted!r} is not a word; expected a word or a token id")
-    pieces: list[str] = []
+    index = _word_id(opened.tokenizer, wanted)
+    if index is None:
+        pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
+        raise WhenceError(
+            f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); "
+            f"choose a word that is"
+        )
+    return index
+
+
+def _word_id(tokenizer: Any, word: str) -> int | None:
+    """The token that a word is, if it is one."""
     # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
-    for form in (f" {wanted.strip()}", wanted.strip()):
-        ids = opened.tokenizer(form, add_special_tokens=False)["input_ids"]
-        pieces = opened.tokenizer.convert_ids_to_tokens(ids)
-        if len(ids) == 1 and ids[0] != opened.tokenizer.unk_token_id:
+    for form in (f" {word.strip()}", word.strip()):
+        ids = tokenizer(form, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
             return int(ids[0])
-    raise WhenceError(
-        f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); choose a word that is"
-    )
+    return None
 
 
 def _token_name(opened: Opened, index: int) -> str:
+    """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
     if opened.tokenizer is None:
         return str(index)
-    return str(opened.tokenizer.decode([index])).strip() or str(opened.tokenizer.convert_ids_to_tokens(index))
+    word = str(opened.tokenizer.decode([index])).strip()
+    if word and _word_id(opened.tokenizer, word) == index:
+        return word
+    return token_names(opened.tokenizer, [index])[0]
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

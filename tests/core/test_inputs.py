@@ -1,0 +1,181 @@
+"""Every kind of input gives the same answer, and padding changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiny
+import whence
+from whence.explanation import Explanation
+
+TOKENIZER = tiny.tokenizer()
+TEXT = "The film is deep and meaningful !"
+
+
+def same(a: Explanation, b: Explanation, tolerance: float = 1e-5) -> None:
+    assert a.tokens == b.tokens
+    assert a.position == b.position
+    assert a.target == b.target
+    for x, y in ((a.maps, b.maps), (a.aggregated, b.aggregated), (a.scores, b.scores)):
+        assert (x is None) == (y is None)
+        if x is not None and y is not None:
+            assert x.shape == y.shape
+            assert np.abs(x - y).max() <= tolerance
+
+
+def test_text_ids_array_tensor_and_encoding_agree() -> None:
+    model = tiny.model()
+    ids = TOKENIZER(TEXT)["input_ids"]
+    expected = whence.explain(TEXT, model, TOKENIZER)
+    for inputs in (
+        ids,
+        tuple(ids),
+        np.array(ids),
+        torch.tensor(ids),
+        {"input_ids": ids},
+        TOKENIZER(TEXT),
+        {"input_ids": torch.tensor(ids), "attention_mask": torch.ones(len(ids))},
+    ):
+        found = whence.explain(inputs, model, TOKENIZER)
+        assert isinstance(found, Explanation)
+        same(found, expected)
+    without = whence.explain(ids, model)
+    assert without.tokens == [str(i) for i in ids]
+    assert (without.scores == expected.scores).all()
+
+
+def test_a_batch_axis_gives_a_list() -> None:
+    model = tiny.model()
+    expected = whence.explain(TEXT, model, TOKENIZER)
+    ids = TOKENIZER(TEXT)["input_ids"]
+    for inputs in ([TEXT], [ids], torch.tensor([ids]), np.array([ids]), TOKENIZER(TEXT, return_tensors="pt")):
+        found = whence.explain(inputs, model, TOKENIZER)
+        assert isinstance(found, list)
+        assert len(found) == 1
+        same(found[0], expected)
+
+
+def test_pairs() -> None:
+    model = tiny.model()
+    found = whence.explain(("the cat", "is good ."), model, TOKENIZER)
+    assert found.tokens == ["[CLS]", "the", "cat", "[SEP]", "is", "good", ".", "[SEP]"]
+    assert found.texts == ("the cat", "is good .")
+    assert [span and span[0] for span in found.spans] == [None, 0, 0, None, 1, 1, 1, None]
+    encoding = TOKENIZER("the cat", "is good .")
+    assert 1 in encoding["token_type_ids"]
+    same(whence.explain(encoding, model, TOKENIZER), found)
+    both = whence.explain([("the cat", "is good ."), ["the cat", "is good ."]], model, TOKENIZER)
+    same(both[0], found)
+    same(both[1], found)
+    other = whence.explain({**encoding, "token_type_ids": [0] * 8}, model, TOKENIZER)
+    assert np.abs(other.scores - found.scores).max() > 1e-4  # the second text is marked as such for the model
+
+
+def test_ids_find_their_text_again() -> None:
+    found = whence.explain(TOKENIZER("the cat", "deep , meaningful")["input_ids"], tiny.model(), TOKENIZER)
+    assert found.texts == ("the cat", "deep, meaningful")  # as the tokenizer writes its tokens back
+    assert found.pieces == ["[CLS]", "the", "cat", "[SEP]", "deep", ",", "meaning", "ful", "[SEP]"]
+    assert found.special == [True, False, False, True, False, False, False, False, True]
+    # An unknown word has no text to go back to; its token stands for itself.
+    unknown = whence.explain([2, TOKENIZER.unk_token_id, 3], tiny.model(), TOKENIZER)
+    assert unknown.pieces == ["[CLS]", "[UNK]", "[SEP]"]
+
+
+def test_tokenizer_kwargs_reach_the_tokenizer() -> None:
+    found = whence.explain("the cat", tiny.model(), TOKENIZER, tokenizer_kwargs={"add_special_tokens": False})
+    assert found.tokens == ["the", "cat"]
+
+
+LENGTHS = (3, 9, 5, 2, 12)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+@pytest.mark.parametrize("variant", tiny.VARIANTS)
+def test_a_batch_gives_what_one_sentence_gives(variant: str, batch_size: int) -> None:
+    model = tiny.model(variant)
+    inputs = [tiny.ids(n, seed=n) for n in LENGTHS]
+    together = whence.explain(inputs, model, method="attention-rollout", batch_size=batch_size)
+    for ids, found in zip(inputs, together, strict=True):
+        same(found, whence.explain(ids, model, method="attention-rollout"))
+
+
+@pytest.mark.parametrize("side", ["left", "right", "both"])
+@pytest.mark.parametrize("variant", tiny.VARIANTS)
+def test_padding_on_either_side_changes_nothing(variant: str, side: str) -> None:
+    model = tiny.model(variant)
+    pad = model.config.pad_token_id
+    rows, masks = [], []
+    for n in LENGTHS:
+        left = {"left": 12 - n, "right": 0, "both": (12 - n) // 2}[side]
+        right = 12 - n - left
+        rows.append([pad] * left + tiny.ids(n, seed=n) + [pad] * right)
+        masks.append([0] * left + [1] * n + [0] * right)
+    encoding = {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
+    for n, found in zip(LENGTHS, whence.explain(encoding, model), strict=True):
+        assert len(found) == n
+        same(found, whence.explain(tiny.ids(n, seed=n), model))
+
+
+@pytest.mark.parametrize("task", ["classification", "causal-lm"])
+def test_gpt2_without_a_padding_token(task: str) -> None:
+    model = tiny.model("gpt2", task, pad_token_id=None)
+    found = whence.explain([tiny.ids(n, seed=n) for n in LENGTHS], model)
+    for n, each in zip(LENGTHS, found, strict=True):
+        same(each, whence.explain(tiny.ids(n, seed=n), model))
+
+
+def test_a_mask_over_real_tokens_hides_them_from_attention() -> None:
+    model = tiny.model()
+    ids = TOKENIZER(TEXT)["input_ids"]
+    mask = [0, *[1] * (len(ids) - 2), 0]  # what AttCAT's notebooks do to [CLS] and [SEP]
+    found = whence.explain({"input_ids": ids, "attention_mask": mask}, model, TOKENIZER, method="attention")
+    assert found.tokens[0] == "[CLS]"
+    assert len(found) == len(ids)
+    assert (found.maps[:, :, [0, -1]] == 0).all()
+    with torch.no_grad():
+        logits = model(torch.tensor([ids]), attention_mask=torch.tensor([mask])).logits
+    assert found.probabilities["LABEL_1"] == pytest.approx(float(logits.softmax(-1)[0, 1]), abs=1e-6)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(1, 5), st.integers(0, 99))
+def test_any_mixture_of_lengths(lengths: list[int], batch_size: int, seed: int) -> None:
+    model = _MODEL
+    inputs = [tiny.ids(n, seed=seed + i) for i, n in enumerate(lengths)]
+    found = whence.explain(inputs, model, method="attention-rollout", batch_size=batch_size)
+    for ids, each in zip(inputs, found, strict=True):
+        assert each.maps.shape == (3, len(ids), len(ids))
+        assert np.allclose(each.maps.sum(-1), 1, atol=1e-5)
+        assert np.allclose(each.aggregated.sum(-1), 1, atol=1e-5)
+        same(each, whence.explain(ids, model, method="attention-rollout"))
+
+
+_MODEL: Any = tiny.model()
+
+
+def test_targets_foils_and_positions_may_be_lists() -> None:
+    found = whence.explain([tiny.ids(4), tiny.ids(5)], tiny.model(), target=[0, "LABEL_2"], position=["mean", -1])
+    assert [each.target.index for each in found] == [0, 2]
+    assert [each.position for each in found] == [None, 4]
+
+
+def test_a_folder_opens_by_name_and_is_read_again_when_it_changes(tmp_path: Any) -> None:
+    tiny.model(seed=1).save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    first = whence.explain(TEXT, str(tmp_path))
+    same(first, whence.explain(TEXT, tiny.model(seed=1), TOKENIZER))
+    same(first, whence.explain(TEXT, tmp_path))
+    tiny.model(seed=2).save_pretrained(tmp_path)
+    second = whence.explain(TEXT, str(tmp_path))
+    same(second, whence.explain(TEXT, tiny.model(seed=2), TOKENIZER))
+    assert np.abs(first.scores - second.scores).max() > 1e-4
+    double = whence.explain(TEXT, str(tmp_path), dtype="float64", device="cpu")
+    assert double.maps.dtype == np.float64
+    assert second.maps.dtype == np.float32
+    headless = whence.explain(TEXT, str(tmp_path), task="encoder", model_kwargs={"output_attentions": True})
+    assert headless.target.kind == "none"

@@ -1,0 +1,86 @@
+"""Rollout against its definition: the sum over all paths of the product of their weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiny
+import whence
+from whence.aggregate import rollout
+
+
+def paths(maps: np.ndarray, below: np.ndarray, layer: int, i: int, j: int) -> float:
+    """Every way from token i of a layer down to input j."""
+    n = maps.shape[-1]
+    total = 0.0
+    for between in itertools.product(range(n), repeat=layer):
+        stations = [i, *between, j]
+        weights = [maps[layer, stations[0], stations[1]]]
+        weights += [below[layer - k, stations[k], stations[k + 1]] for k in range(1, layer + 1)]
+        total += float(np.prod(weights))
+    return total
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**31))
+def test_rollout_sums_over_paths(n: int, depth: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    maps, below = rng.random((2, depth, n, n))
+    for under in (maps, below):
+        found = rollout(maps, under)
+        for layer, i, j in itertools.product(range(depth), range(n), range(n)):
+            assert found[layer, i, j] == pytest.approx(paths(maps, under, layer, i, j))
+
+
+def test_identities() -> None:
+    eye = np.broadcast_to(np.eye(5), (4, 5, 5))
+    assert (rollout(eye) == eye).all()
+    rng = np.random.default_rng(0)
+    stochastic = rng.dirichlet(np.ones(6), size=(7, 6))
+    assert np.allclose(rollout(stochastic).sum(-1), 1)
+    assert (rollout(stochastic)[0] == stochastic[0]).all()
+    order = rng.permutation(6)
+    permuted = stochastic[:, order][:, :, order]
+    assert np.allclose(rollout(permuted), rollout(stochastic)[:, order][:, :, order])
+
+
+def test_single_heads_stand_on_the_mean_of_those_below() -> None:
+    model, ids = tiny.model(), tiny.ids(6)
+    every = whence.explain(ids, model, method="attention", head="all")
+    assert every.head_maps.shape == (3, 4, 6, 6)
+    assert np.allclose(every.head_maps.mean(1), every.maps, atol=1e-6)
+    for head in range(4):
+        one = whence.explain(ids, model, method="attention", head=head)
+        assert (one.maps == every.head_maps[:, head]).all()
+        assert np.allclose(one.aggregated[0], one.maps[0])
+        # Abnar & Zuidema, appendix A.1: A(i, k) times the rollout below, which averages over heads.
+        assert np.allclose(one.aggregated[2], one.maps[2] @ every.maps[1] @ every.maps[0], atol=1e-6)
+        assert one.options == {"head": head}
+    fixed = whence.explain(ids, model, method="attention-fixed-residual", head=1)
+    assert np.allclose(fixed.maps, 0.5 * every.head_maps[:, 1] + 0.5 * np.eye(6), atol=1e-6)
+
+
+def test_raw_attention_is_left_alone() -> None:
+    found = whence.explain(tiny.ids(5), tiny.model(), method="attention", aggregate=None)
+    assert found.aggregated is None
+    assert (found.scores == found.maps[-1, 0]).all()
+
+
+def test_compare_is_one_pass_for_all() -> None:
+    model, ids = tiny.model(), [tiny.ids(5), tiny.ids(7)]
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    names = ["attention", "attention-fixed-residual", "raw-attention", "rollout"]
+    together = whence.compare(ids, model, methods=names)
+    assert len(calls) == 1
+    for i, comparison in enumerate(together):
+        assert list(comparison) == names
+        for name, each in comparison.items():
+            alone = whence.explain(ids, model, method=name)[i]
+            assert np.abs(each.scores - alone.scores).max() <= 1e-6
+            assert each.method == name
+            assert each.seconds > 0

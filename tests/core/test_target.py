@@ -1,0 +1,167 @@
+"""Which number is explained and which row answers for it, for every head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import tiny
+import whence
+from whence.model import Reader, collate, open_model
+from whence.model import answer as ask
+from whence.model.target import logit
+
+TOKENIZER = tiny.tokenizer()
+LABELS = {"id2label": {0: "bad", 1: "so-so", 2: "Good"}, "label2id": {"bad": 0, "so-so": 1, "Good": 2}}
+
+
+def output(model: Any, text: str) -> Any:
+    with torch.no_grad():
+        return model(**TOKENIZER(text, return_tensors="pt"))
+
+
+def test_classification() -> None:
+    model = tiny.model(**LABELS)
+    p = output(model, "the film is good").logits.softmax(-1)[0]
+    found = whence.explain("the film is good", model, TOKENIZER)
+    assert found.target.index == int(p.argmax())
+    assert found.target.kind == "class"
+    assert found.prediction == found.target.label == ["bad", "so-so", "Good"][int(p.argmax())]
+    assert found.probabilities == pytest.approx(
+        {"bad": float(p[0]), "so-so": float(p[1]), "Good": float(p[2])}, abs=1e-6
+    )
+    assert (found.position, found.reading.why) == (0, "first token")
+    assert (found.scores == found.aggregated[-1, 0]).all()
+    for name in ("Good", "good", 2, "2"):
+        assert whence.explain("the film", model, TOKENIZER, target=name).target.index == 2
+    contrast = whence.explain("the film", model, TOKENIZER, target="good", foil="bad").target
+    assert str(contrast) == "class 'Good' rather than 'bad'"
+
+
+def test_probabilities_of_several_labels_and_of_none() -> None:
+    several = tiny.model(problem_type="multi_label_classification")
+    logits = output(several, "the film").logits[0]
+    found = whence.explain("the film", several, TOKENIZER)
+    assert list(found.probabilities.values()) == pytest.approx(torch.sigmoid(logits).tolist(), abs=1e-6)
+    assert whence.explain("the film", tiny.model(num_labels=1), TOKENIZER).probabilities == {}
+
+
+@pytest.mark.parametrize(("position", "row"), [(2, 2), (-1, 4), ("first", 0), ("last", 4)])
+def test_a_given_position(position: Any, row: int) -> None:
+    found = whence.explain("the good film", tiny.model(), TOKENIZER, position=position)
+    assert found.position == row
+    assert (found.scores == found.aggregated[-1, row]).all()
+
+
+def test_the_mean_over_all_rows() -> None:
+    found = whence.explain("the good film", tiny.model(task="encoder"), TOKENIZER, position="mean")
+    assert (found.position, found.reading.why, found.prediction) == (None, "mean", None)
+    assert found.scores == pytest.approx(found.aggregated[-1].mean(0))
+
+
+def test_a_gpt2_classifier_reads_its_last_token() -> None:
+    model = tiny.model("gpt2")
+    found = whence.explain([5, 6, 7], model)
+    assert (found.position, found.reading.why) == (2, "last token")
+    # It finds the end by its padding token, wherever that stands.
+    assert whence.explain([5, 6, 0], model).position == 1
+
+
+def test_a_word_at_the_mask() -> None:
+    model = tiny.model(task="masked-lm")
+    text = "the keys to the cabinets [MASK] good"
+    logits = output(model, text).logits[0, 6]
+    found = whence.explain(text, model, TOKENIZER)
+    assert found.position == 6
+    assert found.reading.why == "mask"
+    assert found.target.index == int(logits.argmax())
+    assert len(found.probabilities) == 10
+    asked = whence.explain(text, model, TOKENIZER, target="are", foil="is")
+    assert (asked.target.label, asked.target.foil_label) == ("are", "is")
+    assert asked.probabilities["are"] == pytest.approx(
+        float(logits.softmax(-1)[TOKENIZER.convert_tokens_to_ids("are")])
+    )
+    assert asked.prediction == found.prediction
+    elsewhere = whence.explain(text, model, TOKENIZER, position=2)
+    assert elsewhere.position == 2
+
+
+def test_nothing_asked_and_nothing_masked_leaves_the_maps() -> None:
+    for task in ("masked-lm", "token-classification"):
+        found = whence.explain("the good film", tiny.model(task=task), TOKENIZER)
+        assert found.target.kind == "none"
+        assert found.position == 0
+
+
+def test_the_next_token() -> None:
+    model = tiny.model("gpt2", "causal-lm")
+    with torch.no_grad():
+        logits = model(torch.tensor([[5, 6, 7, 8]])).logits[0]
+    found = whence.explain([5, 6, 7, 8], model)
+    assert (found.position, found.target.index, found.target.kind) == (3, int(logits[3].argmax()), "token")
+    earlier = whence.explain([5, 6, 7, 8], model, position=1, target=9)
+    assert (earlier.position, earlier.target.index) == (1, 9)
+    assert earlier.probabilities["9"] == pytest.approx(float(logits[1].softmax(-1)[9]), abs=1e-6)
+
+
+def test_a_token_and_its_label() -> None:
+    model = tiny.model(task="token-classification", **LABELS)
+    logits = output(model, "the good film").logits[0]
+    found = whence.explain("the good film", model, TOKENIZER, position=2)
+    assert (found.position, found.target.index) == (2, int(logits[2].argmax()))
+    assert whence.explain("the good film", model, TOKENIZER, position=2, target="bad").target.index == 0
+
+
+def test_an_answer() -> None:
+    model = tiny.model(task="question-answering")
+    pair = ("is the film good ?", "the deep film is very good")
+    encoding = TOKENIZER(*pair, return_tensors="pt")
+    with torch.no_grad():
+        scores = model(**encoding)
+    start = int(scores.start_logits.argmax())
+    end = start + int(scores.end_logits[0, start:].argmax())
+    found = whence.explain(pair, model, TOKENIZER)
+    assert (found.target.kind, found.position, found.reading.why) == ("start", start, "predicted start")
+    assert whence.explain(pair, model, TOKENIZER, target="end").position == end
+    assert whence.explain(pair, model, TOKENIZER, target="end", position=3).target.index == 3
+    assert next(iter(found.probabilities.values())) == pytest.approx(
+        float(scores.start_logits.softmax(-1).max()), abs=1e-6
+    )
+
+
+def test_the_answer_in_words() -> None:
+    model = tiny.model(task="question-answering")
+    first, last = 4, 5  # meaning ##ful
+    model.qa_outputs.register_forward_hook(
+        lambda _module, _args, out: 100 * torch.eye(out.shape[1])[[first, last]].T.expand(out.shape)
+    )
+    found = whence.explain(("Good ?", "Meaningful film ."), model, TOKENIZER)
+    assert found.tokens[first : last + 1] == ["meaning", "##ful"]
+    assert found.prediction == "Meaningful"
+    assert found.position == first
+
+
+def _answered(model: Any, text: str, **asked: Any) -> tuple[Any, Any, Any]:
+    opened = open_model(model, TOKENIZER)
+    reader = Reader(TOKENIZER, opened.vocabulary_size, opened.pad_id, opened.max_length)
+    sentences, _ = reader.read(text)
+    with torch.no_grad():
+        out = opened.forward(collate(sentences, opened.pad_id))
+    return opened, out, ask(opened, sentences[0], out, 0, **asked)
+
+
+def test_the_explained_number_is_an_entry_of_the_output() -> None:
+    opened, out, found = _answered(tiny.model(), "the film", target=2)
+    assert logit(opened, out, 0, found) == out.logits[0, 2]
+    opened, out, found = _answered(tiny.model(), "the film", target=2, foil=0)
+    assert logit(opened, out, 0, found) == out.logits[0, 2] - out.logits[0, 0]
+    opened, out, found = _answered(tiny.model(task="masked-lm"), "the [MASK] film", target="cat", foil="dog")
+    cat, dog = TOKENIZER.convert_tokens_to_ids(["cat", "dog"])
+    assert logit(opened, out, 0, found) == out.logits[0, 2, cat] - out.logits[0, 2, dog]
+    opened, out, found = _answered(tiny.model(task="question-answering"), "the film", target="end", position=1)
+    assert logit(opened, out, 0, found) == out.end_logits[0, 1]
+    opened, out, found = _answered(tiny.model(task="encoder"), "the film")
+    with pytest.raises(whence.WhenceError, match="no number to explain"):
+        logit(opened, out, 0, found)

@@ -1,0 +1,102 @@
+"""What is shown: every token, escaped, with the text's own spacing and readable colours."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import tiny
+import whence
+from whence.explanation import Explanation
+from whence.view.colour import ink, intensities, shade
+from whence.view.html import document
+from whence.view.terminal import gaps, highlighted, layer_rows, show
+
+TOKENIZER = tiny.tokenizer()
+NASTY = ["<script>alert(1)</script>", '"onmouseover="x', "&amp;", "<img src=x onerror=alert(1)>"]
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_html_shows_markup_and_does_not_run_it() -> None:
+    found = Explanation.from_scores(NASTY, [0.5, -0.2, 0.1, 0.9], method="<b>method</b>", model="<i>model</i>")
+    for page in (found._repr_html_(), document([found])):
+        parser = Tags()
+        parser.feed(page)
+        assert parser.seen <= {"html", "head", "meta", "title", "body", "div", "style", "p", "span", "br"}
+        assert not any(name.startswith("on") for name in parser.attributes)
+        assert all(token in parser.text for token in [*NASTY, "<b>method</b>", "<i>model</i>"])
+        assert "http" not in page  # nothing is fetched
+
+
+def test_the_text_keeps_its_spacing() -> None:
+    found = whence.explain("Meaningful,  the film!", tiny.model(), TOKENIZER)
+    assert found.pieces == ["[CLS]", "Meaning", "ful", ",", "the", "film", "!", "[SEP]"]
+    shown = "".join(gap + piece for gap, piece in zip(gaps(found), found.pieces, strict=True))
+    assert shown == "[CLS] Meaningful, the film! [SEP]"
+    assert highlighted(found).plain == shown
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_ink_is_readable_on_every_ground(signed: bool) -> None:
+    def luminance(colour: tuple[int, int, int]) -> float:
+        parts = [c / 255 for c in colour]
+        parts = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    for value in np.linspace(-1 if signed else 0, 1, 41):
+        ground = luminance(shade(float(value), signed))
+        text = 0.0 if ink(shade(float(value), signed)) == "black" else 1.0
+        assert (max(ground, text) + 0.05) / (min(ground, text) + 0.05) >= 4.5  # WCAG AA
+
+
+def test_intensities() -> None:
+    assert intensities(np.array([1.0, 2.0, 4.0]), signed=False).tolist() == [0.25, 0.5, 1.0]
+    assert intensities(np.array([1.0, -2.0]), signed=True).tolist() == [0.5, -1.0]
+    assert intensities(np.zeros(2), signed=False).tolist() == [0.0, 0.0]
+
+
+def test_layer_rows_are_the_answering_row() -> None:
+    found = whence.explain("the film", tiny.model(), TOKENIZER, position=1)
+    assert (layer_rows(found) == found.aggregated[:, 1]).all()
+    raw = whence.explain("the film", tiny.model(), TOKENIZER, method="raw-attention", position="mean")
+    assert (layer_rows(raw) == raw.maps.mean(1)).all()
+    given = Explanation.from_scores(["a"], [1.0], layer_scores=np.array([[2.0], [3.0]]))
+    assert layer_rows(given).tolist() == [[2.0], [3.0]]
+    assert layer_rows(Explanation.from_scores(["a"], [1.0])) is None
+
+
+def test_the_terminal_shows_every_token_and_layer() -> None:
+    found = whence.explain("the deep [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="dog")
+    console = Console(width=120, color_system=None, record=True)
+    show([found], layers=True, console=console)
+    text = console.export_text()
+    assert "rather than 'dog'" in text
+    assert "read at: mask [MASK]" in text
+    table = text.splitlines()[-len(found) :]
+    assert [line.split()[0] for line in table] == found.pieces
+    assert all(len(re.findall(r"\d", line)) >= 3 for line in table)
+
+
+def test_markup_in_a_text_is_not_markup_in_the_terminal() -> None:
+    found = Explanation.from_scores(["[bold]", "[/]", "\\[x]"], [0.1, 0.2, 0.3])
+    console = Console(width=80, color_system="truecolor", record=True, force_terminal=True)
+    show([found], layers=True, console=console)
+    assert "[bold] [/] \\[x]" in console.export_text()

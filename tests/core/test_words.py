@@ -1,0 +1,101 @@
+"""Words by offsets: every token belongs to exactly one word, whatever the tokenizer did to the text."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiny
+import whence
+from whence.explanation import Explanation
+from whence.words import group, word_spans
+
+
+def words(text: str) -> list[str]:
+    return [text[a:b] for a, b in word_spans(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A deep, meaningful film.", ["A", "deep", ",", "meaningful", "film", "."]),
+        ("didn't well-made 'quoted'", ["didn't", "well-made", "'", "quoted", "'"]),
+        ("didn ' t", ["didn", "'", "t"]),
+        ("電影 is good", ["電", "影", "is", "good"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("naïve café — 3.5%", ["naïve", "café", "—", "3", ".", "5", "%"]),
+        ("  two\tlines\n", ["two", "lines"]),
+        ("", []),
+    ],
+)
+def test_words_of_a_text(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_tokens_that_cross_words_join_them() -> None:
+    # GPT-2 has tokens such as ");" and " film" (with its space).
+    assert group(["f(x); y"], [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 3, 5), (0, 5, 7)]) == [[0], [1], [2], [3], [4]]
+    assert group(["a b"], [(0, 0, 1), (0, 1, 3)]) == [[0], [1]]
+    assert group(["ab cd"], [(0, 0, 1), (0, 1, 4), (0, 4, 5)]) == [[0, 1, 2]]
+    assert group(["ab", "ab"], [(0, 0, 2), (1, 0, 1), (1, 1, 2)]) == [[0], [1, 2]]
+    assert group(["a  b"], [(0, 0, 1), (0, 1, 2), (0, 2, 4)]) == [[0, 1], [2]]
+
+
+@given(st.text(max_size=30), st.data())
+def test_no_token_is_lost(text: str, data: st.DataObject) -> None:
+    """Any way of cutting any text: the groups are a partition of the tokens, in order."""
+    cuts = sorted({0, len(text), *data.draw(st.lists(st.integers(0, len(text)), max_size=10))})
+    spans = [(0, a, b) for a, b in itertools.pairwise(cuts)]
+    groups = group([text], [None, *spans, None])
+    assert [token for members in groups for token in members] == list(range(len(spans) + 2))
+
+
+TOKENIZER = tiny.tokenizer()
+
+
+def test_an_explanation_over_words() -> None:
+    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="attention")
+    assert found.tokens == ["[CLS]", "very", "meaning", "##ful", ",", "the", "film", "!", "[SEP]"]
+    by_word = found.words()
+    assert by_word.tokens == ["[CLS]", "Very", "meaningful", ",", "the", "film", "!", "[SEP]"]
+    assert by_word.granularity == "word"
+    assert by_word.special == [True, *[False] * 6, True]
+    groups = [[0], [1], [2, 3], [4], [5], [6], [7], [8]]
+    reductions = {"mean": np.mean, "max": np.max, "sum": np.sum, "first": lambda part: part.flat[0]}
+    for how, reduce in reductions.items():
+        joined = found.words(how)
+        assert joined.scores == pytest.approx([reduce(found.scores[g]) for g in groups], abs=1e-7)
+        for a, rows in enumerate(groups):
+            for b, columns in enumerate(groups):
+                part = found.maps[1][np.ix_(rows, columns)]
+                assert joined.maps[1, a, b] == pytest.approx(float(reduce(part)), abs=1e-7)
+    kept = found.words("sum", rows="mean")
+    assert np.allclose(kept.maps.sum(-1), 1, atol=1e-5)
+    again = by_word.words()
+    assert again.tokens == by_word.tokens
+    assert (again.scores == by_word.scores).all()
+
+
+def test_the_position_moves_with_the_words() -> None:
+    found = whence.explain("very meaningful film", tiny.model(), TOKENIZER, position=4)
+    assert found.tokens[4] == "film"
+    assert found.words().position == 3
+    assert found.words().tokens[3] == "film"
+
+
+def test_signed_max_keeps_the_sign() -> None:
+    spans = [(0, 0, 2), (0, 2, 4), (0, 4, 6)]
+    found = Explanation.from_scores(["go", "##od", "##ie"], [0.2, -0.9, 0.5], texts=("goodie",), spans=spans)
+    assert found.words("signed-max").scores.tolist() == [-0.9]
+    assert found.words("max").scores.tolist() == [0.5]
+    with pytest.raises(whence.WhenceError, match="unknown way to join pieces 'median'"):
+        found.words("median")
+
+
+def test_tokens_without_a_text_stand_alone() -> None:
+    found = whence.explain([5, 6, 7], tiny.model())
+    assert found.words().tokens == found.tokens == ["5", "6", "7"]
