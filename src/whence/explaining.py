@@ -81,6 +81,7 @@ def explain(
     rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
+    lookup(method)  # a misspelt name is said before a model is loaded
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     sentences, single = _reader(opened, truncate, tokenizer_kwargs).read(inputs)
     questions = _questions(len(sentences), single, target, foil, position)
@@ -119,6 +120,8 @@ def compare(
         raise WhenceError("no methods to compare; expected at least one name from whence.methods()")
     if len(set(methods)) < len(methods):
         raise WhenceError(f"a method is named twice in {', '.join(methods)}; expected each once")
+    for name in methods:
+        lookup(name)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     sentences, single = _reader(opened, truncate, tokenizer_kwargs).read(inputs)
     questions = _questions(len(sentences), single, target, foil, position)

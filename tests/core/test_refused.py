@@ -200,6 +200,18 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     refused("cannot open the model", "text", str(tmp_path))
 
 
+def test_a_head_that_was_never_trained(tmp_path: Path) -> None:
+    tiny.model(task="encoder").save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    refused(
+        "no weights for classifier.bias, classifier.weight, so this head would be random",
+        "the cat",
+        tmp_path,
+        task="classification",
+    )
+    assert whence.explain("the cat", tmp_path).target.kind == "none"
+
+
 def test_a_device_that_is_not_there(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA; the test is about machines without it")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -143,17 +144,13 @@ def open_model(
     if task is not None and task not in TASKS:
         raise WhenceError(f"unknown task '{task}'; expected one of {', '.join(TASKS)}")
     if isinstance(model, str | Path):
-        torch_dtype = _dtype(dtype)
-        kwargs = tuple(sorted((model_kwargs or {}).items(), key=lambda item: item[0]))
-        source = _source(str(model))
-        where = None if device is None else str(device)
+        options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": _dtype(dtype)})}
+        request = _Request(str(model), task, None if device is None else str(device), tuple(options.items()))
         try:
-            hash(kwargs)
-        except TypeError:
-            return _load(str(model), source, "", task, where, torch_dtype, kwargs, tokenizer)
-        if tokenizer is not None:
-            return _load(str(model), source, "", task, where, torch_dtype, kwargs, tokenizer)
-        return _load_once(str(model), source, _stamp(source), task, where, torch_dtype, kwargs)
+            hash(request)
+        except TypeError:  # options such as a device_map are dictionaries
+            return _load(request, tokenizer)
+        return _load(request, tokenizer) if tokenizer is not None else _load_once(request, _stamp(request.source))
     given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
     if unused := [name for name, value in given.items() if value is not None]:
         raise WhenceError(
@@ -210,8 +207,22 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     return found
 
 
-def _source(name: str) -> str:
-    return str(zoo.path(name)) if name.startswith("whence/") and not Path(name).exists() else name
+@dataclass(frozen=True)
+class _Request:
+    """A model to be loaded."""
+
+    name: str
+    task: str | None
+    device: str | None
+    options: tuple[tuple[str, Any], ...]  # for from_pretrained
+
+    @property
+    def shipped(self) -> bool:
+        return self.name.startswith("whence/") and not Path(self.name).exists()
+
+    @property
+    def source(self) -> str:
+        return str(zoo.path(self.name)) if self.shipped else self.name
 
 
 def _stamp(source: str) -> str:
@@ -223,54 +234,57 @@ def _stamp(source: str) -> str:
 
 
 @lru_cache(maxsize=2)
-def _load_once(
-    name: str,
-    source: str,
-    stamp: str,
-    task: str | None,
-    device: str | None,
-    dtype: torch.dtype | None,
-    kwargs: tuple[tuple[str, Any], ...],
-) -> Opened:
-    return _load(name, source, stamp, task, device, dtype, kwargs, None)
+def _load_once(request: _Request, _stamp: str) -> Opened:
+    return _load(request, None)
 
 
-def _load(
-    name: str,
-    source: str,
-    stamp: str,
-    task: str | None,
-    device: str | None,
-    dtype: torch.dtype | None,
-    kwargs: tuple[tuple[str, Any], ...],
-    tokenizer: Any | None,
-) -> Opened:
-    del stamp  # only there to tell checkpoints apart
-    options: dict[str, Any] = {"dtype": dtype, **dict(kwargs)}
-    if source != name:  # a shipped model: bfloat16 on disk, float32 when loaded
-        options = {"attn_implementation": "eager", **options, "dtype": dtype or torch.float32}
-    options = {key: value for key, value in options.items() if value is not None}
+def _load(request: _Request, tokenizer: Any | None) -> Opened:
     try:
-        config = transformers.AutoConfig.from_pretrained(source)
-        family_of(config.model_type)  # before any weights are read
-        auto = getattr(transformers, TASKS[task or _task_in(config)][0])
-        model = auto.from_pretrained(source, **options)
-        if tokenizer is None:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+        with _quiet():
+            return _opened(*_from_pretrained(request, tokenizer), request.name)
     except WhenceError:
         raise
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WhenceError(
-            f"cannot open the model '{name}': {reason} (expected a shipped model: {', '.join(zoo.names())}; "
-            f"a folder written by save_pretrained; or a Hugging Face id that is reachable or cached)"
+            f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
+            f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
+            f"reachable or cached)"
         ) from error
-    if device is not None:
+
+
+def _from_pretrained(request: _Request, tokenizer: Any | None) -> tuple[Any, Any]:
+    source = request.source
+    config = transformers.AutoConfig.from_pretrained(source)
+    family_of(config.model_type)  # before any weights are read
+    task = request.task or _task_in(config)
+    options = dict(request.options)
+    if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
+        options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
+    model, info = getattr(transformers, TASKS[task][0]).from_pretrained(source, output_loading_info=True, **options)
+    if task != "encoder" and info["missing_keys"]:
+        raise WhenceError(
+            f"the checkpoint '{request.name}' has no weights for {', '.join(sorted(info['missing_keys'])[:4])}, so "
+            f"this head would be random; open it with the head it was trained with (task=), or as a bare encoder"
+        )
+    if request.device is not None:
         try:
-            model = model.to(device)
+            model = model.to(request.device)
         except (RuntimeError, AssertionError) as error:
-            raise WhenceError(f"cannot use the device '{device}': {error}") from error
-    return _opened(model, tokenizer, name)
+            raise WhenceError(f"cannot use the device '{request.device}': {error}") from error
+    return model, transformers.AutoTokenizer.from_pretrained(source) if tokenizer is None else tokenizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bar over the weights of a small model."""
+    bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bars:
+            transformers.logging.enable_progress_bar()
 
 
 def _task_in(config: Any) -> str:

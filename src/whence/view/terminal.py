@@ -104,6 +104,7 @@ def layer_table(explanation: Explanation) -> Table:
     rows = layer_rows(explanation)
     table = Table(box=None, padding=(0, 0), collapse_padding=True, show_edge=False)
     table.add_column("", justify="right")
+    table.add_column("", width=1)
     if rows is None:
         return table
     for layer in range(len(rows)):
@@ -114,7 +115,7 @@ def layer_table(explanation: Explanation) -> Table:
             Text(f"{_short(score)}", _style(float(value), explanation.signed))
             for score, value in zip(rows[:, token], strength[:, token], strict=True)
         ]
-        table.add_row(Text(piece + " "), *cells)
+        table.add_row(Text(piece), "", *cells)
     return table
 
 
