@@ -2,6 +2,7 @@
 
 from whence.method import alti as alti
 from whence.method import attention as attention
+from whence.method import hta as hta
 from whence.method import norms as norms
 from whence.method import random as random
 from whence.method import value_zeroing as value_zeroing

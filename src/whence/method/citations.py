@@ -40,3 +40,4 @@ FERRANDO_2022 = Paper(
     "Ferrando et al.", 2022, "Measuring the Mixing of Contextual Information in the Transformer", "EMNLP"
 )
 MOHEBBI_2023 = Paper("Mohebbi et al.", 2023, "Quantifying Context Mixing in Transformers", "EACL")
+BRUNNER_2020 = Paper("Brunner et al.", 2020, "On Identifiability in Transformers", "ICLR")

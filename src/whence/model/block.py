@@ -82,6 +82,25 @@ class Block:
         return _norm(self.part(self.family.norm2))
 
     @cached_property
+    def w_q(self) -> Tensor:
+        """W_Q by head: [H, d, d_h]."""
+        return self._projection(self.family.query, 0)
+
+    @cached_property
+    def w_k(self) -> Tensor:
+        return self._projection(self.family.key, 1)
+
+    @cached_property
+    def w_v(self) -> Tensor:
+        return self._projection(self.family.value, 2)
+
+    def _projection(self, path: str, third: int) -> Tensor:
+        weight = _linear(self.part(path)).weight
+        if self.family.fused_qkv:
+            weight = weight.chunk(3, dim=1)[third]
+        return weight.reshape(weight.shape[0], self.heads, -1).transpose(0, 1)
+
+    @cached_property
     def w_o(self) -> Tensor:
         """W_O by head: [H, d_h, d]."""
         weight = _linear(self.part(self.family.output)).weight
