@@ -1,0 +1,86 @@
+"""The correction for the receptive field: an even reader ends with an even score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiny
+import whence
+from whence.aggregate import aggregate, aggregate_row
+from whence.aggregate.receptive import even_reader
+
+N = 7
+
+
+def uniform(residual: float, depth: int = 4) -> np.ndarray:
+    visible = np.tri(N)
+    attention = visible / visible.sum(1, keepdims=True)
+    return np.broadcast_to((1 - residual) * attention + residual * np.eye(N), (depth, N, N)).copy()
+
+
+@pytest.mark.parametrize("name", ["rollout", "flow"])
+@pytest.mark.parametrize("residual", [0.0, 0.5, 0.9])
+def test_uniform_attention_becomes_uniform(name: str, residual: float) -> None:
+    maps = uniform(residual)
+    plain = aggregate(name, maps)
+    assert plain[-1, -1, 0] > 1.2 * plain[-1, -1, -2]  # the bias towards the first tokens that Abnar & Zuidema name
+    found = aggregate(name, maps, receptive_field=True)
+    visible = np.tri(N)
+    assert np.abs(found - visible / visible.sum(1, keepdims=True)).max() <= 1e-6
+    assert np.abs(aggregate_row(name, maps, N - 1, receptive_field=True) - 1 / N).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["rollout", "flow"])
+@given(seed=st.integers(0, 2**31), depth=st.integers(1, 3))
+def test_by_its_formula(name: str, seed: int, depth: int) -> None:
+    maps = np.random.default_rng(seed).random((depth, 4, 4)) * np.tri(4)
+    even = maps.copy()
+    for layer in range(depth):
+        for i in range(4):
+            for j in range(i):
+                even[layer, i, j] = maps[layer, i, :i].sum() / i
+    assert np.allclose(even_reader(maps), even)
+    found, expected = aggregate(name, maps), aggregate(name, even)
+    ratio = np.where(np.tri(4) > 0, found / np.where(expected > 0, expected, 1), 0)
+    corrected = aggregate(name, maps, receptive_field=True)
+    assert np.allclose(corrected, ratio / ratio.sum(-1, keepdims=True), atol=1e-6)
+    assert np.allclose(aggregate_row(name, maps, 2, receptive_field=True), corrected[:, 2], atol=1e-6)
+
+
+def test_hidden_tokens_are_outside_the_field() -> None:
+    visible = np.array([False, True, True, True])
+    maps = np.random.default_rng(0).random((3, 4, 4)) * np.tri(4, k=-1) * visible + np.eye(4)
+    even = even_reader(maps, visible)
+    assert (even[:, 1:, 0] == 0).all()
+    assert np.allclose(even.sum(-1), maps.sum(-1))
+    assert np.allclose(even[:, 3, 1], even[:, 3, 2])
+
+
+def test_a_head_is_compared_with_an_even_head() -> None:
+    maps, below = uniform(0.2), uniform(0.5)
+    found = aggregate("rollout", maps, below, receptive_field=True)
+    assert np.allclose(found[-1, -1], 1 / N)
+
+
+def test_explain() -> None:
+    model, ids = tiny.model("gpt2", "encoder"), tiny.ids(6)
+    plain = whence.explain(ids, model)
+    for name in ("attention-rollout", "attention-flow"):
+        found = whence.explain(ids, model, method=name, receptive_field=True)
+        kind = found.aggregate
+        assert np.allclose(found.aggregated, aggregate(kind, plain.maps, receptive_field=True), atol=1e-6)
+        assert np.allclose(found.aggregated.sum(-1), 1, atol=1e-6)
+        assert found.options == {"receptive_field": True}
+        assert np.abs(found.scores - whence.explain(ids, model, method=name).scores).max() > 0.01
+
+
+def test_refused() -> None:
+    with pytest.raises(whence.WhenceError, match="sees all"):
+        whence.explain(tiny.ids(4), tiny.model(), receptive_field=True)
+    with pytest.raises(whence.WhenceError, match="corrects rollout and flow, not none"):
+        whence.explain(tiny.ids(4), tiny.model("gpt2", "encoder"), method="raw-attention", receptive_field=True)
+    with pytest.raises(whence.WhenceError, match="look ahead"):
+        aggregate("rollout", np.ones((2, 3, 3)), receptive_field=True)
