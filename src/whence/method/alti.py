@@ -25,7 +25,7 @@ from torch import Tensor
 
 from whence.errors import WhenceError
 from whence.method.citations import FERRANDO_2022
-from whence.method.decomposition import View, after_attention, after_block, carried, first_norm, own, squared_norms
+from whence.method.decomposition import View, after_attention, after_block, carried, first_norm, own
 from whence.method.registry import method
 from whence.method.rows import to_one_or_self
 from whence.method.tiles import budget_for, tiles
@@ -61,11 +61,9 @@ def alti(layer: LayerTrace, *, metric: str = "l1", at: str = "attention", budget
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
         of_self = result.abs().sum(-1) - (result - self).abs().sum(-1)
     else:
-        dots = _dots(layer, view, result, budget)
-        squares = squared_norms(layer)[1 + PLACES.index(at)] / view.scale**2
-        length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
         nearness = _euclidean if metric == "l2" else _cosine
-        near = nearness(length, dots, squares)
+        length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
+        near = nearness(length, *_products(layer, view, result, metric == "cosine", budget))
         of_self = nearness(length, (result * self).sum(-1, keepdim=True), self.square().sum(-1, keepdim=True))[..., 0]
     near = near * (layer.attention != 0).any(1)  # a token that is not seen gives nothing, whatever the rounding
     near.diagonal(dim1=1, dim2=2).copy_(of_self)
@@ -97,17 +95,28 @@ def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Te
     return distances / view.scale
 
 
-def _dots(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Tensor:
-    """`⟨y_i, T_ij⟩` for all i and j, without x_i: [B, n, n]."""
+def _products(
+    layer: LayerTrace, view: View, result: Tensor, directions: bool, budget: int
+) -> tuple[Tensor, Tensor]:
+    """`⟨y_i, T_ij⟩` and `‖T_ij‖²` for all i and j, without x_i: [B, n, n] each.
+
+    Where only `directions` matter, each T_ij is scaled to a largest α of 1: attention of 1e-25 has a direction too,
+    but a square that float32 cannot hold.
+    """
     batch, n, d = result.shape
-    dots = result.new_empty(batch, n, n)
-    each = layer.heads * (d + n) * result.element_size()
+    dots, squares = result.new_empty(batch, n, n), result.new_empty(batch, n, n)
+    each = layer.heads * (d + 3 * n) * result.element_size()
     for sentence in range(batch):
         for sources in tiles(n, each, budget):
+            weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0) / view.scale[sentence]  # [J, n, H]
+            if directions:
+                weights = weights / _nonzero(weights.amax(-1, keepdim=True))
             parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
-            products = (result[sentence] @ parts.flatten(0, 1).T).view(n, *parts.shape[:2])  # [n, J, H]
-            dots[sentence, :, sources] = (products * layer.attention[sentence, :, :, sources].permute(1, 2, 0)).sum(-1)
-    return dots / view.scale
+            seen = (result[sentence] @ parts.flatten(0, 1).T).view(n, *parts.shape[:2]).transpose(0, 1)  # [J, n, H]
+            dots[sentence, :, sources] = (seen * weights).sum(-1).T
+            gram = parts @ parts.transpose(1, 2)  # [J, H, H]
+            squares[sentence, :, sources] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).T
+    return dots, squares
 
 
 def _euclidean(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
@@ -117,5 +126,8 @@ def _euclidean(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
 
 
 def _cosine(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
-    norms = length * squares.sqrt()
-    return dots / torch.where(norms == 0, torch.ones_like(norms), norms)
+    return dots / _nonzero(length * squares.sqrt())
+
+
+def _nonzero(t: Tensor) -> Tensor:
+    return torch.where(t == 0, torch.ones_like(t), t)

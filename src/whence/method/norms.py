@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from whence.model import LayerTrace
 
 
+@torch.no_grad()
 def head_norms(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """`‖α^h_ij f^h_j‖` of every head: [B, H, n, n]."""
     # ‖f‖ head by head, because all heads' f together are H times as large as a hidden state.
@@ -41,6 +42,7 @@ def head_norms(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     return _finished(layer.attention * torch.stack(lengths, 1).unsqueeze(2), normalize)
 
 
+@torch.no_grad()
 def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
     return _halfway(head_norms(layer))
 
@@ -48,6 +50,7 @@ def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
 @method(
     "norm", symbols=("N", "Attn-norm"), paper=KOBAYASHI_2020, needs="attention weights, values, W_O", heads=head_norms
 )
+@torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """Norm of what attention carries from token to token: ‖Σ_h α f‖. `normalize` makes rows sum to one."""
     return _finished(squared_norms(layer)[0].sqrt(), normalize)
@@ -60,6 +63,7 @@ def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     needs="attention weights, values, W_O",
     heads=head_norms_fixed_residual,
 )
+@torch.no_grad()
 def norm_fixed_residual(layer: LayerTrace) -> Tensor:
     """Half attention norms (rows summing to one), half residual connection: ½ N + ½ I."""
     return _halfway(norm(layer))
@@ -71,6 +75,7 @@ def norm_fixed_residual(layer: LayerTrace) -> Tensor:
     paper=KOBAYASHI_2021,
     needs="attention weights, values, W_O, block input",
 )
+@torch.no_grad()
 def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """Norm of attention and residual connection together: ‖Σ_h α f + 1[i=j] x‖."""
     return _finished(_norms(layer, 0, plain(layer)), normalize)
@@ -82,6 +87,7 @@ def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     paper=KOBAYASHI_2021,
     needs="attention weights, values, W_O, block input, first norm",
 )
+@torch.no_grad()
 def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """The same after the first norm that it meets (post-norm: attention's own; pre-norm: that of the FFN)."""
     return _finished(_norms(layer, 1, after_attention(layer)), normalize)
@@ -93,6 +99,7 @@ def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     paper=MODARRESSI_2022,
     needs="attention weights, values, W_O, block input, both norms",
 )
+@torch.no_grad()
 def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """The same after the whole block; the FFN enters through the scale of the last norm alone.
 
@@ -102,6 +109,7 @@ def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 
 
 @method("attention-residual", symbols=("W_Res",), paper=MODARRESSI_2022, needs="as globenc")
+@torch.no_grad()
 def attention_residual(layer: LayerTrace) -> Tensor:
     """Attention without its diagonal, and the residual connection, in globenc's mixing ratio."""
     attention = layer.attention.mean(1)
@@ -111,6 +119,7 @@ def attention_residual(layer: LayerTrace) -> Tensor:
     return ratio * to_one(attention * (1 - identity)) + (1 - ratio) * identity
 
 
+@torch.no_grad()
 def mixing_ratios(layer: LayerTrace) -> dict[str, Tensor]:
     """`r_i = ‖Σ_{j≠i} t_ij‖ / (‖Σ_{j≠i} t_ij‖ + ‖t_ii‖)` for each map, by the paper's symbol: [B, n] each."""
     with_residual = own(layer) + layer.x
