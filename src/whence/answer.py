@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """The number explained. `kind` is "class", "token", "start", "end" or "none" (a model without a head)."""
+    """The number explained. `kind` is "class", "token", "start", "end", "answer" or "none" (no head, nothing asked)."""
 
     kind: str
     index: int | None = None  # the class or token id; for "start" and "end" the position
     label: str | None = None
+    end: int | None = None  # for "answer", whose index is where it starts
     foil: int | None = None
     foil_label: str | None = None
 

@@ -41,6 +41,7 @@ class Explanation:
     special: list[bool] = field(default_factory=list)
     aggregate: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
     signed: bool = False
     target: Target = NO_TARGET
     reading: Reading = NO_READING

@@ -185,7 +185,7 @@ def test_words_at_a_mask() -> None:
 def test_token_classification_and_answers() -> None:
     refused("say which token", [5, 6], tiny.model(task="token-classification"), target=1)
     refused("means nothing here", [5, 6], tiny.model(task="token-classification"), position="mean")
-    refused("expected 'start' or 'end'", [5, 6], tiny.model(task="question-answering"), target="middle")
+    refused("expected one of start, end, answer", [5, 6], tiny.model(task="question-answering"), target="middle")
     refused("has no foil", [5, 6], tiny.model(task="question-answering"), foil="end")
 
 

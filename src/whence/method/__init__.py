@@ -6,6 +6,6 @@ from whence.method import hta as hta
 from whence.method import norms as norms
 from whence.method import random as random
 from whence.method import value_zeroing as value_zeroing
-from whence.method.registry import Method, Preset, lookup, methods, presets
+from whence.method.registry import Method, Preset, Scores, lookup, methods, presets
 
-__all__ = ["Method", "Preset", "lookup", "methods", "presets"]
+__all__ = ["Method", "Preset", "Scores", "lookup", "methods", "presets"]

@@ -6,7 +6,11 @@
         return layer.attention.mean(1)
 
 The function's keyword-only parameters are the method's options; the first line of its docstring is what
-`whence methods` prints. A map method makes one layer's map [B, n, n] of that layer's `LayerTrace`.
+`whence methods` prints. There are three kinds of function:
+
+    kind="map"                          layer: LayerTrace        -> that layer's map [B, n, n]
+    kind="map", class_specific=True     output: OutputTrace      -> the maps of all layers, L times [B, n, n]
+    kind="scores"                       output: OutputTrace      -> Scores, one per input token
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whence.errors import WhenceError
 from whence.method.citations import Paper
@@ -23,7 +27,19 @@ from whence.method.citations import Paper
 if TYPE_CHECKING:
     from torch import Tensor
 
-LayerMap = Callable[..., "Tensor"]  # (layer, **options) -> [B, n, n]
+Run = Callable[..., Any]  # one of the three kinds above
+
+
+class Scores(NamedTuple):
+    """What a method of kind "scores" returns."""
+
+    scores: Tensor  # [B, n]
+    layers: Tensor | None = None  # [L, B, n]: the same layer by layer
+    delta: Tensor | None = None  # [B]: by how much the scores miss the sum they promise
+
+    def cpu(self) -> Scores:
+        layers, delta = (None if part is None else part.detach().cpu() for part in (self.layers, self.delta))
+        return Scores(self.scores.detach().cpu(), layers, delta)
 
 
 @dataclass(frozen=True)
@@ -33,12 +49,14 @@ class Method:
     name: str
     symbols: tuple[str, ...]  # how papers write it; each works as a name
     paper: Paper
-    kind: str  # "map": one [n, n] map per layer
+    kind: str  # "map": one [n, n] map per layer; "scores": one number per input token
     needs: str  # what it reads of the trace, in words
     signed: bool  # scores below zero speak against the target
     class_specific: bool  # explains one output rather than one representation
-    run: LayerMap = field(repr=False)
-    heads: LayerMap | None = field(repr=False)  # the same for every head: [B, H, n, n]
+    gradient: bool  # needs the graph of the forward pass
+    aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
+    run: Run = field(repr=False)
+    heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
 
     @property
     def summary(self) -> str:
@@ -77,13 +95,16 @@ def method(
     kind: str = "map",
     signed: bool = False,
     class_specific: bool = False,
-    heads: LayerMap | None = None,
-) -> Callable[[LayerMap], LayerMap]:
+    gradient: bool = False,
+    aggregate: str | None = "rollout",
+    heads: Run | None = None,
+) -> Callable[[Run], Run]:
     """Register the decorated function under `name` and its symbols."""
 
-    def register(run: LayerMap) -> LayerMap:
+    def register(run: Run) -> Run:
         _add_names(name, symbols)
-        _METHODS[name] = Method(name, symbols, paper, kind, needs, signed, class_specific, run, heads)
+        joined = aggregate if kind == "map" else None
+        _METHODS[name] = Method(name, symbols, paper, kind, needs, signed, class_specific, gradient, joined, run, heads)
         return run
 
     return register

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -112,7 +112,8 @@ class Trace:
     opened: Opened
     batch: Batch
     layers: list[LayerTrace] = field(repr=False)
-    embeddings: Tensor = field(repr=False)  # what the embedding module gave: [B, n, e]
+    words: Tensor = field(repr=False)  # the word embeddings alone: [B, n, e]
+    embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
     output: Any = field(repr=False)  # the model's own output object
 
     @property
@@ -129,6 +130,7 @@ class _Recorder:
     count: int = 0
     page: dict[str, Tensor] | None = None
     scaling: float = 1.0
+    words: Tensor | None = None
     embeddings: Tensor | None = None
 
     def note(self, **tensors: Tensor) -> None:
@@ -189,28 +191,35 @@ def recording(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], Non
         yield recorder
 
 
-def stream(
-    opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False
-) -> tuple[Any, Tensor]:
-    """Run the batch; hand each layer to `on_layer` and forget it. Returns the model's output and embeddings.
+def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
+    """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth.
     """
     with recording(opened, batch, on_layer) as recorder, torch.set_grad_enabled(grad):
         output = opened.forward(batch)
-    if recorder.count != opened.depth or recorder.embeddings is None:
+    if recorder.count != opened.depth or recorder.embeddings is None or recorder.words is None:
         raise WhenceError(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; whence cannot follow it"
         )
     _check_finite(opened, output)
-    return output, recorder.embeddings
+    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output)
 
 
 def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
     """Run the batch and keep every layer. With `grad`, the tensors keep their graph."""
     layers: list[LayerTrace] = []
-    output, embeddings = stream(opened, batch, layers.append, grad=grad)
-    return Trace(opened, batch, layers, embeddings, output)
+    return replace(stream(opened, batch, layers.append, grad=grad), layers=layers)
+
+
+@contextmanager
+def rerunning(opened: Opened) -> Iterator[None]:
+    """While this lasts, the model runs as it does under capture (same attention, eval mode), unrecorded.
+
+    What is measured against a captured pass must be the same function of the input, to the last bit.
+    """
+    with _LOCK, _eval_mode(opened.model), _switched(opened.model):
+        yield
 
 
 @contextmanager
@@ -268,6 +277,13 @@ def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
     def mine() -> bool:
         return _RECORDER.get() is recorder
 
+    def worded(_module: nn.Module, _args: Any, output: Tensor) -> Tensor | None:
+        if not mine():
+            return None
+        # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
+        recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
+        return recorder.words
+
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
         if mine():
             recorder.embeddings = output
@@ -292,6 +308,7 @@ def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
 
         return hook
 
+    yield opened.model.get_input_embeddings().register_forward_hook(worded)
     yield opened.part(opened.family.embeddings).register_forward_hook(embedded)
     for block in opened.blocks:
         yield block.module.register_forward_pre_hook(enters, with_kwargs=True)

@@ -18,6 +18,7 @@ from whence.errors import WhenceError
 from whence.model.inputs import Sentence, token_names
 from whence.model.opening import Opened
 
+EDGES = ("start", "end", "answer")
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
@@ -42,6 +43,27 @@ def answer(
     return resolve(opened, sentence, output, row, target, foil, position)
 
 
+def answers(
+    opened: Opened,
+    sentence: Sentence,
+    output: Any,
+    row: int,
+    target: int | str | None = None,
+    foil: int | str | None = None,
+    position: int | str | None = None,
+) -> list[Answer]:
+    """The answer; for target="all" one for every class (for an extracted answer: start, end and both)."""
+    if not isinstance(target, str) or target != "all":
+        return [answer(opened, sentence, output, row, target, foil, position)]
+    if opened.task == "question-answering":
+        every: list[int | str] = list(EDGES)
+    elif opened.task in ("classification", "token-classification"):
+        every = list(opened.labels)
+    else:
+        raise WhenceError(f"target='all' is for classifiers; {opened.name} chooses from a whole vocabulary or nothing")
+    return [answer(opened, sentence, output, row, each, foil, position) for each in every]
+
+
 def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
     """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two."""
     target, where = found.target, found.reading.position
@@ -50,6 +72,9 @@ def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
             f"there is no number to explain: {opened.name} gives no output here; use a model with a head, or a "
             f"method that explains representations (kind 'map' in `whence methods`)"
         )
+    if target.kind == "answer":
+        both: Tensor = output.start_logits[row, target.index] + output.end_logits[row, target.end]
+        return both
     if target.kind in ("start", "end"):
         scores: Tensor = getattr(output, f"{target.kind}_logits")[row]
     else:
@@ -110,8 +135,8 @@ def _language(
         "token",
         index,
         _token_name(opened, index),
-        against,
-        None if against is None else _token_name(opened, against),
+        foil=against,
+        foil_label=None if against is None else _token_name(opened, against),
     )
     p = logits.softmax(-1)
     listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
@@ -123,18 +148,18 @@ def _answering(
     opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
     if foil is not None:
-        raise WhenceError("question answering has no foil; target is 'start' or 'end'")
+        raise WhenceError(f"question answering has no foil; target is one of {', '.join(EDGES)}")
     kind = "start" if target is None else target
-    if kind not in ("start", "end"):
+    if kind not in EDGES:
         raise WhenceError(
-            f"unknown target {target!r} for question answering; expected 'start' or 'end' (and position= for a "
-            f"token other than the predicted one)"
+            f"unknown target {target!r} for question answering; expected one of {', '.join(EDGES)} "
+            f"(and position= for a token other than the predicted one)"
         )
     n = len(sentence)
     logits = {edge: getattr(output, f"{edge}_logits")[row, :n].float() for edge in ("start", "end")}
     start = int(logits["start"].argmax())
     end = start + int(logits["end"][start:].argmax())
-    predicted = {"start": start, "end": end}[kind]
+    predicted = end if kind == "end" else start
     best = Reading(predicted, f"predicted {kind}")
     reading = best if position is None else _reading(opened, sentence, position)
     if reading.position is None:
@@ -143,6 +168,11 @@ def _answering(
         f"start {sentence.tokens[start]}": float(logits["start"].softmax(-1)[start]),
         f"end {sentence.tokens[end]}": float(logits["end"].softmax(-1)[end]),
     }
+    if kind == "answer":
+        start = reading.position
+        end = start + int(logits["end"][start:].argmax())
+        found = Target(kind, start, repr(_span_text(sentence, start, end)), end=end)
+        return Answer(found, reading, _span_text(sentence, start, end), probabilities)
     chosen = Target(kind, reading.position, f"at token {reading.position} '{sentence.tokens[reading.position]}'")
     return Answer(chosen, reading, _span_text(sentence, start, end), probabilities)
 
@@ -207,7 +237,7 @@ def _class(opened: Opened, logits: Tensor, target: Any, foil: Any) -> Target:
     against = _label(labels, foil, "foil")
     if against == index:
         raise WhenceError(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
-    return Target("class", index, labels[index], against, labels[against])
+    return Target("class", index, labels[index], foil=against, foil_label=labels[against])
 
 
 def _label(labels: Mapping[int, str], wanted: int | str, what: str) -> int:

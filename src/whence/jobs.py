@@ -1,0 +1,331 @@
+"""The run: jobs settled from names, one captured pass a batch, and what each job makes of it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from whence.aggregate import aggregate as aggregate_maps
+from whence.aggregate import aggregate_row, check_aggregation
+from whence.errors import WhenceError, WhenceWarning
+from whence.explanation import Explanation
+from whence.method import Method, Scores, lookup
+from whence.model import (
+    Batch,
+    LayerTrace,
+    Opened,
+    OutputTrace,
+    Sentence,
+    answers,
+    collate,
+    stream,
+)
+
+AUTO = "auto"  # aggregate as the method and its name say
+LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
+
+
+@dataclass(frozen=True)
+class Reach:
+    """From where to where layer maps are joined, and how."""
+
+    aggregate: str | None
+    start: int  # the first block taken
+    end: int  # the first one no longer taken
+    depth: int
+    receptive_field: bool
+    reading_only: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was asked for beyond the ordinary, for the record."""
+        part = {} if (self.start, self.end) == (0, self.depth) else {"layers": [self.start, self.end]}
+        return {**part, **({"receptive_field": True} if self.receptive_field else {})}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method to run, its name settled into an algorithm, an aggregation and options."""
+
+    asked: str
+    method: Method
+    reach: Reach
+    head: int | str | None
+    options: dict[str, Any]
+
+    @property
+    def layerwise(self) -> bool:
+        """Whether it works on one layer at a time, as the pass goes by."""
+        return self.method.kind == "map" and not self.method.class_specific
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of one input."""
+
+    target: Any
+    foil: Any
+    position: Any
+
+
+@dataclass
+class _Shelf:
+    """One job's results on one batch."""
+
+    maps: list[torch.Tensor] = field(default_factory=list)  # [B, n, n] each
+    below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
+    heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
+    scores: Scores | None = None
+    seconds: float = 0.0
+
+
+# Settling what was asked ----------------------------------------------------------------------------------
+
+
+def settle_reach(
+    opened: Opened,
+    aggregate: str | None,
+    layers: tuple[int | None, int | None] | None,
+    receptive_field: bool,
+    rows: str,
+) -> Reach:
+    depth = opened.depth
+    start, end = _layers(layers, depth)
+    if receptive_field and not opened.causal:
+        raise WhenceError(
+            f"receptive_field corrects for tokens that see only those before them, and every token of "
+            f"{opened.name} sees all; leave it out"
+        )
+    if rows not in ("all", "reading"):
+        raise WhenceError(f"unknown rows {rows!r}; expected 'all', or 'reading' for the row that answers alone")
+    return Reach(aggregate, start, end, depth, receptive_field, rows == "reading")
+
+
+def _layers(layers: Any, depth: int) -> tuple[int, int]:
+    if layers is None:
+        return 0, depth
+    if not isinstance(layers, tuple | list) or len(layers) != 2:
+        raise WhenceError(f"layers is {layers!r}; expected (start, end), e.g. (0, {depth}) for all blocks")
+    start, end = (0 if layers[0] is None else layers[0]), (depth if layers[1] is None else layers[1])
+    whole = all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end))
+    if not whole or not 0 <= start < end <= depth:
+        raise WhenceError(
+            f"layers is {layers!r}; expected whole numbers (start, end) with 0 <= start < end <= {depth}, "
+            f"the model's number of blocks (end is not included)"
+        )
+    return start, end
+
+
+def settle_job(name: str, reach: Reach, head: int | str | None, options: dict[str, Any]) -> Job:
+    method, preset = lookup(name)
+    aggregate = reach.aggregate
+    if aggregate == AUTO:
+        aggregate = method.aggregate if preset is None else preset.aggregate
+    elif method.kind == "scores" and aggregate not in (None, "none"):
+        raise WhenceError(f"'{method.name}' gives scores and no maps: there is nothing to aggregate by {aggregate!r}")
+    reach = replace(reach, aggregate=check_aggregation(aggregate, reach.receptive_field))
+    if method.kind == "scores" and (reach.start, reach.end) != (0, reach.depth):
+        raise WhenceError(f"'{method.name}' has no layer maps to choose from; leave layers out")
+    if unknown := set(options) - set(method.options):
+        known = ", ".join(method.options) or "none"
+        raise WhenceError(
+            f"'{method.name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}"
+        )
+    if head is not None and method.heads is None:
+        raise WhenceError(f"'{method.name}' does not take single heads; leave head out")
+    if head is not None and head != "all" and (not isinstance(head, int) or isinstance(head, bool)):
+        raise WhenceError(f"unknown head {head!r}; expected a number from 0 or 'all'")
+    return Job(name, method, reach, head, options)
+
+
+def settle_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
+    columns = []
+    for name, value in (("target", target), ("foil", foil), ("position", position)):
+        if isinstance(value, list | tuple) and not single:
+            if len(value) != count:
+                raise WhenceError(f"{len(value)} entries in {name} for {count} inputs; expected one each")
+            columns.append(list(value))
+        else:
+            columns.append([value] * count)
+    return [Question(*each) for each in zip(*columns, strict=True)]
+
+
+# Running it -----------------------------------------------------------------------------------------------
+
+
+def run(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    jobs: Sequence[Job],
+    batch_size: int,
+) -> list[list[list[Explanation]]]:
+    """For every sentence, in their order: for every job: an explanation per target (one, unless all are asked)."""
+    if batch_size < 1:
+        raise WhenceError(f"batch_size is {batch_size}; expected at least 1")
+    results: dict[int, list[list[Explanation]]] = {}
+    for members in batches(opened, sentences, batch_size):
+        batch = collate([sentences[i] for i in members], opened.pad_id)
+        results.update(zip(members, _run_batch(opened, batch, [questions[i] for i in members], jobs), strict=True))
+    return [results[i] for i in range(len(sentences))]
+
+
+def batches(opened: Opened, sentences: Sequence[Sentence], size: int) -> Iterator[list[int]]:
+    """Sentences of similar length together, so that little is padded."""
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    size = size if opened.pads else 1
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _run_batch(
+    opened: Opened, batch: Batch, questions: Sequence[Question], jobs: Sequence[Job]
+) -> list[list[list[Explanation]]]:
+    shelves = [_Shelf() for _ in jobs]
+    kept: list[LayerTrace] = []
+    gradient = any(job.method.gradient for job in jobs)
+
+    def on_layer(layer: LayerTrace) -> None:
+        if gradient:
+            kept.append(layer)
+        for job, shelf in zip(jobs, shelves, strict=True):
+            if job.layerwise:
+                begin = time.perf_counter()
+                with torch.no_grad():
+                    _work(job, shelf, layer)
+                shelf.seconds += time.perf_counter() - begin
+
+    begin = time.perf_counter()
+    trace = replace(stream(opened, batch, on_layer, grad=gradient), layers=kept)
+    shared = time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
+    found = [
+        answers(opened, sentence, trace.output, row, question.target, question.foil, question.position)
+        for row, (sentence, question) in enumerate(zip(batch.sentences, questions, strict=True))
+    ]
+    if len({len(each) for each in found}) > 1:
+        raise WhenceError("target='all' must be asked of every input or of none")
+    results: list[list[list[Explanation]]] = [[[] for _ in jobs] for _ in batch.sentences]
+    output = OutputTrace(trace, [each[0] for each in found])
+    for which in range(len(found[0])):
+        output = output.towards([each[which] for each in found])
+        for number, (job, shelf) in enumerate(zip(jobs, shelves, strict=True)):
+            if not job.layerwise:
+                _work_towards(job, shelf, output)
+            for row in range(len(batch.sentences)):
+                results[row][number].append(_explanation(output, row, job, shelf, shared / len(questions)))
+    return results
+
+
+def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
+    """One job's share of one layer. Results move to the CPU, where they wait for the other layers."""
+    if not job.reach.start <= layer.index < job.reach.end:
+        return
+    whole = job.method.run(layer, **job.options).cpu()
+    if job.head is None:
+        shelf.maps.append(whole)
+        return
+    assert job.method.heads is not None
+    heads = job.method.heads(layer, **job.options)
+    if job.head == "all":
+        shelf.maps.append(whole)
+        shelf.heads.append(heads.cpu())
+        return
+    if not 0 <= int(job.head) < layer.heads:
+        raise WhenceError(f"head {job.head} is outside the model's {layer.heads} heads (0 to {layer.heads - 1})")
+    shelf.maps.append(heads[:, int(job.head)].cpu())
+    shelf.below.append(whole)
+
+
+def _work_towards(job: Job, shelf: _Shelf, output: OutputTrace) -> None:
+    """A class-specific job, for one target."""
+    begin = time.perf_counter()
+    found = job.method.run(output, **job.options)
+    if isinstance(found, Scores):
+        shelf.scores = found.cpu()
+    else:
+        shelf.maps = [layer.detach().cpu() for layer in found[job.reach.start : job.reach.end]]
+    shelf.seconds = time.perf_counter() - begin
+
+
+def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared: float) -> Explanation:
+    begin = time.perf_counter()
+    batch, found = output.trace.batch, output.answers[row]
+    sentence = batch.sentences[row]
+    n = len(sentence)
+    parts = _from_scores(shelf.scores, row, n) if shelf.scores is not None else _from_maps(job, shelf, row, n, output)
+    return Explanation(
+        tokens=sentence.tokens,
+        method=job.asked,
+        **parts,
+        texts=sentence.texts,
+        spans=sentence.spans,
+        special=sentence.special,
+        aggregate=job.reach.aggregate,
+        options={
+            **job.method.options,
+            **job.options,
+            **({} if job.head is None else {"head": job.head}),
+            **job.reach.options,
+        },
+        signed=job.method.signed,
+        target=found.target,
+        reading=found.reading,
+        prediction=found.prediction,
+        probabilities=found.probabilities,
+        model=output.trace.opened.name,
+        seconds=shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
+    )
+
+
+def _from_scores(scores: Scores, row: int, n: int) -> dict[str, Any]:
+    return {
+        "scores": scores.scores[row, :n].numpy(),
+        "layer_scores": None if scores.layers is None else scores.layers[:, row, :n].numpy(),
+        "delta": None if scores.delta is None else float(scores.delta[row]),
+    }
+
+
+def _from_maps(job: Job, shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str, Any]:
+    def one(maps: list[torch.Tensor]) -> Any:
+        return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
+
+    maps = one(shelf.maps)
+    position = output.answers[row].reading.position
+    sentence = output.trace.batch.sentences[row]
+    aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), position, sentence)
+    if layer_scores is not None:
+        scores = layer_scores[-1]
+    else:
+        last = (maps if aggregated is None else aggregated)[-1]
+        scores = last.mean(0) if position is None else last[position]
+    return {
+        "scores": scores,
+        "maps": maps,
+        "aggregated": aggregated,
+        "head_maps": one(shelf.heads),
+        "layer_scores": layer_scores,
+    }
+
+
+def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sentence: Sentence) -> tuple[Any, Any]:
+    """The maps that reach the input [L, n, n]; or, where only the reading row is wanted, that row [L, n]."""
+    if reach.aggregate is None:
+        return None, None
+    visible = None if sentence.visible is None else np.array(sentence.visible, dtype=bool)
+    how: dict[str, Any] = {"receptive_field": reach.receptive_field, "visible": visible}
+    if reach.reading_only and position is not None:
+        return None, aggregate_row(reach.aggregate, maps, position, below, **how)
+    if reach.aggregate == "flow" and maps.size > LARGE_FLOW:
+        warnings.warn(
+            f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='reading' "
+            f"computes those of the answering token alone",
+            WhenceWarning,
+            stacklevel=2,
+        )
+    return aggregate_maps(reach.aggregate, maps, below, **how), None

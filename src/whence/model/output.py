@@ -1,0 +1,96 @@
+"""A captured pass together with the one number of its output that is explained, and that number's gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from whence.answer import Answer
+from whence.errors import WhenceError
+from whence.model.block import promote
+from whence.model.capture import Trace
+from whence.model.target import logit
+
+OF = ("logit", "probability")
+
+
+class Gradients(NamedTuple):
+    """∂y/∂· for one number y per sentence; float32 or float64."""
+
+    words: Tensor  # word embeddings [B, n, e]
+    embeddings: Tensor  # output of the embedding module [B, n, e]
+    hidden: list[Tensor]  # input of each block, and last the output of the last: L + 1 times [B, n, d]
+    attention: list[Tensor]  # L times [B, H, n, n]
+
+
+@dataclass(frozen=True, eq=False)
+class OutputTrace:
+    """A batch, and for each sentence the entry of the output that is explained."""
+
+    trace: Trace
+    answers: list[Answer]
+    _gradients: dict[str, Gradients] = field(default_factory=dict, repr=False)
+
+    def towards(self, answers: list[Answer]) -> OutputTrace:
+        """The same pass, another number (another class)."""
+        return replace(self, answers=answers, _gradients={})
+
+    @property
+    def mask(self) -> Tensor:
+        return self.trace.mask.to(self.trace.embeddings.device)
+
+    def number(self, of: str = "logit", output: Any = None) -> Tensor:
+        """The explained numbers [B], of this pass or of another one's `output`."""
+        if of not in OF:
+            raise WhenceError(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
+        opened = self.trace.opened
+        output = self.trace.output if output is None else output
+        read = logit if of == "logit" else _probability
+        return torch.stack([read(opened, output, row, answer) for row, answer in enumerate(self.answers)])
+
+    def gradients(self, of: str = "logit") -> Gradients:
+        """One backward pass, shared by all methods that ask for the same number."""
+        if of not in self._gradients:
+            trace = self.trace
+            attention = [layer.raw["attention"] for layer in trace.layers]
+            hidden = [layer.raw["x"] for layer in trace.layers] + [trace.layers[-1].raw["output"]]
+            wanted = [trace.words, trace.embeddings, *hidden, *attention]
+            # Sentences do not see each other, so the gradient of the sum is each one's own.
+            found = torch.autograd.grad(self.number(of).sum(), wanted, retain_graph=True)
+            words, embeddings, *rest = [promote(g) for g in found]
+            self._gradients[of] = Gradients(words, embeddings, rest[: len(hidden)], rest[len(hidden) :])
+        return self._gradients[of]
+
+    def row(self, maps: Tensor) -> Tensor:
+        """The answering row of each sentence's map: [B, n, n] -> [B, n]."""
+        rows = []
+        for sentence, answer in enumerate(self.answers):
+            where = answer.reading.position
+            real = maps[sentence][self.mask[sentence]]
+            rows.append(real.mean(0) if where is None else maps[sentence, where])
+        return torch.stack(rows)
+
+
+def _probability(opened: Any, output: Any, row: int, answer: Answer) -> Tensor:
+    """The probability of the target; with a foil, among these two alone (Value Zeroing, section 7)."""
+    if answer.target.foil is not None:
+        return torch.sigmoid(logit(opened, output, row, answer))
+    logit(opened, output, row, answer)  # says what is wrong where there is nothing to explain
+    if answer.target.kind == "answer":
+        edges = zip((output.start_logits, output.end_logits), (answer.target.index, answer.target.end), strict=True)
+        start, end = (scores[row].softmax(-1)[where] for scores, where in edges)
+        both: Tensor = start * end
+        return both
+    kind, index, where = answer.target.kind, answer.target.index, answer.reading.position
+    if kind in ("start", "end"):
+        scores: Tensor = getattr(output, f"{kind}_logits")[row]
+    else:
+        scores = output.logits[row] if opened.task == "classification" else output.logits[row, where]
+    if kind == "class" and opened.config.problem_type == "multi_label_classification":
+        return torch.sigmoid(scores[index])
+    if len(scores) == 1:
+        raise WhenceError("a regression has no probabilities; explain its logit (of='logit')")
+    return scores.softmax(-1)[index]
