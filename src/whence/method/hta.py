@@ -40,17 +40,19 @@ if TYPE_CHECKING:
     from whence.model import LayerTrace, Trace
     from whence.model.block import Block, Norm
 
-CPU_BYTES = 256 * 2**20  # a d×d matrix per token does not fit a cache anyway; large products run best
-DEVICE_FACTOR = 16  # times the usual budget of an accelerator
+CPU_BYTES = 768 * 2**20  # two d×d matrices a token are kept; if they fit for all tokens, each is computed once
+DEVICE_FACTOR = 32  # times the usual budget of an accelerator
 
 
 @method("hta", paper=BRUNNER_2020, needs="q, k, v and the weights of the block")
+@torch.no_grad()
 def hta(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
     """Sensitivity of each output vector to each input vector: ‖∂o_i/∂x_j‖."""
     return _maps(layer, torch.ones_like(layer.x), budget)
 
 
 @method("hta-x-input", symbols=("HTAxInput",), paper=MODARRESSI_2022, needs="q, k, v and the weights of the block")
+@torch.no_grad()
 def hta_x_input(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
     """Sensitivity of each output vector to each input vector, times that vector: ‖diag(x_j) ∂o_i/∂x_j‖."""
     return _maps(layer, layer.x.square(), budget)
@@ -138,38 +140,66 @@ def _sentence(layer: LayerTrace, row: int, n: int, weight: Tensor) -> _Sentence:
 
 
 def _map(block: Block, s: _Sentence, budget: int) -> Tensor:
-    """c [n, n] of one sentence, tile by tile: targets outside, sources inside."""
+    """c [n, n] of one sentence: K_i of many targets, Q_j of many sources, then all pairs of these."""
     n, d = s.x.shape
+    size = s.x.element_size()
     metric = _metric(block, s)
-    per_target = s.x.element_size() * d * (block.ffn_in.weight.shape[1] + 6 * d)
-    targets = list(tiles(n, per_target, budget // 2))
-    per_source = s.x.element_size() * d * (3 * d + 4 * block.heads * (targets[0].stop - targets[0].start))
-    sources = list(tiles(n, per_source, budget // 2))
-    kept = _values(block, metric, sources[0]) if len(sources) == 1 else None
+    square = size * d * d
+    sources = list(tiles(n, square, budget // 3))
+    kept = _values(block, metric, sources[0], budget // 6) if len(sources) == 1 else None
     result = s.x.new_empty(n, n)
-    for i in targets:
-        m = _after_attention(block, s.u[i], s.w[i])  # M_i
-        b = block.w_o.flatten(0, 1) @ m
-        own = _own(block, s, i, m, b)
-        k = b @ b.mT
-        del m, b
+    for targets in tiles(n, square, budget // 3):
+        k = s.x.new_empty(targets.stop - targets.start, d, d)
+        own = s.x.new_empty(len(k))
+        for few in tiles(len(k), size * d * block.ffn_in.weight.shape[1] + 6 * square, budget // 6):
+            i = _within(targets, few)
+            m = _after_attention(block, s.u[i], s.w[i])  # M_i
+            b = block.w_o.flatten(0, 1) @ m
+            torch.bmm(b, b.mT, out=k[few])
+            own[few] = _own(block, s, i, m, b)
         for j in sources:
-            q = _values(block, metric, j) if kept is None else kept
-            result[i, j] = _pairs(block, s, metric, i, j, k, q).clamp(min=0).sqrt()
-        result.diagonal()[i] = own
+            q = _values(block, metric, j, budget // 6) if kept is None else kept
+            for few in tiles(len(k), size * q.shape[1] * 4 * block.heads * d + 2 * square, budget // 6):
+                i = _within(targets, few)
+                result[i, j] = _pairs(block, s, metric, i, j, k[few], q).clamp(min=0).sqrt()
+        result.diagonal()[targets] = own
     return result
 
 
+def _within(outer: slice, inner: slice) -> slice:
+    return slice(outer.start + inner.start, outer.start + inner.stop)
+
+
 def _after_attention(block: Block, u: Tensor, w: Tensor) -> Tensor:
-    """M_i = ∂o_i/∂u_i: [T, d, d]."""
-    entering = block.norm2(u) if block.norm_first else block.norm1(u)
-    m = (block.ffn_in.weight * _slope(block, block.ffn_in(entering))[:, None, :]) @ block.ffn_out.weight
+    """M_i = ∂o_i/∂u_i: [T, d, d].
+
+    Post-norm (P₁/s₁) Γ₁ (I + W_1 φ' W_2) (P₂/s₂) Γ₂, pre-norm I + (P₂/s₂) Γ₂ W_1 φ' W_2. The projections P, which
+    differ from I by rank two, are applied to the product in one go.
+    """
+    first = block.norm2 if block.norm_first else block.norm1
+    p, scale = _projection(first, u)
+    slope = _slope(block, block.ffn_in(first(u))) / scale
+    w_1, w_2 = first.gamma[:, None] * block.ffn_in.weight, block.ffn_out.weight
     if block.norm_first:
-        m = _norm_before(block.norm2, u, m)
+        m = (w_1 * slope[:, None]) @ w_2
+        m.baddbmm_(p.mT, p @ m, alpha=-1)
         m.diagonal(dim1=1, dim2=2).add_(1)
         return m
-    m.diagonal(dim1=1, dim2=2).add_(1)
-    return _norm_after(block.norm2, w, _norm_before(block.norm1, u, m))
+    gamma = block.norm2.gamma
+    r, last_scale = _projection(block.norm2, w)
+    slope, kept = slope / last_scale, first.gamma / (scale * last_scale)  # W_1's part, and the residual's
+    m = (w_1 * slope[:, None]) @ (w_2 * gamma)
+    m.diagonal(dim1=1, dim2=2).add_(kept * gamma)
+    taken = w_1 @ (slope[..., None] * (w_2 @ r.mT)) + kept[..., None] * r.mT  # what P₂ takes away: [T, d, 2]
+    taken -= p.mT @ (p @ taken)
+    return m.baddbmm_(torch.cat([p.mT, taken], 2), torch.cat([p @ m, r * gamma], 1), alpha=-1)
+
+
+def _projection(norm: Norm, t: Tensor) -> tuple[Tensor, Tensor]:
+    """∂LN(t)/∂t = P Γ / s with P = I − pᵀp: p, the constant vector and t̂ over √d [T, 2, d], and s [T, 1]."""
+    scale = norm.scale(t)
+    p = torch.stack([torch.ones_like(t), norm.centred(t) / scale], 1)
+    return p.div_(t.shape[-1] ** 0.5), scale
 
 
 def _slope(block: Block, t: Tensor) -> Tensor:
@@ -180,46 +210,29 @@ def _slope(block: Block, t: Tensor) -> Tensor:
     return slope
 
 
-def _norm_before(norm: Norm, t: Tensor, then: Tensor) -> Tensor:
-    """∂LN(t)/∂t @ then, for t [T, d] and then [T, d, c]; ∂LN/∂t = (I − 11ᵀ/d − t̂t̂ᵀ/d) diag(γ) / s."""
-    scale = norm.scale(t)
-    unit = norm.centred(t) / scale
-    then = norm.gamma[:, None] * then
-    along = unit[:, None, :] @ then / t.shape[-1]
-    then -= then.mean(1, keepdim=True)
-    then -= unit[:, :, None] * along
-    return then.div_(scale[..., None])
-
-
-def _norm_after(norm: Norm, t: Tensor, first: Tensor) -> Tensor:
-    """first @ ∂LN(t)/∂t, for t [T, d] and first [T, c, d]."""
-    scale = norm.scale(t)
-    unit = norm.centred(t) / scale
-    along = first @ unit[:, :, None] / t.shape[-1]
-    first = first - first.mean(2, keepdim=True)
-    first -= along * unit[:, None, :]
-    return first.mul_(norm.gamma / scale[..., None])
-
-
 def _metric(block: Block, s: _Sentence) -> _Metric:
     n, d = s.x.shape
     if not block.norm_first:
         none = s.x.new_empty(n, 0, d)
         return _Metric(s.weight, none, none)
-    # P D P with P = I − Σ_r p_r ⊗ p_r is D − Σ_r (p_r ⊗ b_r + b_r ⊗ p_r), b_r = D p_r − ½ Σ_s (p_r·D p_s) p_s.
+    # With D = diag(weight), P D P = D − pᵀb − bᵀp for b = p D − ½ (p D pᵀ) p.
     norm = block.norm1
-    scale = norm.scale(s.x)
-    p = torch.stack([torch.ones_like(s.x), norm.centred(s.x) / scale], 1) / d**0.5
+    p, scale = _projection(norm, s.x)
     weighed = s.weight[:, None] * p
     b = weighed - 0.5 * (p @ weighed.mT) @ p
     factor = norm.gamma / scale
     return _Metric(s.weight * factor.square(), p * factor[:, None], b * factor[:, None])
 
 
-def _values(block: Block, metric: _Metric, j: slice) -> Tensor:
+def _values(block: Block, metric: _Metric, j: slice, budget: int) -> Tensor:
     """Q_j = W_V^T E_j W_V by pairs of heads: [H², J, d_h²]."""
     w_v = block.w_v.transpose(0, 1).flatten(1)  # [d, H d_h]
-    return _by_heads(metric(w_v.T.contiguous(), j) @ w_v, block.heads)
+    rows = w_v.T.contiguous()
+    count = j.stop - j.start
+    q = w_v.new_empty(block.heads**2, count, (w_v.shape[1] // block.heads) ** 2)
+    for few in tiles(count, 3 * rows.numel() * rows.element_size(), budget):
+        q[:, few] = _by_heads(metric(rows, _within(j, few)) @ w_v, block.heads)
+    return q
 
 
 def _by_heads(t: Tensor, heads: int) -> Tensor:
@@ -236,14 +249,15 @@ def _own(block: Block, s: _Sentence, i: slice, m: Tensor, b: Tensor) -> Tensor:
     value = s.value - s.value.mean(1, keepdim=True)
     spread = torch.einsum("hik,hka,hkb->ihab", attention, s.key, value)
     spread -= torch.einsum("hia,hib->ihab", attention @ s.key, attention @ value)
-    jacobian = own.T[:, None, :, None] * block.w_v.transpose(0, 1)  # [T, d, H, d_h]
-    jacobian.addcmul_(s.a[i].mT[..., None], c.transpose(0, 1)[:, None])
-    jacobian += (block.w_q @ spread).transpose(1, 2)
-    jacobian = jacobian.flatten(2)  # S_ii: [T, d, H d_h]
+    jacobian = own.T[..., None, None] * block.w_v + block.w_q @ spread  # [T, H, d, d_h]
+    jacobian.addcmul_(s.a[i][..., None], c.transpose(0, 1)[:, :, None])
+    jacobian = jacobian.transpose(1, 2).flatten(2)  # S_ii: [T, d, H d_h]
     if block.norm_first:
-        jacobian = _norm_before(block.norm1, s.x[i], jacobian)
-    jacobian = torch.baddbmm(m, jacobian, b)
-    return (jacobian.square().sum(2) * s.weight[i]).sum(1).sqrt()
+        p, scale = _projection(block.norm1, s.x[i])
+        jacobian *= (block.norm1.gamma / scale)[..., None]
+        jacobian.baddbmm_(p.mT, p @ jacobian, alpha=-1)
+    lengths: Tensor = torch.linalg.vector_norm(torch.baddbmm(m, jacobian, b), dim=2)
+    return (lengths.square() * s.weight[i]).sum(1).sqrt()
 
 
 def _pairs(block: Block, s: _Sentence, metric: _Metric, i: slice, j: slice, k: Tensor, q: Tensor) -> Tensor:
