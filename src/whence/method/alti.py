@@ -47,8 +47,8 @@ def alti(layer: LayerTrace, *, metric: str = "l1", at: str = "attention", budget
     """How near each token's share comes to what attention makes of token i; rows sum to one.
 
     metric: "l1", "l2" or "cosine". at: "attention", or "output" for the block's output (the LN2 variant).
-    budget: bytes for one tile (by default 4 MiB on a CPU). A row without any contribution falls back to the
-    token itself, with a warning.
+    budget: bytes for one tile (by default 2.5 MiB on a CPU, about its cache). A row without any contribution
+    falls back to the token itself, with a warning.
     """
     if metric not in METRICS:
         raise WhenceError(f"unknown metric {metric!r} for alti; expected one of {', '.join(METRICS)}")
@@ -84,20 +84,21 @@ def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Te
     distances = result.new_empty(batch, n, n)
     goal = -result * view.scale  # T is scaled by 1/s_i, so y_i is scaled by s_i instead, n times less often
     size = result.element_size()
+    space = result.new_empty(next(tiles(n, n * d * size, budget)).stop, n, d)  # one piece of memory for all tiles
     for sentence in range(batch):
         for sources in tiles(n, layer.heads * d * size, budget):
             parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
             weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0).contiguous()  # [J, n, H]
-            for some in tiles(len(parts), n * d * size, budget):
-                gaps = torch.baddbmm(goal[sentence], weights[some], parts[some])  # [j, n, d]
-                first = sources.start + some.start
-                distances[sentence, :, first : first + len(gaps)] = gaps.abs_().sum(-1).T
+            for first in range(0, len(parts), len(space)):
+                some = slice(first, first + len(space))
+                gaps = space[: len(parts[some])]  # [j, n, d]
+                torch.baddbmm(goal[sentence], weights[some], parts[some], out=gaps)
+                start = sources.start + first
+                distances[sentence, :, start : start + len(gaps)] = gaps.abs_().sum(-1).T
     return distances / view.scale
 
 
-def _products(
-    layer: LayerTrace, view: View, result: Tensor, directions: bool, budget: int
-) -> tuple[Tensor, Tensor]:
+def _products(layer: LayerTrace, view: View, result: Tensor, directions: bool, budget: int) -> tuple[Tensor, Tensor]:
     """`⟨y_i, T_ij⟩` and `‖T_ij‖²` for all i and j, without x_i: [B, n, n] each.
 
     Where only `directions` matter, each T_ij is scaled to a largest α of 1: attention of 1e-25 has a direction too,

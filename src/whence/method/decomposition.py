@@ -23,11 +23,12 @@ https://aclanthology.org/2021.emnlp-main.373
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from whence.method.tiles import budget_for, tiles
 
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
     from whence.model import LayerTrace
     from whence.model.block import Norm
 
+VIEWS = ("plain", "attention", "block")  # as attention leaves it, through the first norm, as the block leaves it
+
 
 class View(NamedTuple):
     """One linear way of looking at contributions."""
 
+    name: str  # one of VIEWS
     linear: Callable[[Tensor], Tensor]  # [..., d] -> [..., d]
     scale: Tensor  # what divides the result: [B, n, 1]
 
@@ -49,24 +53,34 @@ def first_norm(layer: LayerTrace) -> Norm:
 
 
 def plain(layer: LayerTrace) -> View:
-    return View(lambda t: t, torch.ones_like(layer.u[..., :1]))
+    return View("plain", lambda t: t, torch.ones_like(layer.u[..., :1]))
 
 
 def after_attention(layer: LayerTrace) -> View:
     norm = first_norm(layer)
-    return View(norm.linear, norm.scale(layer.u))
+    return View("attention", norm.linear, norm.scale(layer.u))
 
 
 def after_block(layer: LayerTrace) -> View:
     norm1, norm2 = layer.block.norm1, layer.block.norm2
     if layer.block.norm_first:
-        return View(norm2.centred, norm2.scale(layer.w))
-    return View(lambda t: norm2.linear(norm1.linear(t)), norm1.scale(layer.u) * norm2.scale(layer.w))
+        return View("block", norm2.centred, norm2.scale(layer.w))
+    return View("block", lambda t: norm2.linear(norm1.linear(t)), norm1.scale(layer.u) * norm2.scale(layer.w))
 
 
 def own(layer: LayerTrace) -> Tensor:
     """`Σ_h α^h_ii f^h_i`, what attention brings token i from itself: [B, n, d]."""
     return layer.once("own", lambda _: _merge(layer, layer.attention.diagonal(dim1=2, dim2=3)[..., None] * layer.value))
+
+
+def kept(layer: LayerTrace, view: View) -> Tensor:
+    """`‖L t_ii‖`, before the division by scale: [B, n]."""
+
+    def make(_: LayerTrace) -> Tensor:
+        length: Tensor = vector_norm(view.linear(own(layer) + layer.x), dim=-1)
+        return length
+
+    return layer.once(f"kept {view.name}", make)
 
 
 def others(layer: LayerTrace) -> Tensor:
@@ -85,35 +99,51 @@ def _merge(layer: LayerTrace, z: Tensor) -> Tensor:
     return z.transpose(1, 2).flatten(2) @ layer.block.w_o.flatten(0, 1)
 
 
-def carried(layer: LayerTrace, sentence: int, tokens: slice) -> Tensor:
-    """`f^h_j` of some tokens of one sentence, token first: [J, H, d]."""
+def carried(layer: LayerTrace, sentence: int, tokens: slice, out: Tensor | None = None) -> Tensor:
+    """`f^h_j` of some tokens of one sentence, token first: [J, H, d]. A given `out` may be longer than needed."""
     value = layer.value[sentence, :, tokens]  # [H, J, d_h]
-    f = value.new_empty(value.shape[1], *layer.block.w_o.shape[::2])
-    torch.bmm(value, layer.block.w_o, out=f.transpose(0, 1))
-    return f
+    out = value.new_empty(value.shape[1], *layer.block.w_o.shape[::2]) if out is None else out[: value.shape[1]]
+    torch.bmm(value, layer.block.w_o, out=out.transpose(0, 1))
+    return out
 
 
-def squared_norms(layer: LayerTrace) -> list[Tensor]:
-    """`‖L Σ_h α^h_ij f^h_j‖²` in the three views, before the division by scale: three maps [B, n, n]."""
+def squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
+    """`‖L Σ_h α^h_ij f^h_j‖²` in the three views, before the division by scale: [B, n, n] each."""
     return layer.once("squared norms", _squared_norms)
 
 
-def _squared_norms(layer: LayerTrace) -> list[Tensor]:
+def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
     attention = layer.attention
     batch, heads, n, _ = attention.shape
-    maps = [torch.empty_like(attention[:, 0]) for _ in range(3)]
-    each = heads * layer.x.shape[-1] * attention.element_size()
+    maps = {name: torch.empty_like(attention[:, 0]) for name in VIEWS}
+    own = torch.empty_like(layer.x)
+    cuts = list(tiles(n, heads * layer.x.shape[-1] * attention.element_size(), budget_for(attention, None)))
+    # One piece of memory for all tiles: fetching a new one from the system takes longer than filling it.
+    space = layer.x.new_empty(cuts[0].stop, heads, layer.x.shape[-1])
     for sentence in range(batch):
-        for sources in tiles(n, each, budget_for(attention, None)):
-            f = carried(layer, sentence, sources)
+        for sources in cuts:
+            f = carried(layer, sentence, sources, space)
             a = attention[sentence, :, :, sources].permute(2, 0, 1).contiguous()  # [J, H, n]
-            for found, seen in zip(maps, _views(layer, f), strict=True):
-                gram = seen @ seen.transpose(1, 2)  # [J, H, H]
-                found[sentence, :, sources] = (gram @ a).mul_(a).sum(1).clamp_(min=0).T
+            to_itself = a[:, :, sources].diagonal(dim1=0, dim2=2).T.contiguous()  # [J, H]
+            own[sentence, sources] = (to_itself.unsqueeze(1) @ f).squeeze(1)
+            for name in _becoming_each_view(layer, f):
+                gram = f @ f.transpose(1, 2)  # [J, H, H]
+                maps[name][sentence, :, sources] = (gram @ a).mul_(a).sum(1).clamp_(min=0).T
+    layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
     return maps
 
 
-def _views(layer: LayerTrace, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """f as the three views see it; the second serves the third."""
-    first = first_norm(layer).linear(f)
-    return f, first, layer.block.norm2.centred(f) if layer.block.norm_first else layer.block.norm2.linear(first)
+def _becoming_each_view(layer: LayerTrace, f: Tensor) -> Iterator[str]:
+    """Turn f, in place, into what each view sees of it; after each step the name of the view."""
+    block = layer.block
+    yield "plain"
+    f.sub_(f.mean(-1, keepdim=True))
+    if block.norm_first:
+        yield "block"
+        f.mul_(block.norm2.gamma)
+        yield "attention"
+    else:
+        f.mul_(block.norm1.gamma)
+        yield "attention"
+        f.sub_(f.mean(-1, keepdim=True)).mul_(block.norm2.gamma)
+        yield "block"

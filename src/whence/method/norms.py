@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from whence.method.citations import KOBAYASHI_2020, KOBAYASHI_2021, MODARRESSI_2022
-from whence.method.decomposition import View, after_attention, after_block, others, own, plain, squared_norms
+from whence.method.decomposition import View, after_attention, after_block, kept, others, own, plain, squared_norms
 from whence.method.registry import method
 from whence.method.rows import identity_like, to_one
 
@@ -53,7 +53,7 @@ def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
 @torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """Norm of what attention carries from token to token: ‖Σ_h α f‖. `normalize` makes rows sum to one."""
-    return _finished(squared_norms(layer)[0].sqrt(), normalize)
+    return _finished(squared_norms(layer)["plain"].sqrt(), normalize)
 
 
 @method(
@@ -78,7 +78,7 @@ def norm_fixed_residual(layer: LayerTrace) -> Tensor:
 @torch.no_grad()
 def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """Norm of attention and residual connection together: ‖Σ_h α f + 1[i=j] x‖."""
-    return _finished(_norms(layer, 0, plain(layer)), normalize)
+    return _finished(_norms(layer, plain(layer)), normalize)
 
 
 @method(
@@ -90,7 +90,7 @@ def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 @torch.no_grad()
 def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """The same after the first norm that it meets (post-norm: attention's own; pre-norm: that of the FFN)."""
-    return _finished(_norms(layer, 1, after_attention(layer)), normalize)
+    return _finished(_norms(layer, after_attention(layer)), normalize)
 
 
 @method(
@@ -105,7 +105,7 @@ def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 
     A pre-norm block has no closing norm: its output is standardised, without γ, as its next reader will do.
     """
-    return _finished(_norms(layer, 2, after_block(layer)), normalize)
+    return _finished(_norms(layer, after_block(layer)), normalize)
 
 
 @method("attention-residual", symbols=("W_Res",), paper=MODARRESSI_2022, needs="as globenc")
@@ -122,27 +122,20 @@ def attention_residual(layer: LayerTrace) -> Tensor:
 @torch.no_grad()
 def mixing_ratios(layer: LayerTrace) -> dict[str, Tensor]:
     """`r_i = ‖Σ_{j≠i} t_ij‖ / (‖Σ_{j≠i} t_ij‖ + ‖t_ii‖)` for each map, by the paper's symbol: [B, n] each."""
-    with_residual = own(layer) + layer.x
-    sides = {
-        "N": (plain(layer), own(layer)),
-        "N_Res": (plain(layer), with_residual),
-        "N_ResLN": (after_attention(layer), with_residual),
-        "N_Enc": (after_block(layer), with_residual),
-    }
-    return {symbol: _ratio(view, others(layer), self) for symbol, (view, self) in sides.items()}
+    views = {"N_Res": plain(layer), "N_ResLN": after_attention(layer), "N_Enc": after_block(layer)}
+    ratios = {"N": _ratio(others(layer), vector_norm(own(layer), dim=-1))}
+    return ratios | {symbol: _ratio(view.linear(others(layer)), kept(layer, view)) for symbol, view in views.items()}
 
 
-def _ratio(view: View, others: Tensor, self: Tensor) -> Tensor:
-    mixed: Tensor = vector_norm(view.linear(others), dim=-1)
-    kept: Tensor = vector_norm(view.linear(self), dim=-1)
+def _ratio(others: Tensor, kept: Tensor) -> Tensor:
+    mixed: Tensor = vector_norm(others, dim=-1)
     return mixed / torch.where(mixed + kept == 0, torch.ones_like(mixed), mixed + kept)
 
 
-def _norms(layer: LayerTrace, index: int, view: View) -> Tensor:
+def _norms(layer: LayerTrace, view: View) -> Tensor:
     """Norms of all t_ij in a view: Gram products off the diagonal, vectors on it, where x_i joins."""
-    norms: Tensor = squared_norms(layer)[index].sqrt() / view.scale
-    diagonal = vector_norm(view.linear(own(layer) + layer.x), dim=-1) / view.scale.squeeze(-1)
-    norms.diagonal(dim1=1, dim2=2).copy_(diagonal)
+    norms: Tensor = squared_norms(layer)[view.name].sqrt() / view.scale
+    norms.diagonal(dim1=1, dim2=2).copy_(kept(layer, view) / view.scale.squeeze(-1))
     return norms
 
 

@@ -9,13 +9,14 @@ from torch import Tensor
 from whence.errors import WhenceError
 
 # On a CPU a tile should stay in the cache, on an accelerator it should keep all its units busy.
-CPU_BYTES = 4 * 2**20
+CPU_BYTES = 5 * 2**19
 DEVICE_BYTES = 256 * 2**20
 
 
 def tiles(total: int, each: int, budget: int) -> Iterator[slice]:
-    """Slices that cover `range(total)`; as many items in one as fit, at `each` bytes, but at least one."""
-    step = max(1, budget // max(1, each))
+    """Slices of nearly one size that cover `range(total)`; no more items in one than fit, but at least one."""
+    count = -(-total // max(1, budget // max(1, each)))
+    step = -(-total // max(1, count))
     for start in range(0, total, step):
         yield slice(start, min(start + step, total))
 

@@ -96,28 +96,39 @@ class Block:
         return self._projection(self.family.value, 2)
 
     def _projection(self, path: str, third: int) -> Tensor:
-        weight = _linear(self.part(path)).weight
+        weight = linear_of(self.part(path)).weight
         if self.family.fused_qkv:
             weight = weight.chunk(3, dim=1)[third]
         return weight.reshape(weight.shape[0], self.heads, -1).transpose(0, 1)
 
+    def projections(self) -> list[Linear]:
+        """W_Q, W_K and W_V with their biases, the heads side by side."""
+        if self.family.fused_qkv:
+            weight, bias = linear_of(self.part(self.family.query))
+            return [Linear(*third) for third in zip(weight.chunk(3, dim=1), bias.chunk(3), strict=True)]
+        return [linear_of(self.part(path)) for path in (self.family.query, self.family.key, self.family.value)]
+
+    def output(self) -> Linear:
+        """W_O and b_O, the heads one below the other."""
+        return linear_of(self.part(self.family.output))
+
     @cached_property
     def w_o(self) -> Tensor:
         """W_O by head: [H, d_h, d]."""
-        weight = _linear(self.part(self.family.output)).weight
+        weight = linear_of(self.part(self.family.output)).weight
         return weight.reshape(self.heads, -1, weight.shape[1])
 
     @cached_property
     def b_o(self) -> Tensor:
-        return _linear(self.part(self.family.output)).bias
+        return linear_of(self.part(self.family.output)).bias
 
     @cached_property
     def ffn_in(self) -> Linear:
-        return _linear(self.part(self.family.ffn_in))
+        return linear_of(self.part(self.family.ffn_in))
 
     @cached_property
     def ffn_out(self) -> Linear:
-        return _linear(self.part(self.family.ffn_out))
+        return linear_of(self.part(self.family.ffn_out))
 
     def activation(self, t: Tensor) -> Tensor:
         result: Tensor = self.part(self.family.activation)(t)
@@ -168,7 +179,7 @@ def submodules(root: nn.Module, path: str) -> list[nn.Module]:
     return parts
 
 
-def _linear(module: nn.Module) -> Linear:
+def linear_of(module: nn.Module) -> Linear:
     """nn.Linear keeps W as [out, in], GPT-2's Conv1D as [in, out]."""
     weight = promote(module.weight.detach())  # type: ignore[operator]
     if isinstance(module, nn.Linear):
