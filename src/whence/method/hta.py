@@ -151,12 +151,15 @@ def _map(block: Block, s: _Sentence, budget: int) -> Tensor:
     for targets in tiles(n, square, budget // 3):
         k = s.x.new_empty(targets.stop - targets.start, d, d)
         own = s.x.new_empty(len(k))
-        for few in tiles(len(k), size * d * block.ffn_in.weight.shape[1] + 6 * square, budget // 6):
+        at_once = list(tiles(len(k), size * block.ffn_in.weight.numel() + 6 * square, budget // 6))
+        room = s.x.new_empty(at_once[0].stop, *block.ffn_in.weight.shape)
+        for few in at_once:
             i = _within(targets, few)
-            m = _after_attention(block, s.u[i], s.w[i])  # M_i
+            m = _after_attention(block, s.u[i], s.w[i], room)  # M_i
             b = block.w_o.flatten(0, 1) @ m
             torch.bmm(b, b.mT, out=k[few])
             own[few] = _own(block, s, i, m, b)
+        del room
         for j in sources:
             q = _values(block, metric, j, budget // 6) if kept is None else kept
             for few in tiles(len(k), size * q.shape[1] * 4 * block.heads * d + 2 * square, budget // 6):
@@ -170,29 +173,31 @@ def _within(outer: slice, inner: slice) -> slice:
     return slice(outer.start + inner.start, outer.start + inner.stop)
 
 
-def _after_attention(block: Block, u: Tensor, w: Tensor) -> Tensor:
+def _after_attention(block: Block, u: Tensor, w: Tensor, room: Tensor) -> Tensor:
     """M_i = ∂o_i/∂u_i: [T, d, d].
 
     Post-norm (P₁/s₁) Γ₁ (I + W_1 φ' W_2) (P₂/s₂) Γ₂, pre-norm I + (P₂/s₂) Γ₂ W_1 φ' W_2. The projections P, which
-    differ from I by rank two, are applied to the product in one go.
+    differ from I by rank two, are applied to the product in one go. `room` [>=T, d, d_ff] is written over: fresh
+    memory of that size would cost as much as a tenth of the product.
     """
     first = block.norm2 if block.norm_first else block.norm1
     p, scale = _projection(first, u)
     slope = _slope(block, block.ffn_in(first(u))) / scale
     w_1, w_2 = first.gamma[:, None] * block.ffn_in.weight, block.ffn_out.weight
+    room = room[: len(u)]
     if block.norm_first:
-        m = (w_1 * slope[:, None]) @ w_2
+        m = torch.mul(w_1, slope[:, None], out=room) @ w_2
         m.baddbmm_(p.mT, p @ m, alpha=-1)
         m.diagonal(dim1=1, dim2=2).add_(1)
         return m
     gamma = block.norm2.gamma
     r, last_scale = _projection(block.norm2, w)
     slope, kept = slope / last_scale, first.gamma / (scale * last_scale)  # W_1's part, and the residual's
-    m = (w_1 * slope[:, None]) @ (w_2 * gamma)
+    m = torch.mul(w_1, slope[:, None], out=room) @ (w_2 * gamma)
     m.diagonal(dim1=1, dim2=2).add_(kept * gamma)
-    taken = w_1 @ (slope[..., None] * (w_2 @ r.mT)) + kept[..., None] * r.mT  # what P₂ takes away: [T, d, 2]
-    taken -= p.mT @ (p @ taken)
-    return m.baddbmm_(torch.cat([p.mT, taken], 2), torch.cat([p @ m, r * gamma], 1), alpha=-1)
+    taken = (r @ w_2.T * slope[:, None]) @ w_1.T + r * kept[:, None]  # what P₂ takes away, transposed: [T, 2, d]
+    taken -= (taken @ p.mT) @ p
+    return m.baddbmm_(torch.cat([p, taken], 1).mT, torch.cat([p @ m, r * gamma], 1), alpha=-1)
 
 
 def _projection(norm: Norm, t: Tensor) -> tuple[Tensor, Tensor]:
