@@ -32,6 +32,7 @@ def explain(
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
     rows: str = "all",
+    drop_self: bool = False,
     batch_size: int = 16,
     truncate: bool = False,
     task: str | None = None,
@@ -58,6 +59,7 @@ def explain(
     layers: (start, end), as in a slice: the blocks from `start` up to but not including `end`, so that the
         answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
     receptive_field: for causal models, rollout and flow relative to an even reader (whence/aggregate/receptive.py).
+    drop_self: set what the answering token gives itself to 0, as AttCAT's code does.
     rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
@@ -66,7 +68,7 @@ def explain(
     sentences, single = reader(opened, truncate, tokenizer_kwargs).read(inputs)
     questions = settle_questions(len(sentences), single, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    job = settle_job(method, reach, head, options)
+    job = settle_job(method, reach, head, options, drop_self)
     found = run(opened, sentences, questions, [job], batch_size)
     results = [
         _by_target(row[0]) if _asks_all(question) else row[0][0] for row, question in zip(found, questions, strict=True)
@@ -88,6 +90,7 @@ def compare(
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
     rows: str = "all",
+    drop_self: bool = False,
     batch_size: int = 16,
     truncate: bool = False,
     task: str | None = None,
@@ -109,7 +112,7 @@ def compare(
     sentences, single = reader(opened, truncate, tokenizer_kwargs).read(inputs)
     questions = settle_questions(len(sentences), single, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    jobs = [settle_job(name, reach, head, {}) for name in methods]
+    jobs = [settle_job(name, reach, head, {}, drop_self) for name in methods]
     found = run(opened, sentences, questions, jobs, batch_size)
     results = [Comparison(_by_method(methods, row)) for row in found]
     return results[0] if single else results
@@ -150,7 +153,12 @@ def _asks_all(question: Question) -> bool:
 
 
 def _by_target(found: list[Explanation]) -> Comparison:
-    return Comparison({str(each.target.label): each for each in found})
+    return Comparison({_target_name(each): each for each in found})
+
+
+def _target_name(found: Explanation) -> str:
+    """A class by its label, the parts of an answer by what they are."""
+    return str(found.target.label) if found.target.kind in ("class", "token") else found.target.kind
 
 
 def _by_method(methods: Sequence[str], row: list[list[Explanation]]) -> dict[str, Explanation]:
@@ -158,5 +166,5 @@ def _by_method(methods: Sequence[str], row: list[list[Explanation]]) -> dict[str
     named: dict[str, Explanation] = {}
     for name, found in zip(methods, row, strict=True):
         for each in found:
-            named[name if len(found) == 1 else f"{name}: {each.target.label}"] = each
+            named[name if len(found) == 1 else f"{name}: {_target_name(each)}"] = each
     return named

@@ -89,6 +89,17 @@ class Explanation:
             for token, span in zip(self.tokens, self.spans, strict=True)
         ]
 
+    @property
+    def magnitude(self) -> Array:
+        """How much each token matters (the magnitude of AttCAT's Impact Score)."""
+        magnitude: Array = np.abs(self.scores)
+        return magnitude
+
+    @property
+    def direction(self) -> NDArray[np.int8]:
+        """1 for the target, -1 against it, 0 neither (the directionality of AttCAT's Impact Score)."""
+        return np.sign(self.scores).astype(np.int8)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -57,6 +57,7 @@ class Job:
     method: Method
     reach: Reach
     head: int | str | None
+    drop_self: bool
     options: dict[str, Any]
 
     @property
@@ -122,7 +123,9 @@ def _layers(layers: Any, depth: int) -> tuple[int, int]:
     return start, end
 
 
-def settle_job(name: str, reach: Reach, head: int | str | None, options: dict[str, Any]) -> Job:
+def settle_job(
+    name: str, reach: Reach, head: int | str | None, options: dict[str, Any], drop_self: bool = False
+) -> Job:
     method, preset = lookup(name)
     aggregate = reach.aggregate
     if aggregate == AUTO:
@@ -141,7 +144,7 @@ def settle_job(name: str, reach: Reach, head: int | str | None, options: dict[st
         raise WhenceError(f"'{method.name}' does not take single heads; leave head out")
     if head is not None and head != "all" and (not isinstance(head, int) or isinstance(head, bool)):
         raise WhenceError(f"unknown head {head!r}; expected a number from 0 or 'all'")
-    return Job(name, method, reach, head, options)
+    return Job(name, method, reach, head, drop_self, options)
 
 
 def settle_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
@@ -258,7 +261,14 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
     batch, found = output.trace.batch, output.answers[row]
     sentence = batch.sentences[row]
     n = len(sentence)
-    parts = _from_scores(shelf.scores, row, n) if shelf.scores is not None else _from_maps(job, shelf, row, n, output)
+    parts = (
+        _from_scores(job.method, shelf.scores, row, n)
+        if shelf.scores is not None
+        else _from_maps(job, shelf, row, n, output)
+    )
+    if job.drop_self and found.reading.position is not None:
+        parts["scores"] = parts["scores"].copy()
+        parts["scores"][found.reading.position] = 0
     return Explanation(
         tokens=sentence.tokens,
         method=job.asked,
@@ -272,8 +282,8 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
             **job.options,
             **({} if job.head is None else {"head": job.head}),
             **job.reach.options,
+            **({"drop_self": True} if job.drop_self else {}),
         },
-        signed=job.method.signed,
         target=found.target,
         reading=found.reading,
         prediction=found.prediction,
@@ -283,11 +293,12 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
     )
 
 
-def _from_scores(scores: Scores, row: int, n: int) -> dict[str, Any]:
+def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, Any]:
     return {
         "scores": scores.scores[row, :n].numpy(),
         "layer_scores": None if scores.layers is None else scores.layers[:, row, :n].numpy(),
         "delta": None if scores.delta is None else float(scores.delta[row]),
+        "signed": method.signed if scores.signed is None else scores.signed,
     }
 
 
@@ -310,6 +321,7 @@ def _from_maps(job: Job, shelf: _Shelf, row: int, n: int, output: OutputTrace) -
         "aggregated": aggregated,
         "head_maps": one(shelf.heads),
         "layer_scores": layer_scores,
+        "signed": job.method.signed,
     }
 
 

@@ -41,3 +41,36 @@ FERRANDO_2022 = Paper(
 )
 MOHEBBI_2023 = Paper("Mohebbi et al.", 2023, "Quantifying Context Mixing in Transformers", "EACL")
 BRUNNER_2020 = Paper("Brunner et al.", 2020, "On Identifiability in Transformers", "ICLR")
+SIMONYAN_2014 = Paper(
+    "Simonyan et al.",
+    2014,
+    "Deep Inside Convolutional Networks: Visualising Image Classification Models and Saliency Maps",
+    "ICLR Workshop",
+)
+KINDERMANS_2016 = Paper(
+    "Kindermans et al.",
+    2016,
+    "Investigating the Influence of Noise and Distractors on the Interpretation of Neural Networks",
+    "NIPS Workshop",
+)
+SUNDARARAJAN_2017 = Paper("Sundararajan et al.", 2017, "Axiomatic Attribution for Deep Networks", "ICML")
+SHRIKUMAR_2017 = Paper(
+    "Shrikumar et al.", 2017, "Learning Important Features Through Propagating Activation Differences", "ICML"
+)
+BARKAN_2021 = Paper("Barkan et al.", 2021, "Grad-SAM: Explaining Transformers via Gradient Self-Attention Maps", "CIKM")
+QIANG_2022 = Paper(
+    "Qiang et al.", 2022, "AttCAT: Explaining Transformers via Attentive Class Activation Tokens", "NeurIPS"
+)
+BACH_2015 = Paper(
+    "Bach et al.",
+    2015,
+    "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance Propagation",
+    "PLoS ONE",
+)
+VOITA_2019 = Paper(
+    "Voita et al.",
+    2019,
+    "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned",
+    "ACL",
+)
+CHEFER_2021 = Paper("Chefer et al.", 2021, "Transformer Interpretability Beyond Attention Visualization", "CVPR")

@@ -37,9 +37,11 @@ class Scores(NamedTuple):
     layers: Tensor | None = None  # [L, B, n]: the same layer by layer
     delta: Tensor | None = None  # [B]: by how much the scores miss the sum they promise
 
+    signed: bool | None = None  # where an option decides it
+
     def cpu(self) -> Scores:
         layers, delta = (None if part is None else part.detach().cpu() for part in (self.layers, self.delta))
-        return Scores(self.scores.detach().cpu(), layers, delta)
+        return Scores(self.scores.detach().cpu(), layers, delta, self.signed)
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,10 @@ def preset(found: Preset) -> None:
 
 
 def _add_names(name: str, symbols: tuple[str, ...]) -> None:
+    if name in _METHODS or name in _PRESETS:
+        raise ValueError(f"the method '{name}' is registered twice")
     for each in (name, *symbols):
-        if _NAMES.get(_fold(each), name) != name or _fold(each) in _NAMES:
+        if _NAMES.get(_fold(each), name) != name:
             raise ValueError(f"the name '{each}' is taken by '{_NAMES[_fold(each)]}'")
         _NAMES[_fold(each)] = name
 

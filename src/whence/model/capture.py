@@ -115,10 +115,18 @@ class Trace:
     words: Tensor = field(repr=False)  # the word embeddings alone: [B, n, e]
     embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
     output: Any = field(repr=False)  # the model's own output object
+    _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def mask(self) -> Tensor:
         return self.batch.mask
+
+    def once(self, key: str, make: Callable[[Trace], T]) -> T:
+        """`make(self)`, computed once per pass: what the explanations of several numbers have in common."""
+        if key not in self._shared:
+            self._shared[key] = make(self)
+        found: T = self._shared[key]
+        return found
 
 
 @dataclass

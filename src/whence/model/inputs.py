@@ -56,6 +56,13 @@ class Batch:
     def lengths(self) -> list[int]:
         return [len(sentence) for sentence in self.sentences]
 
+    def take(self, rows: Tensor) -> Batch:
+        """These rows of the batch, each as often as it is named, at the same padded length."""
+        rows = rows.cpu()
+        types = None if self.types is None else self.types[rows]
+        chosen = [self.sentences[int(row)] for row in rows]
+        return Batch(chosen, self.ids[rows], self.mask[rows], self.attention_mask[rows], types)
+
 
 def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
     """Pad sentences on the right into one batch."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from whence.model.block import promote
 from whence.model.capture import Trace
 from whence.model.target import logit
 
+T = TypeVar("T")
 OF = ("logit", "probability")
 
 
@@ -33,10 +35,11 @@ class OutputTrace:
     trace: Trace
     answers: list[Answer]
     _gradients: dict[str, Gradients] = field(default_factory=dict, repr=False)
+    _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def towards(self, answers: list[Answer]) -> OutputTrace:
         """The same pass, another number (another class)."""
-        return replace(self, answers=answers, _gradients={})
+        return replace(self, answers=answers, _gradients={}, _shared={})
 
     @property
     def mask(self) -> Tensor:
@@ -63,6 +66,13 @@ class OutputTrace:
             words, embeddings, *rest = [promote(g) for g in found]
             self._gradients[of] = Gradients(words, embeddings, rest[: len(hidden)], rest[len(hidden) :])
         return self._gradients[of]
+
+    def once(self, key: str, make: Callable[[OutputTrace], T]) -> T:
+        """`make(self)`, computed once for one number: what several methods have in common."""
+        if key not in self._shared:
+            self._shared[key] = make(self)
+        found: T = self._shared[key]
+        return found
 
     def row(self, maps: Tensor) -> Tensor:
         """The answering row of each sentence's map: [B, n, n] -> [B, n]."""

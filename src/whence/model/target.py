@@ -8,7 +8,7 @@ whose representation that entry is read from, so the row of a map that answers f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ EDGES = ("start", "end", "answer")
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
+@torch.no_grad()
 def answer(
     opened: Opened,
     sentence: Sentence,
@@ -68,10 +69,7 @@ def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
     """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two."""
     target, where = found.target, found.reading.position
     if target.kind == "none" or target.index is None:
-        raise WhenceError(
-            f"there is no number to explain: {opened.name} gives no output here; use a model with a head, or a "
-            f"method that explains representations (kind 'map' in `whence methods`)"
-        )
+        raise _no_number(opened)
     if target.kind == "answer":
         both: Tensor = output.start_logits[row, target.index] + output.end_logits[row, target.end]
         return both
@@ -82,6 +80,38 @@ def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
         if opened.task != "classification":
             scores = scores[where]
     return scores[target.index] if target.foil is None else scores[target.index] - scores[target.foil]
+
+
+class Term(NamedTuple):
+    """One entry of the output, `sign` times which the explained number has."""
+
+    sign: int
+    position: int  # the token whose last hidden state it is read from
+    index: int  # which output of the head's last linear layer
+
+
+def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
+    """The entries that `logit` adds up."""
+    target, where = found.target, found.reading.position
+    if target.kind == "none" or target.index is None:
+        raise _no_number(opened)
+    if target.kind == "answer":
+        assert target.end is not None
+        return [Term(1, target.index, 0), Term(1, target.end, 1)]
+    if target.kind in ("start", "end"):
+        return [Term(1, target.index, 0 if target.kind == "start" else 1)]
+    if opened.task == "classification":  # whatever row of the maps is read, the head reads its own token
+        where = 0 if opened.family.reads == "first" else _last(opened, sentence)
+    assert where is not None
+    against = [] if target.foil is None else [Term(-1, where, target.foil)]
+    return [Term(1, where, target.index), *against]
+
+
+def _no_number(opened: Opened) -> WhenceError:
+    return WhenceError(
+        f"there is no number to explain: {opened.name} gives no output here; use a model with a head, or a "
+        f"method that explains representations (kind 'map' in `whence methods`)"
+    )
 
 
 # One function per head ------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+r"""Gradients of the explained number y with respect to the input.
+
+    saliency              ‖∂y/∂e_i‖₂      (l1: ‖·‖₁;  sum: |Σ_k ∂y/∂e_ik|, Abnar & Zuidema's sensitivity)
+    gradient-x-input      Σ_k ∂y/∂e_ik e_ik      (abs: its magnitude;  l2: ‖∂y/∂e_i ⊙ e_i‖₂, GlobEnc equation 17)
+
+e_i is what the embedding module gives for token i, word, position and type together, of the true model; with
+`at="word"` the word embedding alone. y is a logit, or with `of="probability"` a probability. The same at the input of
+block l is `layer_scores[l]` (Value Zeroing's layer-wise gradient scores).
+
+Simonyan et al. (2014), Deep Inside Convolutional Networks. https://arxiv.org/abs/1312.6034
+Kindermans et al. (2016), Investigating the Influence of Noise and Distractors. https://arxiv.org/abs/1611.07270
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from whence.errors import WhenceError
+from whence.method.citations import KINDERMANS_2016, SIMONYAN_2014
+from whence.method.registry import Scores, method
+from whence.model.block import promote
+
+if TYPE_CHECKING:
+    from whence.model import OutputTrace
+
+SALIENCY: dict[str, Callable[[Tensor], Tensor]] = {
+    "l2": lambda g: g.norm(dim=-1),
+    "l1": lambda g: g.abs().sum(-1),
+    "sum": lambda g: g.sum(-1).abs(),
+}
+PRODUCT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "dot": lambda g, e: (g * e).sum(-1),
+    "abs": lambda g, e: (g * e).sum(-1).abs(),
+    "l2": lambda g, e: (g * e).norm(dim=-1),
+}
+
+
+@method(
+    "saliency",
+    symbols=("grad-l2", "sensitivity"),
+    paper=SIMONYAN_2014,
+    needs="one backward pass",
+    kind="scores",
+    class_specific=True,
+    gradient=True,
+)
+def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", of: str = "logit") -> Scores:
+    """Size of the gradient with respect to each token's embedding."""
+    reduce = SALIENCY[_known("norm", norm, SALIENCY)]
+    gradient = output.gradients(of)
+    _, g = _input(output, at, of)
+    return Scores(reduce(g), torch.stack([reduce(hidden) for hidden in gradient.hidden[:-1]]))
+
+
+@method(
+    "gradient-x-input",
+    symbols=("GradXinput", "input-x-gradient"),
+    paper=KINDERMANS_2016,
+    needs="one backward pass",
+    kind="scores",
+    signed=True,
+    class_specific=True,
+    gradient=True,
+)
+def gradient_x_input(output: OutputTrace, *, norm: str = "dot", at: str = "embeddings", of: str = "logit") -> Scores:
+    """Gradient times embedding, summed over the embedding's components."""
+    reduce = PRODUCT[_known("norm", norm, PRODUCT)]
+    e, g = _input(output, at, of)
+    states = [layer.x for layer in output.trace.layers]
+    layers = [reduce(g_l, x) for g_l, x in zip(output.gradients(of).hidden, states, strict=False)]
+    return Scores(reduce(g, e), torch.stack(layers), signed=norm == "dot")
+
+
+def _input(output: OutputTrace, at: str, of: str) -> tuple[Tensor, Tensor]:
+    """The embeddings and the gradient with respect to them."""
+    gradient = output.gradients(of)
+    where = {
+        "embeddings": (output.trace.embeddings, gradient.embeddings),
+        "word": (output.trace.words, gradient.words),
+    }
+    e, g = where[_known("at", at, where)]
+    return promote(e.detach()), g
+
+
+def _known(name: str, value: str, known: Mapping[str, object]) -> str:
+    if value not in known:
+        raise WhenceError(f"unknown {name} {value!r}; expected one of {', '.join(known)}")
+    return value

@@ -1,0 +1,94 @@
+"""The model run again on something slightly different: other tokens, other embeddings, other hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whence.answer import Answer
+from whence.model.capture import Trace, rerunning
+from whence.model.inputs import Batch, Sentence, collate
+from whence.model.opening import Opened
+from whence.model.output import OutputTrace
+
+TOKENS = 4096  # tokens in one batch of reruns
+
+
+def numbers(
+    trace: Trace, sentences: Sequence[Sentence], answers: Sequence[Answer], of: str, tokens: int = TOKENS
+) -> Tensor:
+    """The explained number of each sentence, in order: [len(sentences)], on the CPU.
+
+    Sentences of one length share a batch of about `tokens` tokens, so nothing is padded.
+    """
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    result = torch.zeros(len(sentences), dtype=torch.float64)
+    with rerunning(trace.opened), torch.no_grad():
+        for members in _equal_lengths(order, sentences, tokens, trace.opened):
+            batch = collate([sentences[i] for i in members], trace.opened.pad_id)
+            output = trace.opened.forward(batch)
+            asked = OutputTrace(trace, [answers[i] for i in members])
+            result[members] = asked.number(of, output).double().cpu()
+    return result
+
+
+def _equal_lengths(
+    order: Sequence[int], sentences: Sequence[Sentence], tokens: int, opened: Opened
+) -> Iterator[list[int]]:
+    group: list[int] = []
+    for i in order:
+        most = max(1, tokens // len(sentences[i])) if opened.pads else 1
+        if group and (len(sentences[group[0]]) != len(sentences[i]) or len(group) >= most):
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+def from_layer(opened: Opened, batch: Batch, layer: int | None, states: Tensor) -> Any:
+    """The output when `states` stand in place of the input of block `layer`.
+
+    None means the embedding module's output, and the number of blocks the last block's output.
+
+    Call it while `rerunning` lasts. Gradients flow back into `states`.
+    """
+    with _replaced(opened, layer, states):
+        return opened.forward(batch)
+
+
+@contextmanager
+def _replaced(opened: Opened, layer: int | None, states: Tensor) -> Iterator[None]:
+    seen = 0
+
+    def enters(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal seen
+        seen += 1  # blocks may be shared between layers: count the calls, not the modules
+        if seen - 1 != layer:
+            return None
+        if args:
+            return (states, *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": states}
+
+    def leaves(_module: nn.Module, _args: Any, output: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen != opened.depth:
+            return None
+        return (states, *output[1:]) if isinstance(output, tuple) else states
+
+    with ExitStack() as stack:
+        if layer == opened.depth:
+            for block in opened.blocks:
+                stack.callback(block.module.register_forward_hook(leaves).remove)
+        elif layer is None:
+            module = opened.part(opened.family.embeddings)
+            stack.callback(module.register_forward_hook(lambda *_: states).remove)
+        else:
+            for block in opened.blocks:
+                stack.callback(block.module.register_forward_pre_hook(enters, with_kwargs=True).remove)
+        yield
