@@ -66,7 +66,8 @@ def test_layers_words_position_head_and_pair(folder: str) -> None:
     assert "meaningful" in out
     assert "read at: given [SEP]" in out
     assert "head=1" in out
-    assert len([line for line in out.splitlines() if line.strip().startswith("meaningful")]) == 1  # its layers
+    # Once in the table of layers, once in the grid of maps (one line of three maps).
+    assert len([line for line in out.splitlines() if line.strip().startswith("meaningful")]) == 2
     assert "[SEP]" in run("explain", "a film", "--pair", "is good", "-m", folder)
 
 

@@ -14,7 +14,7 @@ import whence
 from whence.explanation import Explanation
 from whence.view.colour import ink, intensities, shade
 from whence.view.html import document
-from whence.view.terminal import gaps, highlighted, layer_rows, show
+from whence.view.terminal import gaps, highlighted, layer_rows, map_grid, show
 
 TOKENIZER = tiny.tokenizer()
 NASTY = ["<script>alert(1)</script>", '"onmouseover="x', "&amp;", "<img src=x onerror=alert(1)>"]
@@ -90,9 +90,26 @@ def test_the_terminal_shows_every_token_and_layer() -> None:
     text = console.export_text()
     assert "rather than 'dog'" in text
     assert "read at: mask [MASK]" in text
-    table = text.splitlines()[-len(found) :]
+    lines = text.splitlines()
+    heads = [i for i, line in enumerate(lines) if line.split()[:2] == ["1", "2"]]  # layer numbers
+    table = lines[heads[0] + 1 : heads[0] + 1 + len(found)]
     assert [line.split()[0] for line in table] == found.pieces
     assert all(len(re.findall(r"\d", line)) >= 3 for line in table)
+
+
+def test_the_maps_of_all_layers_stand_side_by_side() -> None:
+    found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention")
+    wide, narrow = map_grid(found, 120), map_grid(found, 30)
+    assert [line.plain.split() for line in wide if "layer" in line.plain] == [
+        ["layer", "1", "layer", "2", "layer", "3"]
+    ]
+    assert sum("layer" in line.plain for line in narrow) == 3
+    row = next(line.plain for line in narrow if line.plain.strip().startswith("film"))
+    cells = row[len("[CLS] 00 ") :]
+    percent = [int(cells[3 * j : 3 * j + 3].strip() or 0) for j in range(5)]
+    expected = np.rint(99 * found.maps[0, 3] / found.maps[0].max()).astype(int)
+    assert np.abs(np.array(percent) - expected).max() <= 1
+    assert "wider than this terminal" in map_grid(found, 12)[0].plain
 
 
 def test_markup_in_a_text_is_not_markup_in_the_terminal() -> None:

@@ -26,7 +26,7 @@ Receptive = Annotated[
     bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
 ]
 Rows = Annotated[str, typer.Option(help="all, or reading: only the row that answers, which makes flow fast.")]
-Layers = Annotated[bool, typer.Option("--layers", help="Also show the answering row of every layer.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its answering row and its map.")]
 Words = Annotated[bool, typer.Option("--words", help="Show words instead of the tokenizer's pieces.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Save = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json, .npz or .html file.")]

@@ -1,4 +1,4 @@
-"""Explanations in the terminal: coloured text, and with `layers` the answering row of every layer.
+"""Explanations in the terminal: coloured text, and with `layers` what every layer did.
 
 rich steps down from 24-bit colour to 256, 16 and none by itself; without colour the scores are printed.
 """
@@ -17,6 +17,8 @@ from rich.text import Text
 from whence.explanation import Explanation
 from whence.view.colour import hexadecimal, ink, intensities, shade
 
+CELL = 3  # characters of one entry of a map
+
 
 def show(explanations: Sequence[Explanation], *, layers: bool = False, console: Console | None = None) -> None:
     """Print explanations of one input under one heading."""
@@ -28,6 +30,8 @@ def show(explanations: Sequence[Explanation], *, layers: bool = False, console: 
         console.print(highlighted(each) if console.color_system else Text(plain(each)))
         if layers:
             console.print(layer_table(each))
+            for line in map_grid(each, console.width):
+                console.print(line, no_wrap=True, overflow="ignore", crop=True)
 
 
 def title(explanation: Explanation) -> str:
@@ -117,6 +121,37 @@ def layer_table(explanation: Explanation) -> Table:
         ]
         table.add_row(Text(piece), "", *cells)
     return table
+
+
+def map_grid(explanation: Explanation, width: int) -> list[Text]:
+    """The method's own map of every layer, as many beside each other as fit: Value Zeroing's appendix A.4.
+
+    Rows are the tokens being built, columns those they draw on, by number; cells are percent of the map's largest
+    entry.
+    """
+    if explanation.maps is None:
+        return []
+    pieces, n = explanation.pieces, len(explanation)
+    label = max(len(piece) for piece in pieces) + 4
+    across = (width - label) // (CELL * n + 2)
+    if across < 1:
+        return [Text(f"the maps of {n} tokens are wider than this terminal; save them as .html or .json", "dim")]
+    lines = [Text("")]
+    depth = len(explanation.maps)
+    for start in range(0, depth, across):
+        shown = range(start, min(start + across, depth))
+        lines.append(Text(" " * label + "".join(f"layer {layer + 1}".ljust(CELL * n + 2) for layer in shown), "bold"))
+        lines.append(Text(" " * label + ("".join(f"{j:{CELL}d}" for j in range(n)) + "  ") * len(shown), "dim"))
+        for i, piece in enumerate(pieces):
+            line = Text(f"{piece:>{label - 4}} {i:2d} ")
+            for layer in shown:
+                for value in intensities(explanation.maps[layer], explanation.signed)[i]:
+                    cell = f"{round(99 * abs(value)):{CELL}d}"
+                    line.append(cell if cell.strip() != "0" else " " * CELL, _style(float(value), explanation.signed))
+                line.append("  ")
+            lines.append(line)
+        lines.append(Text(""))
+    return lines
 
 
 def _short(score: float) -> str:
