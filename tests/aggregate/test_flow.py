@@ -105,7 +105,11 @@ def test_identities_alone() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_rows_are_rows_of_the_whole(kind: str) -> None:
     maps = attention(kind, depth=7, n=10, seed=5)
-    assert np.abs(flow(maps, rows=[9, 2]) - flow(maps)[:, [9, 2]]).max() <= 1e-7
+    whole = flow_values(maps)
+    assert np.abs(flow_values(maps, rows=[9, 2]) - whole[:, [9, 2]]).max() <= 1e-7
+    assert np.abs(flow_values(maps, rows=[4], last=True) - whole[-1:, [4]]).max() <= 1e-7
+    assert (flow_values(maps, last=True) == whole[-1:]).all()
+    assert np.abs(flow(maps, rows=[9]) - flow(maps)[:, [9]]).max() <= 1e-7
 
 
 @pytest.mark.parametrize("kind", ["random", "heads"])
@@ -114,7 +118,7 @@ def test_bounds_settle_the_usual_case(kind: str, monkeypatch: pytest.MonkeyPatch
     maps = attention(kind, depth=8, n=40, seed=0)
     solved = FLOW._solve(maps[-1][[3]], maps[:-1], np.array([[0, j] for j in range(40)]))
     monkeypatch.setattr(FLOW, "_solve", lambda *_: pytest.fail("the solver was called"))
-    found = FLOW._layer(maps[-1][[3]], maps[:-1], None)[0]
+    found = FLOW._layer(maps[-1][[3]], maps[:-1], np.full((40, 40), np.inf), known=False)[0]
     assert np.abs(found - solved).max() <= 1e-7
 
 
@@ -179,7 +183,7 @@ def test_the_reading_row_alone() -> None:
 
 
 def test_all_flows_of_a_long_text_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whence.explaining.LARGE_FLOW", 100)
+    monkeypatch.setattr("whence.jobs.LARGE_FLOW", 100)
     with pytest.warns(whence.WhenceWarning, match="rows='reading'"):
         whence.explain(tiny.ids(9), tiny.model(), method="attention-flow")
     whence.explain(tiny.ids(9), tiny.model(), method="attention-flow", rows="reading")

@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 CLOSE = 1e-8  # a feasible flow this close to a cut, relatively, is taken for maximal
 INTEGERS = 2**30  # the largest flow, in units of scipy's 32-bit capacities
-TILE = 1 << 21  # numbers held at once by the sums over triples of tokens
+TILE = 1 << 17  # numbers in one array of those that run over triples of tokens: a cache holds a few
 MIDDLE = 3  # layers in which the halves of a spreading flow are matched, ...
 ROUNDS = 5  # ... in at most so many rounds
 
@@ -52,19 +52,23 @@ def flow(maps: Maps, below: Maps | None = None, rows: Sequence[int] | None = Non
     return shares
 
 
-def flow_values(maps: Maps, below: Maps | None = None, rows: Sequence[int] | None = None) -> Array:
-    """The flows themselves, as `flow` but not normalised and always float64."""
+def flow_values(
+    maps: Maps, below: Maps | None = None, rows: Sequence[int] | None = None, *, last: bool = False
+) -> Array:
+    """The flows themselves, as `flow` but not normalised and always float64; with `last`, the last layer's alone."""
     tops = _checked(maps)
     stack = tops if below is None else _checked(below)
-    if rows is not None:
-        chosen = tops[:, list(rows)]
-        return np.stack([_layer(chosen[layer], stack[:layer], None) for layer in range(len(tops))])
-    result = np.empty_like(tops)
-    lower: Array | None = None  # the flows of the layer beneath, all heads together
+    chosen = tops if rows is None else tops[:, list(rows)]
+    result = np.empty(chosen.shape)
+    lower = stack[0]  # of the layer beneath, all heads together: the flows, or with `rows` what none exceeds
     for layer in range(len(tops)):
-        result[layer] = _layer(tops[layer], stack[:layer], lower)
-        lower = result[layer] if below is None else _layer(stack[layer], stack[:layer], lower)
-    return result
+        if not last or rows is None or layer == len(tops) - 1:
+            result[layer] = _layer(chosen[layer], stack[:layer], lower, known=rows is None)
+        if layer > 0 and rows is not None:
+            lower = np.minimum(_min_sum(stack[layer], lower), stack[0].sum(0))
+        elif rows is None:
+            lower = result[layer] if below is None else _layer(stack[layer], stack[:layer], lower, known=True)
+    return result[-1:] if last else result
 
 
 def _checked(maps: Maps) -> Array:
@@ -76,23 +80,26 @@ def _checked(maps: Maps) -> Array:
     return np.asarray(maps, dtype=np.float64)
 
 
-def _layer(top: Array, stack: Array, lower: Array | None) -> Array:
+def _layer(top: Array, stack: Array, lower: Array, *, known: bool) -> Array:
     """Flows from sources with edges `top` [R, n] through the maps `stack` [t, n, n] beneath, to every input.
 
-    `lower` are the flows of the stack's last layer, where they are known.
+    `lower` are the flows from the stack's last layer if they are `known`, and otherwise a bound on them.
     """
     if len(stack) == 0:
         return top
     if len(stack) == 1:
         return _min_sum(top, stack[0])
     cut: Array = np.minimum(top.sum(1)[:, None], stack[0].sum(0))
-    most: Array = np.minimum(cut, _min_sum(top, _ceiling(stack) if lower is None else lower))
-    least = np.zeros_like(most) if lower is None else _mixtures(top, lower)
+    most: Array = np.minimum(cut, _min_sum(top, lower))
+    least = _mixtures(top, lower) if known else np.zeros_like(most)
     still_open = least < most * (1 - CLOSE)
     spreadable = still_open & (most >= cut * (1 - CLOSE))
+    at_once = max(1, TILE // stack[0].size)
     for row in np.flatnonzero(spreadable.any(1)):
-        sinks = np.flatnonzero(spreadable[row])
-        still_open[row, sinks] = _spread(top[row], stack, sinks, most[row, sinks]) < most[row, sinks] * (1 - CLOSE)
+        every = np.flatnonzero(spreadable[row])
+        for sinks in np.split(every, range(at_once, len(every), at_once)):
+            wanted = most[row, sinks]
+            still_open[row, sinks] = _spread(top[row], stack, sinks, wanted) < wanted * (1 - CLOSE)
     if still_open.any():
         most[still_open] = _solve(top, stack, np.argwhere(still_open))
     return most
@@ -103,14 +110,6 @@ def _min_sum(a: Array, b: Array) -> Array:
     tile = max(1, TILE // b.size)
     parts = [np.minimum(a[i : i + tile, :, None], b).sum(1) for i in range(0, len(a), tile)]
     return np.concatenate(parts)
-
-
-def _ceiling(stack: Array) -> Array:
-    """No flow from the stack's last layer exceeds this: paths that part are taken not to compete."""
-    bound = _min_sum(stack[1], stack[0])
-    for layer in stack[2:]:
-        bound = np.minimum(_min_sum(layer, bound), stack[0].sum(0))
-    return bound
 
 
 def _mixtures(top: Array, lower: Array) -> Array:
