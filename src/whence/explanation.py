@@ -40,7 +40,8 @@ class Explanation:
     spans: list[Span | None] = field(default_factory=list)  # (which text, start, end) of each token
     special: list[bool] = field(default_factory=list)
     aggregate: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)  # what the caller chose,
+    defaults: dict[str, Any] = field(default_factory=dict)  # and what was left as it is
     delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
     signed: bool = False
     target: Target = NO_TARGET

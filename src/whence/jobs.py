@@ -278,12 +278,12 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
         special=sentence.special,
         aggregate=job.reach.aggregate,
         options={
-            **job.method.options,
             **job.options,
             **({} if job.head is None else {"head": job.head}),
             **job.reach.options,
             **({"drop_self": True} if job.drop_self else {}),
         },
+        defaults={name: value for name, value in job.method.options.items() if name not in job.options},
         target=found.target,
         reading=found.reading,
         prediction=found.prediction,

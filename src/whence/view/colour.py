@@ -27,19 +27,22 @@ def intensities(scores: NDArray[np.floating[Any]], signed: bool) -> NDArray[np.f
     return values if signed else np.clip(values, 0, 1)
 
 
-def shade(intensity: float, signed: bool) -> Colour:
-    """White at 0, the full hue at ±1."""
+def shade(intensity: float, signed: bool, ground: Colour = WHITE) -> Colour:
+    """The ground's colour at 0, the full hue at ±1."""
     hue = STRENGTH if not signed else FOR if intensity >= 0 else AGAINST
     share = min(abs(intensity), 1.0)
-    red, green, blue = (round(w + (h - w) * share) for w, h in zip(WHITE, hue, strict=True))
+    red, green, blue = (round(g + (h - g) * share) for g, h in zip(ground, hue, strict=True))
     return red, green, blue
 
 
 def ink(background: Colour) -> str:
-    """Black or white, whichever reads better on the background (relative luminance of WCAG)."""
+    """Black or white, whichever reads better on the background (relative luminance of WCAG).
+
+    In hexadecimal, because a terminal's "black" is often a grey.
+    """
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (b / 255 for b in background)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
+    return "#000000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#ffffff"
 
 
 def hexadecimal(colour: Colour) -> str:

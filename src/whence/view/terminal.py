@@ -18,6 +18,7 @@ from whence.explanation import Explanation
 from whence.view.colour import hexadecimal, ink, intensities, shade
 
 CELL = 3  # characters of one entry of a map
+GROUND = (205, 209, 214)  # white would shine brightest on a dark terminal, where it should say least
 
 
 def show(explanations: Sequence[Explanation], *, layers: bool = False, console: Console | None = None) -> None:
@@ -112,11 +113,11 @@ def layer_table(explanation: Explanation) -> Table:
     if rows is None:
         return table
     for layer in range(len(rows)):
-        table.add_column(f"{layer + 1:^4}", justify="center")
+        table.add_column(f"{layer + 1:^6}", justify="center")
     strength = np.stack([intensities(row, explanation.signed) for row in rows])
     for token, piece in enumerate(explanation.pieces):
         cells = [
-            Text(f"{_short(score)}", _style(float(value), explanation.signed))
+            Text(_short(score), _style(float(value), explanation.signed))
             for score, value in zip(rows[:, token], strength[:, token], strict=True)
         ]
         table.add_row(Text(piece), "", *cells)
@@ -155,13 +156,13 @@ def map_grid(explanation: Explanation, width: int) -> list[Text]:
 
 
 def _short(score: float) -> str:
-    """Four characters: .123, -.12, 12.3, 1e+9."""
-    text = f"{score:.3f}".replace("0.", ".", 1) if abs(score) < 1 else f"{score:.3g}"
-    return text[:4].center(4)
+    """Six characters: ' .123 ', '-.123 ', ' 12.3 '."""
+    text = f"{score: .3f}".replace("0.", ".", 1) if abs(score) < 1 else f"{score: .3g}"
+    return f"{text:<6.6}"
 
 
 def _style(intensity: float, signed: bool) -> Style:
-    if abs(intensity) < 0.02:
+    if abs(intensity) < 0.05:
         return Style()
-    background = shade(intensity, signed)
+    background = shade(intensity, signed, GROUND)
     return Style(color=ink(background), bgcolor=hexadecimal(background))
