@@ -23,6 +23,8 @@ _HOMES = {
     "Trace": "whence.model",
     "LayerTrace": "whence.model",
     "capture": "whence.explaining",
+    "estimate": "whence.estimating",
+    "Estimate": "whence.estimating",
     "open_model": "whence.model",
     "WhenceError": "whence.errors",
     "WhenceWarning": "whence.errors",
@@ -30,6 +32,7 @@ _HOMES = {
 
 __all__ = [
     "Comparison",
+    "Estimate",
     "Explanation",
     "LayerTrace",
     "Trace",
@@ -38,6 +41,7 @@ __all__ = [
     "__version__",
     "capture",
     "compare",
+    "estimate",
     "explain",
     "methods",
     "open_model",
@@ -46,6 +50,7 @@ __all__ = [
 if TYPE_CHECKING:
     from whence.comparison import Comparison
     from whence.errors import WhenceError, WhenceWarning
+    from whence.estimating import Estimate, estimate
     from whence.explaining import capture, compare, explain
     from whence.explanation import Explanation
     from whence.method import methods

@@ -33,6 +33,7 @@ def explain(
     receptive_field: bool = False,
     rows: str = "all",
     drop_self: bool = False,
+    estimate: bool = False,
     batch_size: int = 16,
     truncate: bool = False,
     task: str | None = None,
@@ -61,6 +62,7 @@ def explain(
     receptive_field: for causal models, rollout and flow relative to an even reader (whence/aggregate/receptive.py).
     drop_self: set what the answering token gives itself to 0, as AttCAT's code does.
     rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
+    estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
     lookup(method)  # a misspelt name is said before a model is loaded
@@ -69,6 +71,10 @@ def explain(
     questions = settle_questions(len(sentences), single, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
     job = settle_job(method, reach, head, options, drop_self)
+    if estimate:
+        from whence.estimating import estimate_job
+
+        return estimate_job(opened, sentences, job, batch_size)
     found = run(opened, sentences, questions, [job], batch_size)
     results = [
         _by_target(row[0]) if _asks_all(question) else row[0][0] for row, question in zip(found, questions, strict=True)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from whence.cli import explain, models, train
+from whence.cli import estimate, explain, models, train
 from whence.errors import WhenceError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 explain.register(app)
+estimate.register(app)
 models.register(app)
 train.register(app)
 

@@ -1,0 +1,63 @@
+"""`whence estimate`: what `whence explain` would cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from whence.cli.explain import (
+    Aggregate,
+    AsJson,
+    Device,
+    Dtype,
+    FromLayer,
+    Model,
+    Pair,
+    Receptive,
+    Rows,
+    ToLayer,
+    Truncate,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command to the application."""
+    app.command("estimate")(estimate_command)
+
+
+def estimate_command(
+    text: Annotated[str | None, typer.Argument(help="The text; or only its length with --tokens.")] = None,
+    pair: Pair = None,
+    tokens: Annotated[int | None, typer.Option(help="Estimate for a text of this many tokens.", min=1)] = None,
+    model: Model = "whence/sentiment",
+    method: Annotated[str, typer.Option("--method", "-M", help="A name from `whence methods`.")] = "attention-rollout",
+    aggregate: Aggregate = "auto",
+    from_layer: FromLayer = 0,
+    to_layer: ToLayer = None,
+    receptive_field: Receptive = False,
+    rows: Rows = "all",
+    as_json: AsJson = False,
+    truncate: Truncate = False,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Say how long an explanation will take on this machine, and how much memory."""
+    import whence
+
+    found = whence.estimate(
+        text if text is None or pair is None else (text, pair),
+        model,
+        method=method,
+        tokens=tokens,
+        aggregate=aggregate,
+        layers=(from_layer, to_layer),
+        receptive_field=receptive_field,
+        rows=rows,
+        truncate=truncate,
+        device=device,
+        dtype=dtype,
+    )
+    print(json.dumps(asdict(found)) if as_json else found)
