@@ -1,0 +1,119 @@
+"""What an explanation will cost: counted rightly, said clearly; measured in the slow test."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from typer.testing import CliRunner
+
+import tiny
+import whence
+from whence import estimating
+from whence.cli import app
+from whence.estimating import METHODS, Rates, Shape, forward
+from whence.method import methods
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose speed does not vary."""
+    monkeypatch.setattr(estimating, "_rates", lambda *_: Rates(1e10, 5e10, 1e10, 1e9, 1e5, 5e3, 1e8))
+
+
+def test_every_method_on_layers_has_a_cost() -> None:
+    for each in methods():
+        if each.kind == "map" and not each.class_specific:
+            assert each.name in METHODS, f"a line for '{each.name}' is missing in estimating.METHODS"
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize("name", METHODS)
+def test_more_costs_more(name: str) -> None:
+    model = tiny.model()
+    small, large = (whence.estimate(tokens=n, model=model, method=name) for n in (8, 32))
+    assert 0 < small.seconds < large.seconds
+    assert 0 < small.memory < large.memory
+    assert small.seconds == pytest.approx(sum(small.parts.values()))
+    part = whence.estimate(tokens=8, model=model, method=name, layers=(1, 2))
+    assert part.parts[name] == pytest.approx(small.parts[name] / 3)
+    many = whence.estimate([tiny.ids(8)] * 40, model, method=name)
+    assert many.inputs == 40
+    assert many.seconds > 3 * small.seconds  # three batches
+    assert many.memory == whence.estimate([tiny.ids(8)] * 16, model, method=name).memory  # batch by batch
+
+
+def test_a_pass_is_counted_from_its_matrices() -> None:
+    shape = Shape(lengths=(10, 4), depth=12, heads=12, width=768, units=3072, bytes=4)
+    # Four d×d projections and two d×4d ones for each of 20 rows, q·k and α·v for each of 200 pairs.
+    assert forward(shape).thin == 20 * 2 * (4 * 768**2 + 2 * 768 * 3072) + 200 * 4 * 768
+
+
+@pytest.mark.usefixtures("steady")
+def test_what_is_asked_changes_the_cost() -> None:
+    model, ids = tiny.model("gpt2", "causal-lm"), tiny.ids(30)
+    whole = whence.explain(ids, model, method="attention-flow", estimate=True)
+    assert isinstance(whole, whence.Estimate)
+    row = whence.explain(ids, model, method="attention-flow", rows="reading", estimate=True)
+    assert row.parts["flow"] < whole.parts["flow"] / 10
+    rolled = whence.estimate(ids, model, method="attention-rollout")
+    assert rolled.seconds < row.seconds
+    field = whence.estimate(ids, model, method="attention-rollout", receptive_field=True)
+    assert field.parts["rollout"] == pytest.approx(2 * rolled.parts["rollout"])
+    bare = whence.estimate(ids, tiny.model("gpt2", "encoder"), method="attention-rollout")
+    assert bare.parts["forward pass"] < rolled.parts["forward pass"]  # the vocabulary costs, too
+    assert whence.estimate(ids, model, method="raw-attention").parts.keys() == {"forward pass", "attention"}
+    assert rolled.model_memory == sum(p.numel() * 4 for p in model.parameters())
+
+
+def test_said_in_words() -> None:
+    found = whence.Estimate(200.0, 3_000_000, 2_000_000_000, {"flow": 0.02, "alti": 1.5}, "alti", 2, 30)
+    assert str(found) == (
+        "alti of 2 inputs of up to 30 tokens: about 3 min (flow 20 ms, alti 1.5 s) and 3 MB beyond the model's 2.0 GB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({}, "either inputs"),
+        ({"inputs": [5, 6], "tokens": 2}, "either inputs"),
+        ({"tokens": 0}, "tokens is 0"),
+        ({"tokens": True}, "tokens is True"),
+        ({"tokens": 9, "method": "globeng"}, "globenc"),
+        ({"tokens": 99}, "at most"),
+    ],
+)
+def test_wrong_questions(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(whence.WhenceError, match=message):
+        whence.estimate(model=tiny.model(), **wrong)
+
+
+@pytest.mark.usefixtures("steady")
+def test_command_line(tmp_path: Any) -> None:
+    tiny.model().save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    text = CliRunner().invoke(app, ["estimate", "a good film", "--model", str(tmp_path), "-M", "alti"])
+    assert text.exit_code == 0
+    assert "alti of 1 input of up to 5 tokens" in text.output
+    length = CliRunner().invoke(app, ["estimate", "--tokens", "12", "--model", str(tmp_path), "--json"])
+    assert json.loads(length.output)["longest"] == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [32, 128])
+@pytest.mark.parametrize("name", ["attention-rollout", "globenc", "alti", "value-zeroing"])
+def test_right_within_a_factor_of_two(name: str, n: int) -> None:
+    """On a random BERT-base. Needs an idle machine: others' work slows a run more than the measurement."""
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig()).eval()
+    ids = torch.randint(1000, 20_000, (n,)).tolist()
+    whence.explain(ids, model, method=name)
+    begin = time.perf_counter()
+    whence.explain(ids, model, method=name)
+    seconds = time.perf_counter() - begin
+    assert 0.5 <= whence.estimate(ids, model, method=name).seconds / seconds <= 2
