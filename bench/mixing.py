@@ -1,0 +1,223 @@
+"""Time and memory of the context-mixing methods: beside a plain forward pass and beside the direct formula.
+
+    python bench/mixing.py [--quick] [--threads 2]
+
+A randomly initialised BERT-base; every number is a ratio within one run, so that the machine does not matter much.
+Each setting is timed in a process of its own, the contestants taking turns; peak memory is that of a fresh process
+which does nothing else, beyond what it held once the model was loaded. With one thread, CPU time is taken instead
+of wall time: other work on the machine then counts for little. Writes its table into bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+START, END = "<!-- mixing: start -->", "<!-- mixing: end -->"
+SETTINGS = [(n, batch) for n in (32, 128, 512) for batch in (1, 8)]
+QUICK = [(32, 1), (128, 1)]
+METHODS = ("norm maps", "alti", "value-zeroing")
+LAYERS = 12
+LIMIT = 2.5e9  # bytes: a direct implementation that needs more is not tried
+TOKENS = 4  # of a sentence whose Value Zeroing is timed directly; the rest takes as long
+CAPTION = f"""BERT-base of random weights; medians, ratios within the run. Norm maps: N, N_FixedRes, N_Res, N_ResLN,
+N_Enc and all mixing ratios. Norm maps and ALTI include the forward pass. Value Zeroing: one layer timed, × {LAYERS};
+its loop: {TOKENS} tokens of one layer timed, multiplied. Its floor: the activation and W_2 on n² vectors, nothing else.
+Memory: MB beyond the loaded model. A direct form that needs more than {LIMIT / 1e9} GB is not tried."""
+
+
+class Contestant(NamedTuple):
+    """Something to be measured, of which `factor` make the whole."""
+
+    go: Callable[[], Any]
+    factor: float = 1
+
+
+def contestants(n: int, batch: int) -> dict[str, Contestant]:
+    """What is measured, by name; all but Value Zeroing, of which a part is enough, include a forward pass."""
+    import direct
+    import torch
+    import transformers
+
+    from whence.method import lookup, norms
+    from whence.method.value_zeroing import value_zeroing
+    from whence.model import LayerTrace, Reader, collate, open_model, stream
+
+    torch.manual_seed(0)
+    torch.set_grad_enabled(False)
+    model = transformers.BertModel(transformers.BertConfig(num_hidden_layers=LAYERS), add_pooling_layer=False).eval()
+    opened = open_model(model)
+    ids = torch.randint(1000, 20000, (batch, n)).tolist()
+    inputs = collate(Reader(None, opened.vocabulary_size, 0, 512).read(ids)[0], 0)
+
+    def forward() -> Any:
+        return model(inputs.ids, attention_mask=inputs.attention_mask, output_hidden_states=True).hidden_states
+
+    def streamed(of: Callable[[LayerTrace], Any]) -> Callable[[], Any]:
+        def go() -> list[Any]:
+            kept: list[Any] = []
+            stream(opened, inputs, lambda layer: kept.append(of(layer)))
+            return kept
+
+        return go
+
+    def norm_maps(layer: LayerTrace) -> list[Any]:
+        maps = (norms.norm, norms.norm_fixed_residual, norms.norm_residual, norms.norm_residual_ln, norms.globenc)
+        return [each(layer) for each in (*maps, norms.mixing_ratios)]
+
+    def first_layer() -> LayerTrace:
+        found: list[LayerTrace] = []
+        stream(opened, inputs, lambda layer: found.append(layer) if layer.index == 0 else None)
+        return found[0]
+
+    def floor() -> None:
+        block = opened.blocks[0]
+        hidden = torch.randn(512, model.config.intermediate_size)
+        for _ in range(8):
+            block.activation(hidden) @ block.ffn_out.weight
+
+    found = {
+        "forward": Contestant(lambda: model(inputs.ids, attention_mask=inputs.attention_mask)),
+        "norm maps": Contestant(streamed(norm_maps)),
+        "alti": Contestant(streamed(lambda layer: lookup("alti")[0].run(layer))),
+    }
+    if batch * model.config.num_attention_heads * n * n * model.config.hidden_size * 4 < LIMIT:
+        found["norm maps, direct"] = Contestant(streamed(direct.norm_maps))
+        found["alti, direct"] = Contestant(streamed(direct.alti))
+    if n * n * batch <= 2**18:  # beyond that, minutes
+        layer, states, block = first_layer(), forward(), model.encoder.layer[0]
+        found["value-zeroing"] = Contestant(lambda: value_zeroing(layer), LAYERS)
+        found["value-zeroing, floor"] = Contestant(floor, batch * LAYERS * n * n / (8 * 512))
+        found["value-zeroing, direct"] = Contestant(
+            lambda: direct.value_zeroing(block, states[0], states[1], range(TOKENS)), LAYERS * n / TOKENS
+        )
+    return found
+
+
+def time_all(n: int, batch: int, runs: int, threads: int) -> dict[str, float]:
+    """Median seconds of each contestant, taking turns."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    found = contestants(n, batch)
+    seconds: dict[str, list[float]] = {name: [] for name in found}
+    for turn in range(runs + 1):
+        for name, (go, factor) in found.items():
+            if sum(seconds[name]) > 60 * factor:
+                continue  # enough of what takes long
+            begin = clock()
+            go()
+            elapsed = clock() - begin
+            if turn or elapsed > 10:  # the first is a warm-up, which a long run does not need
+                seconds[name].append(elapsed * factor)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def memory_of(n: int, batch: int, name: str) -> float | None:
+    """Peak resident MB beyond the loaded model, which has run once on a short sentence."""
+    import torch
+
+    found = contestants(n, batch)
+    if name not in found:
+        return None
+    torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
+    before = _status("VmRSS")
+    found[name].go()
+    return (_status("VmHWM") - before) / 1024
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def worker(arguments: dict[str, Any]) -> Any:
+    """One measurement in a process of its own."""
+    call = [sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps(arguments)]
+    lines = subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()
+    return json.loads(lines[-1])
+
+
+def measure(settings: list[tuple[int, int]], runs: int, threads: int) -> list[str]:
+    rows = []
+    for n, batch in settings:
+        seconds = worker({"n": n, "batch": batch, "runs": runs, "threads": threads})
+        forward = seconds["forward"]
+        memory = {
+            name: worker({"n": n, "batch": batch, "threads": threads, "memory": name})
+            for name in ("forward", *METHODS, *(f"{method}, direct" for method in METHODS))
+        }
+        rows.append(f"| {n} | {batch} | plain forward | {forward:.2f} s | 1 | | | {memory['forward']:.0f} | |")
+        rows += [_row(n, batch, name, seconds, memory) for name in METHODS if name in seconds]
+        if floor := seconds.get("value-zeroing, floor"):
+            over = f"{seconds['value-zeroing'] / floor:.2f} × the floor"
+            rows.append(f"| {n} | {batch} | its floor | {floor:.2f} s | {floor / forward:.2f} × | | {over} | | |")
+        print(f"n = {n}, batch {batch} done", flush=True)
+    return rows
+
+
+def _row(n: int, batch: int, name: str, seconds: dict[str, float], memory: dict[str, float | None]) -> str:
+    forward, ours = seconds["forward"], seconds[name]
+    theirs, theirs_mb = seconds.get(f"{name}, direct"), memory[f"{name}, direct"]
+    cells = [
+        f"{n} | {batch} | {name} | {ours:.2f} s | **{ours / forward:.2f} ×**",
+        "not tried | " if theirs is None else f"{theirs / forward:.0f} × | {theirs / ours:.1f} ×",
+        f"{memory[name]:.0f} | " + ("" if theirs_mb is None else f"{theirs_mb:.0f}"),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def write(rows: list[str], threads: int, quick: bool) -> None:
+    import torch
+
+    table = [
+        START,
+        f"One run of `python bench/mixing.py{' --quick' if quick else ''} --threads {threads}`"
+        f"{' (one thread: CPU time)' if threads == 1 else ''}, torch {torch.__version__}. {CAPTION}",
+        "",
+        "| n | batch | method | time | against forward | direct, against forward | faster than direct | peak MB | "
+        "direct, peak MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        END,
+    ]
+    page = HERE / "README.md"
+    text = page.read_text() if page.exists() else "# Measurements\n"
+    if START not in text:
+        text += f"\n## Context mixing\n\n{START}\n{END}\n"
+    before, rest = text.split(START)
+    page.write_text(before + "\n".join(table) + rest.split(END)[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="n = 32 and 128, batch 1, fewer runs")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        import torch
+
+        arguments = json.loads(options.worker)
+        torch.set_num_threads(arguments["threads"])
+        n, batch = arguments["n"], arguments["batch"]
+        name = arguments.get("memory")
+        print(
+            json.dumps(
+                memory_of(n, batch, name) if name else time_all(n, batch, arguments["runs"], arguments["threads"])
+            )
+        )
+        return
+    rows = measure(QUICK if options.quick else SETTINGS, 3, options.threads)
+    write(rows, options.threads, options.quick)
+
+
+if __name__ == "__main__":
+    main()
