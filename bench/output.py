@@ -1,0 +1,147 @@
+"""Time and memory of the methods that explain one number: beside a plain forward pass, captum and a loop.
+
+    python bench/output.py [--quick] [--threads 2]
+
+A randomly initialised BERT-base classifier; every time is a ratio to a plain float32 forward pass measured in the same
+process, the contestants taking turns. Peak memory is that of a fresh process which does nothing else, beyond what it
+held once the model was loaded. Writes its table into bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).resolve().parent / "README.md"
+START, END = "<!-- output: start -->", "<!-- output: end -->"
+STEPS = 10  # of integrated gradients: both sides grow with it alike
+TOGETHER = ["cat", "attcat", "gradient-x-input", "saliency", "attention-gradients"]
+COMPARED = {"integrated-gradients": "captum", "ablation": "one token at a time"}
+
+
+def contestants(n: int) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name."""
+    import captum.attr
+    import torch
+    import transformers
+
+    import whence
+
+    torch.manual_seed(0)
+    model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval()
+    ids = torch.randint(1000, 20000, (n,)).tolist()
+    inputs = torch.tensor([ids])
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(inputs)
+
+    def explained(method: str, **options: Any) -> Callable[[], Any]:
+        return lambda: whence.explain(ids, model, method=method, target=0, **options)
+
+    def by_captum() -> None:
+        """LayerIntegratedGradients as captum's tutorial on BERT has it."""
+        method = captum.attr.LayerIntegratedGradients(lambda x: model(x).logits, model.bert.embeddings)
+        method.attribute(inputs, torch.full_like(inputs, 103), target=0, n_steps=STEPS, internal_batch_size=32)
+
+    def one_at_a_time() -> None:
+        with torch.no_grad():
+            model(inputs)
+            for i in range(n):
+                blanked = inputs.clone()
+                blanked[0, i] = 100
+                model(blanked).logits.softmax(-1)
+
+    return {
+        "forward": forward,
+        **{name: explained(name) for name in TOGETHER},
+        "these five together": lambda: whence.compare(ids, model, methods=TOGETHER, target=0),
+        "integrated-gradients": explained("integrated-gradients", n_steps=STEPS, baseline=103),
+        "integrated-gradients: captum": by_captum,
+        "deeplift": explained("deeplift", baseline=103),
+        "ablation": explained("ablation", by=100),
+        "ablation: one token at a time": one_at_a_time,
+    }
+
+
+def timed(n: int, runs: int) -> dict[str, float]:
+    """Median seconds of each contestant."""
+    entries = contestants(n)
+    times: dict[str, list[float]] = {name: [] for name in entries}
+    for go in entries.values():
+        go()
+    for _ in range(runs):
+        for name, go in entries.items():
+            begin = time.perf_counter()
+            go()
+            times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def peak(n: int, name: str) -> float:
+    """Megabytes beyond the loaded model."""
+    go = contestants(n)[name]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    go()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def child(*arguments: str) -> Any:
+    result = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
+    return json.loads(result.stdout)
+
+
+def table(lengths: list[int], runs: int, threads: int) -> str:
+    shared = ["--threads", str(threads)]
+    times = {n: child("--time", str(n), "--runs", str(runs), *shared) for n in lengths}
+    names = [name for name in times[lengths[0]] if name != "forward"]
+    memory = {n: {name: child("--peak", str(n), "--name", name, *shared) for name in names} for n in lengths}
+    lines = [
+        f"BERT-base, one sentence of n tokens, {threads} threads, median of {runs} runs; times in forward passes ("
+        + ", ".join(f"n = {n}: {times[n]['forward'] * 1000:.0f} ms" for n in lengths)
+        + f"); integrated gradients with {STEPS} steps.",
+        "",
+        "| method | " + " | ".join(f"n = {n}: time | n = {n}: peak memory" for n in lengths) + " |",
+        "|---" * (1 + 2 * len(lengths)) + "|",
+    ]
+    for name in names:
+        cells = [f"{times[n][name] / times[n]['forward']:.1f} × | {memory[n][name]:.0f} MB" for n in lengths]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="n = 32 only, three runs")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--time", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--name", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.time or options.peak:
+        import torch
+
+        torch.set_num_threads(options.threads)
+        print(json.dumps(timed(options.time, options.runs) if options.time else peak(options.peak, options.name)))
+        return
+    text = table([32] if options.quick else [32, 128], 3 if options.quick else options.runs, options.threads)
+    print(text)
+    if not options.quick:
+        page = README.read_text(encoding="utf-8") if README.exists() else "# How fast, how much memory\n"
+        if START not in page:
+            page += f"\n## Towards one output (`python bench/output.py`)\n\n{START}\n{END}\n"
+        head, rest = page.split(START)
+        README.write_text(f"{head}{START}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
