@@ -2,8 +2,54 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+if TYPE_CHECKING:
+    from whence.zoo import Card
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
+    app.command()(models)
+
+
+def models(name: Annotated[str | None, typer.Argument(help="Print this model's whole card.")] = None) -> None:
+    """List the models that ship inside, or print one's card."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from whence import zoo
+
+    console = Console()
+    if name is not None:
+        _print_card(console, zoo.card(name))
+        return
+    table = Table("name", "what it does", "architecture", "measured", show_lines=True)
+    for known in zoo.names():
+        card = zoo.card(known)
+        best = [f"{measure}: {value:.3f}" for measure, value in list(card.measured.items())[:2]]
+        table.add_row(card.name, card.summary, card.architecture, "\n".join(best))
+    console.print(table)
+
+
+def _print_card(console: object, card: Card) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    assert isinstance(console, Console)
+
+    def show(title: str, *lines: str) -> None:
+        console.print(Text(title, style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"), soft_wrap=True)
+
+    show(card.name, card.summary)
+    show("architecture", f"{card.architecture}; {card.parameters:,} parameters")
+    show("task", card.task, *([f"labels: {', '.join(card.labels)}"] if card.labels else []))
+    show("data", *card.data)
+    show("made", card.made, f"seed {card.seed}", *card.commands)
+    show("measured", *(f"{value:.4f}  {measure}" for measure, value in card.measured.items()))
+    show("measured by", *card.measured_by)
+    show("limits", card.limits)

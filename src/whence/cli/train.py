@@ -44,13 +44,16 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models: a killed run goes on when its command is repeated.")
-    for command in (pretrain, classify, prefixes, agree, prompt, test):
+    for command in (pretrain, classify, prefixes, agree, prompt, average):
         group.command()(command)
+    group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
 
 
 def pretrain(
-    sources: Annotated[list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")],
+    sources: Annotated[
+        list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")
+    ],
     out: Out,
     steps: Annotated[int, typer.Option(help="Batches to train on.", min=1)],
     model: Annotated[str | None, typer.Option("--model", "-m", help="Go on from this masked language model.")] = None,
@@ -83,7 +86,8 @@ def pretrain(
 
     run = loop.Run(
         out, steps=steps, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=beta2,
-        patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers, progress=not quiet,
+        patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
     )  # fmt: skip
     shape = task.Shape(layers, width, heads, vocabulary)
     reading = task.Reading(length, ratio, long_share, mask_rate, held_out)
@@ -154,7 +158,9 @@ def agree(
     label: Label = "label",
     extra: Annotated[Path | None, typer.Option(help="More rows for training alone, e.g. Linzen's.")] = None,
     extra_text: Annotated[str, typer.Option(help="The extra rows' column with the sentence.")] = "sentence",
-    extra_until: Annotated[str | None, typer.Option(help="The extra rows' column with the verb's index.")] = "verb_index",
+    extra_until: Annotated[
+        str | None, typer.Option(help="The extra rows' column with the verb's index.")
+    ] = "verb_index",
     extra_name: Annotated[list[str] | None, typer.Option(help="Name an extra label: 0=singular. Repeat.")] = None,
     repeat: Annotated[int, typer.Option(help="Read the extra rows this many times an epoch.", min=1)] = 1,
     tokenizer: Annotated[str | None, typer.Option(help="Use this model's vocabulary instead of learning one.")] = None,
@@ -193,7 +199,9 @@ def agree(
 
 
 def prompt(
-    train: Annotated[Path, typer.Argument(help="Rows with a [MASK] text, its target and foil word; or --good and --bad.")],
+    train: Annotated[
+        Path, typer.Argument(help="Rows with a [MASK] text, its target and foil word; or --good and --bad.")
+    ],
     out: Out,
     text: Text = "text",
     target: Annotated[str, typer.Option(help="Column with the right word.")] = "target",
@@ -233,7 +241,18 @@ def prompt(
     _tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
 
 
-def test(
+def average(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs that differ in their seed.")],
+    out: Out,
+) -> None:
+    """Average the weights of several fine-tuned models into one."""
+    from whence.train import average as task
+
+    task.average(folders, out)
+    typer.echo(f"{out}: the mean of {len(folders)} models")
+
+
+def measure(
     model: Annotated[str, typer.Argument(help="Shipped model, folder or hub id.")],
     data: Annotated[Path, typer.Argument(help="Rows to measure on.")],
     text: Text = "text",
@@ -246,16 +265,14 @@ def test(
     foil: Annotated[str | None, typer.Option(help="Column with the wrong word for [MASK].")] = None,
     good: Annotated[str | None, typer.Option(help="Column with the right sentence of a minimal pair.")] = None,
     bad: Annotated[str | None, typer.Option(help="Column with the wrong sentence of a minimal pair.")] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Texts to leave out: table.parquet:column. Repeat.")
-    ] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Texts to leave out: table.parquet:column. Repeat.")] = None,
     by: Annotated[str | None, typer.Option(help="Also measure by the values of this column.")] = None,
     longest: Longest = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Measure a classifier's accuracy, or how often a masked language model prefers target to foil."""
     from whence.errors import WhenceError
-    from whence.train import measure
+    from whence.train import measure as task
     from whence.train import prompt as prompting
     from whence.train.data import pairs_of
 
@@ -263,13 +280,13 @@ def test(
         raise WhenceError("--target goes with --foil, and --good with --bad")
     if target and foil:
         columns = prompting.PromptColumns(text, target, foil, where=pairs_of(where or [], "--where"))
-        _show(measure.prompts(model, data, columns, by, device))
+        _show(task.prompts(model, data, columns, by, device))
     elif good:
         columns = prompting.PromptColumns(good=good, bad=bad, where=pairs_of(where or [], "--where"))
-        _show(measure.prompts(model, data, columns, by, device))
+        _show(task.prompts(model, data, columns, by, device))
     else:
         labelled = _columns(text, pair, label, until, name, where)
-        _show(measure.labels(model, data, labelled, by, exclude or [], longest, device))
+        _show(task.labels(model, data, labelled, by, exclude or [], longest, device))
 
 
 def _columns(

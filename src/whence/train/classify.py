@@ -96,7 +96,7 @@ def with_head(model: str, labels: Sequence[str]) -> PreTrainedModel:
     place = locate(model)
     kept = getattr(AutoConfig.from_pretrained(place), "id2label", {})
     named = dict(enumerate(labels))
-    network = AutoModelForSequenceClassification.from_pretrained(
+    return AutoModelForSequenceClassification.from_pretrained(
         place,
         dtype=torch.float32,
         # Padded SDPA attention under bf16 autocast was seen to end in NaN; eager was not.
@@ -106,7 +106,6 @@ def with_head(model: str, labels: Sequence[str]) -> PreTrainedModel:
         label2id={label: index for index, label in named.items()},
         ignore_mismatched_sizes=len(kept) != len(labels),
     )
-    return network
 
 
 def encode(
@@ -118,7 +117,9 @@ def encode(
     """The examples as token ids and label ids; texts over the limit are cut, and their number is warned of."""
     limit = longest or reach(network, tokenizer)
     pairs = [row.pair for row in rows] if rows and rows[0].pair is not None else None
-    whole = tokenizer([row.text for row in rows], pairs, truncation=True, max_length=limit, return_overflowing_tokens=False)
+    whole = tokenizer(
+        [row.text for row in rows], pairs, truncation=True, max_length=limit, return_overflowing_tokens=False
+    )
     cut = sum(len(ids) == limit for ids in whole["input_ids"])
     if longest is None and cut:
         warnings.warn(
@@ -128,9 +129,7 @@ def encode(
         )
     names = [name for name in tokenizer.model_input_names if name in whole]
     ids = network.config.label2id
-    return [
-        {**{name: whole[name][i] for name in names}, "labels": ids[row.label]} for i, row in enumerate(rows)
-    ]
+    return [{**{name: whole[name][i] for name in names}, "labels": ids[row.label]} for i, row in enumerate(rows)]
 
 
 def reach(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:

@@ -50,9 +50,7 @@ def pieces(tokenizer: PreTrainedTokenizerFast) -> Pieces:
     for piece, index in vocabulary.items():
         inside[index] = piece.startswith("##")
     if len(vocabulary) > np.iinfo(np.uint16).max:
-        raise WhenceError(
-            f"a vocabulary of {len(vocabulary)} pieces is too large; at most 65,535 can be used here"
-        )
+        raise WhenceError(f"a vocabulary of {len(vocabulary)} pieces is too large; at most 65,535 can be used here")
     known = [vocabulary[mark] for mark in (".", "!", "?") if mark in vocabulary]
     closing = [vocabulary[mark] for mark in (*".!?\"')]}", "”", "’") if mark in vocabulary]
     return Pieces(
@@ -74,8 +72,7 @@ def encode(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast) -> Ids:
     end = np.array([tokenizer.sep_token_id], dtype=np.uint16)
     for chunk in batches(texts, 4000):
         encoded = iter(backend.encode_batch_fast([t for t in chunk if t.strip()], add_special_tokens=False))
-        for text in chunk:
-            found.append(np.array(next(encoded).ids, dtype=np.uint16) if text.strip() else end)
+        found += [np.array(next(encoded).ids, dtype=np.uint16) if text.strip() else end for text in chunk]
     return np.concatenate(found) if found else np.zeros(0, dtype=np.uint16)
 
 
@@ -84,9 +81,7 @@ def hold_out(ids: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
     count = len(ids) // BLOCK
     chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
     if count < 2:
-        raise WhenceError(
-            f"{len(ids)} tokens of text are too few to pretrain on; at least {2 * BLOCK} are needed"
-        )
+        raise WhenceError(f"{len(ids)} tokens of text are too few to pretrain on; at least {2 * BLOCK} are needed")
     held = np.zeros(count, dtype=bool)
     held[chosen] = True
     blocks = ids[: count * BLOCK].reshape(count, BLOCK)
@@ -139,8 +134,7 @@ class Windows:
         words = np.take_along_axis(rows, positions, axis=1)
         np.put_along_axis(rows, positions, hide(words, self.known, rng), axis=1)
         return {
-            name: torch.from_numpy(a)
-            for name, a in [("input_ids", rows), ("positions", positions), ("words", words)]
+            name: torch.from_numpy(a) for name, a in [("input_ids", rows), ("positions", positions), ("words", words)]
         }
 
     def _rows(self, numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
@@ -174,9 +168,7 @@ def _shuffled(size: int, stride: int, seed: int, epoch: int) -> tuple[int, npt.N
     return int(rng.integers(0, stride)), rng.permutation(size)
 
 
-def choose(
-    rows: npt.NDArray[np.int64], known: Pieces, rate: float, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def choose(rows: npt.NDArray[np.int64], known: Pieces, rate: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Choose `rate` of each row's positions, word by word: all pieces of a word are hidden together. [B, k]"""
     count = max(1, round(rate * (rows.shape[1] - 2)))
     words = np.cumsum(~known.inside[rows], axis=1)
@@ -191,9 +183,7 @@ def hide(words: npt.NDArray[np.int64], known: Pieces, rng: np.random.Generator) 
     luck = rng.random(words.shape, dtype=np.float32)
     random = rng.integers(known.first_word, known.size, words.shape)
     shown = np.where(luck < SHOW_MASK, known.mask, words)
-    result: npt.NDArray[np.int64] = np.where(
-        (luck >= SHOW_MASK) & (luck < SHOW_MASK + SHOW_RANDOM), random, shown
-    )
+    result: npt.NDArray[np.int64] = np.where((luck >= SHOW_MASK) & (luck < SHOW_MASK + SHOW_RANDOM), random, shown)
     return result
 
 

@@ -283,12 +283,16 @@ def _open(path: Path) -> IO[bytes]:
         ".zst": _open_zst,
     }
     try:
-        stream = openers.get(path.suffix.lower(), lambda plain: plain.open("rb"))(path)
+        stream = openers.get(path.suffix.lower(), _open_plain)(path)
     except FileNotFoundError:
         raise WhenceError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise WhenceError(f"{path}: a folder; name the files in it") from None
     return stream  # type: ignore[no-any-return]
+
+
+def _open_plain(path: Path) -> IO[bytes]:
+    return path.open("rb")
 
 
 def _open_zst(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""One way to run transformers' Trainer: checkpoints, resume, early stopping, a stop at the first loss that is no number."""
+"""One way to run transformers' Trainer: checkpoints, resume, early stopping, and a stop when the loss is no number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import SequentialSampler
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
 from whence.errors import WhenceError
+from whence.train.order import Ordered
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -49,12 +51,12 @@ class Task:
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    train: Any
+    train: Any  # a list of rows, to be shuffled; or a Dataset that has its own order
     valid: Any
     collate: Callable[[Any], Any]
     best: str  # the validation measure that decides, e.g. "accuracy" or "loss"
     metrics: Callable[[Any], dict[str, float]] | None = None
-    trainer: type[Trainer] = Trainer
+    trainer: type[InOrder] | None = None  # InOrder, unless the loss is computed in another way
     labels: tuple[str, ...] = ("labels",)  # the keys of a batch that hold the right answers
 
 
@@ -80,9 +82,7 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
         shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
         (out / REPORT).unlink(missing_ok=True)
     if (out / REPORT).exists():
-        raise WhenceError(
-            f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it"
-        )
+        raise WhenceError(f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it")
     if kept.exists() and kept.read_text() != text:
         old, new = json.loads(kept.read_text()), json.loads(text)
         changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
@@ -98,10 +98,14 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
     """Train, keep the best weights by validation, save the folder and its report, drop the checkpoints."""
     started = time.monotonic()
     checkpoint = last_checkpoint(run.out)
-    trainer = task.trainer(
+    rows = task.train
+    if isinstance(rows, list):
+        steps, _ = schedule(run, len(rows))
+        rows = Ordered(rows, run.batch, steps * run.batch, run.seed)
+    trainer = (task.trainer or InOrder)(
         model=task.model,
         args=arguments(task, run),
-        train_dataset=task.train,
+        train_dataset=rows,
         eval_dataset=task.valid,
         data_collator=task.collate,
         compute_metrics=task.metrics,
@@ -113,9 +117,7 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
         for name, value in trainer.evaluate().items()
         if name in ("eval_loss", f"eval_{task.best}")
     }
-    outcome = Outcome(
-        run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None
-    )
+    outcome = Outcome(run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None)
     save(task.model, task.tokenizer, run.out)
     report = {
         **settings,
@@ -127,18 +129,27 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
     return outcome
 
 
+def schedule(run: Run, rows: int) -> tuple[int, int]:
+    """(steps in all, steps between two validations)."""
+    if run.steps is not None:
+        return run.steps, max(1, run.steps // run.checks)
+    per_epoch = math.ceil(rows / run.batch)
+    return math.ceil(per_epoch * run.epochs), max(1, per_epoch // run.checks)
+
+
+class InOrder(Trainer):  # type: ignore[misc]  # transformers is untyped here
+    """Trainer that reads its dataset from first to last; the dataset has shuffled already."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+
+
 def arguments(task: Task, run: Run) -> TrainingArguments:
     """Our settings in transformers' words."""
-    import torch
-
-    cuda = run.device != "cpu" and torch.cuda.is_available()
-    if run.device == "cuda" and not cuda:
-        raise WhenceError("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
+    cuda = on_cuda(run)
     if run.precision not in ("auto", "bf16", "float32"):
         raise WhenceError(f"precision {run.precision!r}: expected auto, bf16 or float32")
-    per_epoch = math.ceil(len(task.train) / run.batch)
-    steps = run.steps or math.ceil(per_epoch * run.epochs)
-    every = max(1, per_epoch // run.checks if run.steps is None else run.steps // run.checks)
+    steps, every = schedule(run, len(task.train))
     return TrainingArguments(
         output_dir=str(run.out / CHECKPOINTS),
         max_steps=steps,
@@ -174,6 +185,16 @@ def arguments(task: Task, run: Run) -> TrainingArguments:
     )
 
 
+def on_cuda(run: Run) -> bool:
+    """Whether the run is to use a GPU; an error if one was asked for and there is none."""
+    import torch
+
+    there = torch.cuda.is_available()
+    if run.device == "cuda" and not there:
+        raise WhenceError("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
+    return there and run.device != "cpu"
+
+
 def callbacks(run: Run) -> list[TrainerCallback]:
     """Early stopping if wanted, and the watch over the loss."""
     stopping = [] if run.patience is None else [EarlyStoppingCallback(early_stopping_patience=run.patience)]
@@ -183,9 +204,7 @@ def callbacks(run: Run) -> list[TrainerCallback]:
 class FiniteLoss(TrainerCallback):  # type: ignore[misc]  # transformers is untyped here
     """Stop at the first loss that is no finite number, before a checkpoint keeps the broken weights."""
 
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, _: Any, logs: dict[str, float] | None = None, **__: Any) -> None:
         """Called by Trainer with each measured loss."""
         for name in ("loss", "eval_loss"):
             value = (logs or {}).get(name)
@@ -220,9 +239,7 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) 
         # transformers' SDPA path may still put the causal mask back; this key makes from_pretrained choose eager.
         file = out / "config.json"
         config = json.loads(file.read_text())
-        file.write_text(
-            json.dumps({**config, "attn_implementation": attention}, indent=2, sort_keys=True) + "\n"
-        )
+        file.write_text(json.dumps({**config, "attn_implementation": attention}, indent=2, sort_keys=True) + "\n")
 
 
 def versions(device: Any) -> dict[str, str]:

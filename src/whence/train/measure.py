@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+)
 
 from whence.errors import WhenceError
 from whence.train import classify, prompt
 from whence.train.data import Columns, examples, rows, values
 from whence.train.models import locate
-
 
 ALL = "all"
 

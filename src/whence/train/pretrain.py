@@ -6,7 +6,7 @@ four fifths of its work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from torch.utils.data import Dataset, SequentialSampler
+from torch.utils.data import Dataset
 from transformers import (
     AutoModelForMaskedLM,
     AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
     PreTrainedTokenizerFast,
-    Trainer,
     set_seed,
 )
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from whence.errors import WhenceError
 from whence.train import corpus, loop, vocabulary
@@ -89,6 +89,8 @@ def pretrain(
     network = _network(model, shape, reading, words)
     train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
     known = corpus.pieces(words)
+    if loop.on_cuda(run):
+        compile_blocks(network)
     task = loop.Task(
         model=network,
         tokenizer=words,
@@ -99,8 +101,7 @@ def pretrain(
         trainer=MaskedTrainer,
         labels=("words",),
     )
-    outcome = loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
-    return outcome
+    return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
 
 
 def masked_loss(
@@ -109,38 +110,29 @@ def masked_loss(
     """Mean cross entropy of `words` [B, k] at `positions` [B, k] of `input_ids` [B, n]."""
     if model.config.model_type == "bert":
         hidden = model.base_model(input_ids=input_ids).last_hidden_state
-        logits = model.cls(hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1])))
-    else:  # other families keep their head elsewhere: apply it everywhere
-        full = model(input_ids=input_ids).logits
-        logits = full.gather(1, positions[..., None].expand(-1, -1, full.shape[-1]))
+        return _head_loss(model.cls, hidden, positions, words)
+    # Other families keep their head elsewhere: apply it everywhere.
+    return _head_loss(torch.nn.Identity(), model(input_ids=input_ids).logits, positions, words)
+
+
+def _head_loss(
+    head: torch.nn.Module, hidden: torch.Tensor, positions: torch.Tensor, words: torch.Tensor
+) -> torch.Tensor:
+    logits = head(hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1])))
     return cross_entropy(logits.float().flatten(0, 1), words.flatten())
 
 
-class MaskedTrainer(Trainer):  # type: ignore[misc]  # transformers is untyped here
-    """Trainer over ready-made masked batches, in their order, compiled where a GPU makes it worth the wait."""
+class MaskedTrainer(loop.InOrder):
+    """Trainer over ready-made masked batches."""
 
-    _compiled: Callable[..., torch.Tensor] | None = None
-
-    def compute_loss(
-        self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any
-    ) -> Any:
+    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:
         """Trainer's hook for the loss."""
-        step: Callable[..., torch.Tensor] = masked_loss
-        if model.training and self.args.device.type == "cuda":
-            if self._compiled is None:
-                self._compiled = torch.compile(masked_loss)
-            step = self._compiled
         with self.accelerator.autocast():
-            loss = step(model, inputs["input_ids"], inputs["positions"], inputs["words"])
+            loss = masked_loss(model, inputs["input_ids"], inputs["positions"], inputs["words"])
         return (loss, {"loss": loss}) if return_outputs else loss
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        return SequentialSampler(train_dataset or self.train_dataset)  # Windows shuffles by itself
 
-
-def _windows(
-    ids: corpus.Ids, known: corpus.Pieces, reading: Reading, total: int | None, run: loop.Run
-) -> Any:
+def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: Reading, total: int | None, run: loop.Run) -> Any:
     if total is None:  # validation: every window once, in whole batches
         total = max(1, len(ids) // reading.length // run.batch) * run.batch
         short = total
@@ -207,11 +199,11 @@ def _text(sources: Sequence[str]) -> Iterator[str]:
         yield ""
 
 
-def _network(
-    model: str | None, shape: Shape, reading: Reading, tokenizer: PreTrainedTokenizerFast
-) -> PreTrainedModel:
+def _network(model: str | None, shape: Shape, reading: Reading, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     if model is not None:
-        return AutoModelForMaskedLM.from_pretrained(locate(model), dtype=torch.float32)
+        network = AutoModelForMaskedLM.from_pretrained(locate(model), dtype=torch.float32)
+        _still(network)
+        return network
     if shape.width % shape.heads:
         raise WhenceError(f"a width of {shape.width} cannot be shared by {shape.heads} heads")
     config = BertConfig(
@@ -226,6 +218,13 @@ def _network(
     network = BertForMaskedLM(config)
     _still(network)
     return network
+
+
+def compile_blocks(network: PreTrainedModel) -> None:
+    """Compile the Transformer's blocks, not the whole model: they share one graph, made in seconds, not a minute."""
+    for module in network.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            module.compile(dynamic=False)
 
 
 def _still(network: PreTrainedModel) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer, set_seed
+from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
 
 from whence.errors import WhenceError, WhenceWarning
 from whence.train import loop
@@ -124,7 +124,9 @@ def read(path: Path, columns: PromptColumns, by: str | None = None) -> list[Prom
 
 
 def _parts(row: Row, columns: PromptColumns, path: Path) -> tuple[str, str, str, str]:
-    names = (columns.good, columns.bad) if columns.good and columns.bad else (columns.text, columns.target, columns.foil)
+    names = (
+        (columns.good, columns.bad) if columns.good and columns.bad else (columns.text, columns.target, columns.foil)
+    )
     cells = []
     for name in names:
         if name not in row:
@@ -164,9 +166,7 @@ def _expand(sentence: str) -> str:
     return _NEGATED.sub(lambda m: f"{_STEMS.get(m.group(1).lower(), m.group(1))} not", sentence)
 
 
-def whole_words(
-    prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, path: Path, skip: bool
-) -> list[Prompt]:
+def whole_words(prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, path: Path, skip: bool) -> list[Prompt]:
     """The prompts whose two words are single pieces of the vocabulary; others are an error unless skipped."""
     problems = Problems(path)
     kept = []
@@ -229,10 +229,11 @@ def compare(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """The logits of target and foil at each mask. [B, 2]"""
     logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     at_mask = logits[torch.arange(len(logits), device=logits.device), batch["mask_at"]]
-    return at_mask.gather(1, batch["choices"]).float()
+    two: torch.Tensor = at_mask.gather(1, batch["choices"]).float()
+    return two
 
 
-class PromptTrainer(Trainer):  # type: ignore[misc]  # transformers is untyped here
+class PromptTrainer(loop.InOrder):
     """Trainer with the loss over two words."""
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:

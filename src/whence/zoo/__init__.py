@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,5 +48,5 @@ def card(name: str) -> Card:
     """The card of a shipped model."""
     file = path(name) / "card.json"
     stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    lists = {field.name for field in fields(Card) if str(field.type).startswith("tuple")}
-    return Card(**{key: tuple(value) if key in lists else value for key, value in stored.items()})
+    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+    return Card(**made)
