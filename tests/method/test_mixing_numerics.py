@@ -38,7 +38,7 @@ def exactly(layer: LayerTrace, row: int, name: str, options: dict[str, Any]) -> 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((symbol, {}) for symbol in (*globenc.VECTORS, "W_Res")),
     *(("alti", {"metric": metric, "at": at}) for metric in ("l1", "l2", "cosine") for at in ("attention", "output")),
-    *(("value-zeroing", {"metric": metric}) for metric in ("cosine", "euclidean")),
+    *(("value-zeroing", {"metric": metric}) for metric in ("cosine", "euclidean", "spearman")),
     ("value-zeroing", {"standardise": True}),
 ]
 

@@ -59,9 +59,9 @@ def value_zeroing(
     for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
         goal, spread = _standardised(o) if standardise else (o, torch.ones_like(o[0]))
-        for sources, targets, change in _changes(layer, row, n, through_w1, budget):
-            moved[row, targets, sources] = DISTANCES[metric](goal[targets], change.div_(spread)).T
-    moved = moved * (layer.attention != 0).any(1)  # what is not seen moves nothing, whatever the rounding
+        for sources, targets, touched, change in _changes(layer, row, n, through_w1, budget):
+            distance = DISTANCES[metric](goal[targets], change.div_(spread))
+            moved[row, targets, sources] = (distance * touched).T  # exactly zero where nothing was taken away
     return to_one_or_self(moved, layer, "value-zeroing")
 
 
@@ -80,8 +80,10 @@ def _values_through_w1(layer: LayerTrace) -> Tensor | None:
 
 def _changes(
     layer: LayerTrace, row: int, n: int, through_w1: Tensor | None, budget: int
-) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Tile by tile: some sources, the targets that may see them, and `δo` for each pair, source first: [J, I, d]."""
+) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """Tile by tile: some sources and the targets that may see them; then, source first, whether a target loses
+    anything to a source [J, I], and `δo` [J, I, d].
+    """
     block, norm = layer.block, first_norm(layer)
     u, w, attention, value = layer.u[row, :n], layer.w[row, :n], layer.attention[row], layer.value[row]
     lu = norm.linear(u)
@@ -94,7 +96,7 @@ def _changes(
         lf_w1 = lf @ block.ffn_in.weight if through_w1 is None else (value[:, outer] @ through_w1).transpose(0, 1)
         for inner in tiles(len(f), n * 2 * (units + d) * size, budget):
             sources = slice(outer.start + inner.start, outer.start + inner.stop)
-            alpha = attention[:, :n, sources].permute(2, 1, 0)  # [J, n, H]
+            alpha = attention[:, :n, sources].permute(2, 1, 0) * (f[inner] != 0).any(-1).unsqueeze(1)  # [J, n, H]
             targets = _seeing(alpha)
             alpha = alpha[:, targets].contiguous()
             kappa, new_scale = _rescaled(norm, u[targets], f[inner], alpha)  # [J, I, 1]
@@ -106,7 +108,7 @@ def _changes(
             else:
                 change.addcmul_(kappa, lu[targets]).baddbmm_(taken, lf[inner])
                 change = _through_norm(block.norm2, w[targets], change)
-            yield sources, targets, change
+            yield sources, targets, (alpha != 0).any(-1), change
 
 
 def _seeing(alpha: Tensor) -> slice:
