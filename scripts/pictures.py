@@ -1,6 +1,6 @@
 """The pictures of the documentation, made by the shipped models: python scripts/pictures.py
 
-Each is what the terminal shows, recorded as SVG. Times are left out, so that a picture changes only when an answer does.
+Each is what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer does.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from whence.explanation import Explanation
 from whence.view.terminal import show
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "img"
-REVIEW = "i really didn ' t like this movie . some of the actors were good , but overall the movie was boring ."  # AttCAT, 5b
-HAT = "the pictures of some hat [MASK] scaring marcus ."  # Value Zeroing, figure 4
+# AttCAT, figure 5b, and Value Zeroing, figure 4.
+REVIEW = "i really didn ' t like this movie . some of the actors were good , but overall the movie was boring ."
+HAT = "the pictures of some hat [MASK] scaring marcus ."
 
 
 def picture(name: str, explanations: Sequence[Explanation], *, width: int, layers: bool = False, title: str) -> None:

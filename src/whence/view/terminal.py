@@ -27,7 +27,8 @@ def show(explanations: Sequence[Explanation], *, layers: bool = False, console: 
     console.print(heading(explanations[0]))
     for each in explanations:
         console.print()
-        console.print(Text.assemble((title(each), "bold"), (f"  {each.seconds * 1000:.0f} ms", "dim")))
+        took = f"  {each.seconds * 1000:.0f} ms" if each.seconds else ""
+        console.print(Text.assemble((title(each), "bold"), (took, "dim")))
         console.print(highlighted(each) if console.color_system else Text(plain(each)))
         if layers:
             console.print(layer_table(each))
