@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-9
+TILE = 4 * 2**20  # bytes of float64 weights at a time
 NOTHING = 1e-13  # of a sum of absolute values: below that, a sum is nothing but rounding
 
 
@@ -32,17 +33,25 @@ def safe_divide(a: Tensor, b: Tensor) -> Tensor:
     return (a / (b + EPSILON)).mul_(b != 0)
 
 
-def linear(x: Tensor, weight: Tensor, relevance: Tensor, product: Tensor | None = None) -> Tensor:
-    """Through `x @ weight`, whose value is `product` where it is known (without bias)."""
-    # x⁺W⁺ + x⁻W⁻ = ½ (x W + |x| |W|), and likewise backwards: three matrix products instead of five.
-    weight = weight.double()
-    size = weight.abs()
+def linear(x: Tensor, weight: Tensor, relevance: Tensor, product: Tensor) -> Tensor:
+    """Through `x @ weight`, whose value is `product` (without bias)."""
+    # x⁺W⁺ + x⁻W⁻ = ½ (x W + |x| |W|), and likewise backwards: three matrix products instead of five. The weights are
+    # converted by the tile, so that both their float64 forms stay in the cache.
+    shape, x = x.shape, x.flatten(0, -2)
     absolute = x.abs()
-    whole = absolute @ size
-    divisor = ((x @ weight if product is None else product) + whole).div_(2)
-    divisor.masked_fill_(divisor < NOTHING * whole, 0)  # where no term is positive
-    s = safe_divide(relevance, divisor)
-    return (x * (s @ weight.T)).add_(absolute.mul_(s @ size.T)).div_(2)
+    signed, unsigned = torch.zeros_like(x), torch.zeros_like(x)  # S Wᵀ and S |W|ᵀ
+    width = max(1, TILE // (16 * x.shape[-1]))
+    tiles = (torch.split(t, width, -1) for t in (weight, relevance.flatten(0, -2), product.flatten(0, -2)))
+    for w, r, y in zip(*tiles, strict=True):
+        w = w.double()
+        size = w.abs()
+        whole = absolute @ size
+        divisor = (y + whole).div_(2)
+        divisor.masked_fill_(divisor < NOTHING * whole, 0)  # where no term is positive
+        s = safe_divide(r, divisor)
+        signed.addmm_(s, w.T)
+        unsigned.addmm_(s, size.T)
+    return signed.mul_(x).add_(unsigned.mul_(absolute)).div_(2).reshape(shape)
 
 
 def linear_one(x: Tensor, weight: Tensor, relevance: Tensor) -> Tensor:

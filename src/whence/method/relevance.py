@@ -110,7 +110,7 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
 @torch.no_grad()
 def full_lrp(output: OutputTrace) -> Scores:
     """LRP relevance of the embeddings. `layer_scores` are what arrives at the input of each block."""
-    double, found = _double(output), _relevance(output)
+    found, double = _relevance(output), _double(output)
     blocks, words = [], []
     for sign, mixed in found.first:
         relevance = _below(double.layers[0], mixed, None)
@@ -136,8 +136,9 @@ def _relevance(output: OutputTrace) -> Relevance:
 @torch.no_grad()
 def _propagated(output: OutputTrace) -> Relevance:
     """The terms of the explained number, one after the other, and their sum."""
-    trace, double = output.trace, _double(output)
+    trace = output.trace
     asked = [terms(trace.opened, *each) for each in zip(trace.batch.sentences, output.answers, strict=True)]
+    double = _double(output)
     attention: list[Tensor] = []
     inputs: list[Tensor] = []
     first: list[tuple[Tensor, Mixed]] = []
@@ -189,7 +190,8 @@ def _head(double: DoubleTrace, term: list[Term]) -> Tensor:
 
 
 def _through(passed: Passed, x: Tensor, relevance: Tensor) -> Tensor:
-    return linear(x, passed.linear.weight, relevance)
+    weight = passed.linear.weight
+    return linear(x, weight, relevance, x @ weight.double())
 
 
 # Through one block ----------------------------------------------------------------------------------------
