@@ -122,6 +122,17 @@ def test_bounds_settle_the_usual_case(kind: str, monkeypatch: pytest.MonkeyPatch
     assert np.abs(found - solved).max() <= 1e-7
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_what_spreads_fully_is_feasible(seed: int) -> None:
+    """Capacities of very different size: a flow that claims to reach the cut must exist."""
+    rng = np.random.default_rng(seed)
+    maps = rng.random((7, 3, 3)) * np.exp(1.5 * rng.normal(size=(7, 3, 1)))
+    cut = np.minimum(maps[-1][0].sum(), maps[0].sum(0))
+    found = FLOW._spread(maps[-1][0], maps[:-1], np.arange(3), cut)
+    for sink in np.flatnonzero(found >= cut * (1 - 1e-8)):
+        assert oracle.flow_value(maps, 0, int(sink)) == pytest.approx(cut[sink], rel=1e-7)
+
+
 def test_what_cannot_flow_is_refused() -> None:
     for wrong in (-0.1, np.nan, np.inf):
         maps = np.ones((2, 3, 3))

@@ -37,7 +37,8 @@ CLOSE = 1e-8  # a feasible flow this close to a cut, relatively, is taken for ma
 INTEGERS = 2**30  # the largest flow, in units of scipy's 32-bit capacities
 TILE = 1 << 17  # numbers in one array of those that run over triples of tokens: a cache holds a few
 MIDDLE = 3  # layers in which the halves of a spreading flow are matched, ...
-ROUNDS = 5  # ... in at most so many rounds
+ROUNDS = 5  # ... in at most so many rounds, ...
+STUCK = 0.6  # ... unless one leaves more than this share of what was missing
 
 
 def flow(maps: Maps, below: Maps | None = None, rows: Sequence[int] | None = None) -> Maps:
@@ -159,6 +160,7 @@ def _carry(supply: Array, demand: Array, layers: Array, wanted: Array) -> Array:
     """How much of `supply` [J, n] greedy rounds bring through `layers` (lowest first) to meet `demand` [J, n]."""
     room = [np.repeat(layer[None], len(supply), 0) for layer in layers]  # [J, k, m]
     carried = np.zeros(len(supply))
+    missing = wanted
     for _ in range(ROUNDS):
         needs = [demand]
         pushes: list[Array] = []
@@ -178,7 +180,9 @@ def _carry(supply: Array, demand: Array, layers: Array, wanted: Array) -> Array:
             sent = pushes[level].sum(2)
         supply = supply - sent
         carried += sent.sum(1)
-        if (carried >= wanted * (1 - CLOSE)).all():
+        before, missing = missing, wanted - carried
+        unfinished = missing > wanted * CLOSE
+        if not unfinished.any() or np.median(missing[unfinished] / before[unfinished]) > STUCK:
             break
     return carried
 
@@ -192,14 +196,14 @@ def _ratio(part: Array, whole: Array) -> Array:
 def _solve(top: Array, stack: Array, pairs: NDArray[np.intp]) -> Array:
     """Maximum flows of (row of `top`, input) pairs by scipy, on capacities rounded to integers."""
     n = stack.shape[-1]
-    levels = [*stack, top]  # an edge from node (l + 1, i) to node (l, k) for every entry of levels[l]
     limit = min(top.sum(1).max(), stack[0].sum(0).max())
+    # An edge from node (l + 1, i) to node (l, k) for every entry of levels[l] that is not rounded to nothing.
+    levels = [np.rint(np.minimum(level, limit) * (INTEGERS / limit)).astype(np.int32) for level in (*stack, top)]
     sizes = [n] * len(levels) + [len(top)]
     first = np.cumsum([0, *sizes])
     count = np.concatenate([np.zeros(n, dtype=np.int64), *(np.count_nonzero(level, axis=1) for level in levels)])
     targets = np.concatenate([np.nonzero(level)[1] + start for start, level in zip(first[:-2], levels, strict=True)])
-    edges = np.concatenate([level[level > 0] for level in levels])
-    capacities = np.rint(np.minimum(edges, limit) * (INTEGERS / limit)).astype(np.int32)
+    capacities = np.concatenate([level[level > 0] for level in levels])
     starts = np.concatenate([[0], count.cumsum()])
     graph = csr_array((capacities, targets.astype(np.int32), starts.astype(np.int32)), shape=(first[-1], first[-1]))
     source = int(first[-2])
