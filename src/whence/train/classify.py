@@ -149,7 +149,7 @@ def label_set(rows: Sequence[Example], columns: Columns) -> list[str]:
     """The labels in a stable order."""
     present = {row.label for row in rows}
     named = [name for name in dict.fromkeys(columns.names.values()) if name in present]
-    labels = named or sorted(present, key=lambda name: (not name.isdigit(), name.zfill(9)))
+    labels = named or sorted(present, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))
     if len(labels) < 2:
         raise WhenceError(f"only one label, {labels[0]!r}, occurs in the training rows; there must be two at least")
     return labels

@@ -10,7 +10,6 @@ from typing import Any
 from whence.errors import WhenceError
 
 _HERE = Path(__file__).parent
-_FOLDERS = {"whence/agreement": "agreement", "whence/mlm": "mlm", "whence/sentiment": "sentiment"}
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,15 @@ class Card:
 
 
 def names() -> list[str]:
-    """The shipped models."""
-    return sorted(_FOLDERS)
+    """The shipped models: every folder here that has a card."""
+    return sorted(f"whence/{file.parent.name}" for file in _HERE.glob("*/card.json"))
 
 
 def path(name: str) -> Path:
     """The folder of a shipped model, for `from_pretrained`."""
-    if name not in _FOLDERS:
+    if name not in names():
         raise WhenceError(f"no shipped model is called {name!r}; there are: {', '.join(names())}")
-    return _HERE / _FOLDERS[name]
+    return _HERE / name.removeprefix("whence/")
 
 
 def card(name: str) -> Card:
