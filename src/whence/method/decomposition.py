@@ -58,14 +58,19 @@ def plain(layer: LayerTrace) -> View:
 
 def after_attention(layer: LayerTrace) -> View:
     norm = first_norm(layer)
-    return View("attention", norm.linear, norm.scale(layer.u))
+    return layer.once("after attention", lambda _: View("attention", norm.linear, norm.scale(layer.u)))
 
 
 def after_block(layer: LayerTrace) -> View:
+    return layer.once("after block", _after_block)
+
+
+def _after_block(layer: LayerTrace) -> View:
     norm1, norm2 = layer.block.norm1, layer.block.norm2
+    scale = norm2.scale(layer.w)
     if layer.block.norm_first:
-        return View("block", norm2.centred, norm2.scale(layer.w))
-    return View("block", lambda t: norm2.linear(norm1.linear(t)), norm1.scale(layer.u) * norm2.scale(layer.w))
+        return View("block", norm2.centred, scale)
+    return View("block", lambda t: norm2.linear(norm1.linear(t)), after_attention(layer).scale * scale)
 
 
 def own(layer: LayerTrace) -> Tensor:
