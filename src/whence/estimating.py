@@ -45,6 +45,9 @@ class Estimate:
         )
 
 
+MB = 2**20
+
+
 class Shape(NamedTuple):
     """One batch in one model."""
 
@@ -116,7 +119,7 @@ def _norms(s: Shape) -> Work:
         wide=2 * s.rows * d * d + 6 * vectors * s.heads * d + 6 * s.pairs * s.heads**2 + 4 * s.rows * d * d,
         moved=s.bytes * (8 * vectors * d + 10 * s.pairs * s.heads),
         calls=40 * len(s.lengths),
-        held=s.bytes * (4 * s.pairs + 6 * s.rows * d) + 3 * 4 * 2**20,
+        held=s.bytes * (4 * s.pairs + 3 * s.rows * d) + 2 * min(4 * MB, s.bytes * s.n * s.heads * d),
     )
 
 
@@ -125,7 +128,7 @@ def _alti(s: Shape) -> Work:
         wide=4 * s.rows * s.width**2 + 2 * s.pairs * s.heads * s.width,
         moved=s.bytes * (4 * s.pairs * s.width + 4 * s.rows * s.heads * s.width),
         calls=10 * s.rows,
-        held=s.bytes * (5 * s.rows * s.width + 3 * s.pairs) + 3 * 4 * 2**20,
+        held=s.bytes * (5 * s.rows * s.width + 3 * s.pairs) + 2 * min(4 * MB, s.bytes * s.n**2 * s.width),
     )
 
 
@@ -137,7 +140,7 @@ def _value_zeroing(s: Shape) -> Work:
         moved=s.bytes * s.real_pairs * (6 * f + 20 * d),
         activated=s.real_pairs * f,
         calls=60 * len(s.lengths),
-        held=s.bytes * 2 * d * f + 3 * 32 * 2**20,
+        held=s.bytes * d * f + 2 * min(32 * MB, s.bytes * s.n**2 * 2 * (d + f)),
     )
 
 
@@ -147,7 +150,7 @@ def _hta(s: Shape) -> Work:
         wide=s.real * (2 * d * d * f + 8 * d**3) + s.real_pairs * (2 * s.heads + 4) * d * d,
         moved=s.bytes * (s.real * (2 * d * f + 30 * d * d) + 8 * s.real_pairs * s.heads * d),
         calls=60 * len(s.lengths),
-        held=min(768 * 2**20, s.bytes * d * (2 * s.n * d + 2 * f)) + s.bytes * s.n * d * (2 * s.heads + f / 8),
+        held=min(512 * MB, s.bytes * 2 * s.n * d * d) + min(128 * MB, s.bytes * s.n * (d * f + 6 * d * d)),
     )
 
 
