@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 import tiny
 import whence
-from whence.cli import app
+from whence.cli import app, main
 from whence.explanation import Explanation
 
 
@@ -35,14 +36,30 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-def whence_process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "whence", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "100", **environment},
-        check=False,
-    )
+@dataclass
+class Outcome:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """The program from its very beginning, in this process: arguments, environment, exit status."""
+
+    def go(*arguments: str, **environment: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["whence", *arguments])
+        for name, value in {"COLUMNS": "100", **environment}.items():
+            monkeypatch.setenv(name, value)
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return go
 
 
 def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
@@ -85,8 +102,8 @@ def test_compare(folder: str) -> None:
     assert list(data["explanations"]) == ["raw-attention", "attention-rollout"]
 
 
-def test_methods_lists_every_name() -> None:
-    out = whence_process("methods", COLUMNS="200").stdout
+def test_methods_lists_every_name(typed: Callable[..., Outcome]) -> None:
+    out = typed("methods", COLUMNS="200").stdout
     for each in whence.methods():
         assert each.name in out
         assert all(symbol in out for symbol in each.symbols)
@@ -94,22 +111,40 @@ def test_methods_lists_every_name() -> None:
     assert "attention-rollout" in out
 
 
-def test_an_error_is_one_sentence_without_a_traceback(folder: str) -> None:
-    result = whence_process("explain", "a film", "--model", folder, "--method", "nonsense")
+def test_one_method_is_told_in_full() -> None:
+    out = run("methods", "N_Enc")
+    assert out.startswith("globenc: ")
+    assert "options: normalize=False" in out
+    assert "N_Enc      =" in out  # the formula
+    assert "GlobEnc: Quantifying Global Token Attribution" in out.replace("\n", " ")
+    assert run("methods", "rollout").startswith("attention-rollout = attention-fixed-residual, rollout")
+
+
+def test_options_of_a_method(folder: str, typed: Callable[..., Outcome]) -> None:
+    options = ["-O", "metric=l2", "-O", "budget=1000"]
+    found = json.loads(run("explain", "a film", "-m", folder, "-M", "alti", *options, "--json"))
+    assert found["options"] == {"metric": "l2", "budget": 1000}
+    assert found["defaults"] == {"at": "attention"}
+    result = typed("explain", "a film", "-m", folder, "-M", "alti", "-O", "metric")
+    assert "cannot read the option 'metric'; expected NAME=VALUE" in result.stderr.replace("\n", " ")
+
+
+def test_an_error_is_one_sentence_without_a_traceback(folder: str, typed: Callable[..., Outcome]) -> None:
+    result = typed("explain", "a film", "--model", folder, "--method", "nonsense")
     assert result.returncode == 2
     assert result.stderr.startswith("error: unknown method 'nonsense'")
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
 
-def test_colour_only_where_it_is_wanted(folder: str) -> None:
-    plain = whence_process("explain", "a film", "-m", folder, NO_COLOR="1", FORCE_COLOR="1")
-    assert "\x1b[48" not in plain.stdout
-    coloured = whence_process("explain", "a film", "-m", folder, FORCE_COLOR="1", COLORTERM="truecolor", TERM="xterm")
+def test_colour_only_where_it_is_wanted(folder: str, typed: Callable[..., Outcome]) -> None:
+    coloured = typed("explain", "a film", "-m", folder, FORCE_COLOR="1", COLORTERM="truecolor", TERM="xterm")
     assert "\x1b[" in coloured.stdout
     assert "48;2;" in coloured.stdout  # a 24-bit ground
-    fewer = whence_process("explain", "a film", "-m", folder, FORCE_COLOR="1", COLORTERM="", TERM="xterm-256color")
+    fewer = typed("explain", "a film", "-m", folder, FORCE_COLOR="1", COLORTERM="", TERM="xterm-256color")
     assert "48;5;" in fewer.stdout
+    plain = typed("explain", "a film", "-m", folder, NO_COLOR="1", FORCE_COLOR="1")
+    assert "48;" not in plain.stdout
 
 
 def test_help_is_instant_and_import_is_light() -> None:
@@ -120,7 +155,8 @@ def test_help_is_instant_and_import_is_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
-    assert "explain" in whence_process("--help").stdout
+    shown = subprocess.run([sys.executable, "-m", "whence", "--help"], capture_output=True, text=True, check=True)
+    assert "explain" in shown.stdout
 
 
 def test_the_public_names_are_all_there() -> None:

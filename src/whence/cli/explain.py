@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from whence.comparison import Comparison
     from whence.explanation import Explanation
 
-Text = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
+Written = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
 Model = Annotated[str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.")]
 Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
@@ -32,6 +35,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 Save = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json, .npz or .html file.")]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-O", help="An option of the method, e.g. -O n_steps=50 (see `whence methods NAME`)."),
+]
+DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the answering token gives itself to 0.")]
+Task = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
 
 
@@ -43,7 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain_command(
-    text: Text,
+    text: Written,
     pair: Pair = None,
     model: Model = "whence/sentiment",
     method: Annotated[str, typer.Option("--method", "-M", help="A name from `whence methods`.")] = "attention-rollout",
@@ -56,11 +65,14 @@ def explain_command(
     to_layer: ToLayer = None,
     receptive_field: Receptive = False,
     rows: Rows = "all",
+    drop_self: DropSelf = False,
+    option: Options = None,
     layers: Layers = False,
     words: Words = False,
     as_json: AsJson = False,
     save: Save = None,
     truncate: Truncate = False,
+    task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -78,16 +90,19 @@ def explain_command(
         layers=(from_layer, to_layer),
         receptive_field=receptive_field,
         rows=rows,
+        drop_self=drop_self,
         head=_number(head),
         truncate=truncate,
+        task=task,
         device=device,
         dtype=dtype,
+        **_options(option or []),
     )
     _present(result, layers=layers, words=words, as_json=as_json, save=save)
 
 
 def compare_command(
-    text: Text,
+    text: Written,
     pair: Pair = None,
     model: Model = "whence/sentiment",
     methods: Annotated[
@@ -101,11 +116,13 @@ def compare_command(
     to_layer: ToLayer = None,
     receptive_field: Receptive = False,
     rows: Rows = "all",
+    drop_self: DropSelf = False,
     layers: Layers = False,
     words: Words = False,
     as_json: AsJson = False,
     save: Save = None,
     truncate: Truncate = False,
+    task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -123,17 +140,39 @@ def compare_command(
         layers=(from_layer, to_layer),
         receptive_field=receptive_field,
         rows=rows,
+        drop_self=drop_self,
         truncate=truncate,
+        task=task,
         device=device,
         dtype=dtype,
     )
     _present(result, layers=layers, words=words, as_json=as_json, save=save)
 
 
-def methods_command() -> None:
-    """List the methods with their names, symbols and papers."""
+def methods_command(
+    name: Annotated[str | None, typer.Argument(help="One method: its formula, options and paper.")] = None,
+) -> None:
+    """List the methods with their names, symbols and papers; or say everything about one."""
     from rich.console import Console
+
+    from whence.method import lookup
+
+    console = Console()
+    if name is None:
+        console.print(_method_table())
+        return
+    method, preset = lookup(name)
+    about = inspect.getdoc(inspect.getmodule(inspect.unwrap(method.run))) or ""
+    title = method.name if preset is None else f"{preset.name} = {method.name}, {preset.aggregate or 'last layer'}"
+    options = ", ".join(f"{option}={default!r}" for option, default in method.options.items()) or "none"
+    for part in (f"{title}: {method.summary}", about, f"needs: {method.needs}", f"options: {options}", method.paper):
+        console.print(part, markup=False, highlight=False)
+        console.print()
+
+
+def _method_table() -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     from whence.method import methods, presets
 
@@ -141,14 +180,15 @@ def methods_command() -> None:
     table.add_column("method", no_wrap=True)
     for column in ("symbols", "kind", "what it is", "from"):
         table.add_column(column)
-    for each in methods():
+    # Texts, not strings: a formula's brackets are no markup.
+    for each in sorted(methods(), key=lambda each: (each.class_specific, each.kind)):
         flags = ", ".join(flag for flag, on in (("signed", each.signed), ("class-specific", each.class_specific)) if on)
         kind = each.kind + (f" ({flags})" if flags else "")
-        table.add_row(each.name, ", ".join(each.symbols), kind, each.summary, each.paper.short)
+        table.add_row(*map(Text, (each.name, ", ".join(each.symbols), kind, each.summary, each.paper.short)))
     for named in presets():
         made_of = f"{named.summary} (= {named.method}, {named.aggregate or 'last layer'})"
-        table.add_row(named.name, ", ".join(named.symbols), "preset", made_of, named.paper.short)
-    Console().print(table)
+        table.add_row(*map(Text, (named.name, ", ".join(named.symbols), "preset", made_of, named.paper.short)))
+    return table
 
 
 def _present(result: Explanation | Comparison, *, layers: bool, words: bool, as_json: bool, save: Path | None) -> None:
@@ -166,3 +206,19 @@ def _present(result: Explanation | Comparison, *, layers: bool, words: bool, as_
 def _number(value: str | None) -> int | str | None:
     """A whole number typed on the command line, or the word itself."""
     return int(value) if value is not None and value.lstrip("-").isdigit() else value
+
+
+def _options(typed: list[str]) -> dict[str, Any]:
+    """`["n_steps=50", "metric=l2"]` as keyword arguments; values are JSON where they can be, else words."""
+    from whence.errors import WhenceError
+
+    found: dict[str, Any] = {}
+    for each in typed:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise WhenceError(f"cannot read the option {each!r}; expected NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = {"True": True, "False": False, "None": None}.get(value, value)
+    return found
