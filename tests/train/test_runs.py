@@ -25,6 +25,10 @@ NAMES = {"0": "negative", "1": "positive"}
 LINES = [row["text"] for row in reviews(4000, seed=9)]
 
 
+def flags(options: dict[str, object]) -> list[str]:
+    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
+
+
 def run(out: Path, **changed: object) -> loop.Run:
     settings: dict[str, object] = {"device": "cpu", "progress": False, "learning_rate": 1e-3, "patience": None}
     return loop.Run(out, **{**settings, **changed})  # type: ignore[arg-type]
@@ -95,9 +99,9 @@ def test_a_killed_run_goes_on_and_ends_as_if_undisturbed(tiny: Path, tmp_path: P
     train = write(tmp_path / "train.jsonl", reviews(400))
 
     def command(out: str) -> list[str]:
-        options = "--epochs 6 --batch 8 --checks 4 --patience 0 --lr 1e-3 --device cpu --quiet --seed 5".split()
+        options = {"epochs": 6, "batch": 8, "checks": 4, "patience": 0, "lr": 1e-3, "device": "cpu", "seed": 5}
         script = [sys.executable, "-m", "whence", "train", "classify", str(train)]
-        return [*script, "--model", str(tiny), "--out", str(tmp_path / out), *options]
+        return [*script, "--model", str(tiny), "--out", str(tmp_path / out), "--quiet", *flags(options)]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command("whole"), check=True, env=environment, capture_output=True)

@@ -49,8 +49,8 @@ class Reading:
     """How the text is read: windows of `length`, at the end `ratio` times as long, `rate` of the words hidden."""
 
     length: int = 128
-    ratio: int = 4
-    long_share: float = 0.1
+    ratio: int = 1
+    long_share: float = 0.0
     rate: float = 0.15
     held_out: float = 0.005
 
