@@ -26,6 +26,9 @@ _HOMES = {
     "estimate": "whence.estimating",
     "Estimate": "whence.estimating",
     "open_model": "whence.model",
+    "mixing_ratios": "whence.analysis",
+    "anisotropy": "whence.analysis",
+    "norm_outliers": "whence.analysis",
     "WhenceError": "whence.errors",
     "WhenceWarning": "whence.errors",
 }
@@ -39,15 +42,19 @@ __all__ = [
     "WhenceError",
     "WhenceWarning",
     "__version__",
+    "anisotropy",
     "capture",
     "compare",
     "estimate",
     "explain",
     "methods",
+    "mixing_ratios",
+    "norm_outliers",
     "open_model",
 ]
 
 if TYPE_CHECKING:
+    from whence.analysis import anisotropy, mixing_ratios, norm_outliers
     from whence.comparison import Comparison
     from whence.errors import WhenceError, WhenceWarning
     from whence.estimating import Estimate, estimate
