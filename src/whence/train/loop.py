@@ -162,7 +162,7 @@ def arguments(task: Task, run: Run) -> TrainingArguments:
         adam_beta2=run.beta2,
         max_grad_norm=1.0,
         optim="adamw_torch_fused" if cuda else "adamw_torch",
-        bf16=cuda and run.precision != "float32",
+        bf16=run.precision == "bf16" or (run.precision == "auto" and cuda),
         use_cpu=not cuda,
         eval_strategy="steps",
         eval_steps=every,
