@@ -275,6 +275,21 @@ def test_relevance_does_not_depend_on_the_dtype(dtype: torch.dtype) -> None:
             assert np.abs(pair[0] - pair[1]).max() <= 1e-5 * np.abs(pair[1]).max()
 
 
+def test_gpt2s_upcast_of_half_precision_leaves_float64_alone() -> None:
+    found = []
+    for upcast in (False, True):
+        model = tiny.model("gpt2", dtype=torch.bfloat16, reorder_and_upcast_attn=upcast)
+        found.append(whence.explain(tiny.ids(6), model, method="full-lrp", target=1).scores)
+    assert np.abs(found[0] - found[1]).max() <= 1e-12 * np.abs(found[0]).max()
+
+
+@pytest.mark.parametrize("variant", ["bert", "gpt2"])
+def test_a_single_token_is_the_whole_answer(variant: str) -> None:
+    model = tiny.model(variant)
+    assert whence.explain([7], model, method="full-lrp", target=0).scores == pytest.approx(1, abs=1e-5)
+    assert whence.explain([7], model, method="transformer-attribution", target=0).scores == pytest.approx(1)
+
+
 def test_one_block_at_a_time_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.model(num_hidden_layers=6)
     alive: dict[int, int] = {}

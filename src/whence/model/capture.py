@@ -171,7 +171,7 @@ def attention_forward(
     """Eager attention, step for step as transformers does it, noting what passes."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
-        query, key = query.float(), key.float()
+        query, key = promote(query), promote(key)
     scores = query @ key.transpose(2, 3) * scaling
     if attention_mask is not None:
         scores = scores + attention_mask
