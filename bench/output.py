@@ -17,11 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-README = Path(__file__).resolve().parent / "README.md"
-START, END = "<!-- output: start -->", "<!-- output: end -->"
+from written import put
+
 STEPS = 10  # of integrated gradients: both sides grow with it alike
 TOGETHER = ["cat", "attcat", "gradient-x-input", "saliency", "attention-gradients"]
 COMPARED = {"integrated-gradients": "captum", "ablation": "one token at a time"}
@@ -136,11 +135,7 @@ def main() -> None:
     text = table([32] if options.quick else [32, 128], 3 if options.quick else options.runs, options.threads)
     print(text)
     if not options.quick:
-        page = README.read_text(encoding="utf-8") if README.exists() else "# How fast, how much memory\n"
-        if START not in page:
-            page += f"\n## Towards one output (`python bench/output.py`)\n\n{START}\n{END}\n"
-        head, rest = page.split(START)
-        README.write_text(f"{head}{START}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        put("output", f"## Towards one output (`python bench/output.py`)\n\n{text}")
 
 
 if __name__ == "__main__":
