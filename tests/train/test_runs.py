@@ -219,6 +219,8 @@ def test_prompts_that_cannot_be_asked(tiny: Path, tmp_path: Path) -> None:
     ]
     with pytest.raises(WhenceError, match=r"3 bad rows: row 1: .*0 \[MASK\].*row 2: .*2 \[MASK\].*row 3: .*same word"):
         prompt.read(write(tmp_path / "bad.jsonl", bad), prompt.PromptColumns())
+    with pytest.raises(WhenceError, match="no column 'word'; it has: text, target, foil"):
+        prompt.read(tmp_path / "bad.jsonl", prompt.PromptColumns(target="word"))
     split: list[dict[str, object]] = [
         {"text": "is [MASK] great", "target": "very", "foil": "zebraic"},
         {"text": "is [MASK] great", "target": "very", "foil": "not"},
@@ -226,7 +228,7 @@ def test_prompts_that_cannot_be_asked(tiny: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "split.jsonl", split)
     items = prompt.read(path, prompt.PromptColumns())
     tokenizer = AutoTokenizer.from_pretrained(tiny)
-    with pytest.raises(WhenceError, match="row 1: 'zebraic' is not one piece"):
+    with pytest.raises(WhenceError, match="row 1: 'zebraic' is not one piece.*pass --skip-split"):
         prompt.whole_words(items, tokenizer, path, skip=False)
     with pytest.warns(WhenceWarning, match="1 of 2 rows left out"):
         assert len(prompt.whole_words(items, tokenizer, path, skip=True)) == 1
@@ -255,3 +257,17 @@ def test_unknown_devices_and_precisions(tiny: Path, tmp_path: Path) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(WhenceError, match="torch sees no GPU"):
             classify.classify([train], run(tmp_path / "b", device="cuda"), Columns(), model=str(tiny))
+
+
+def test_accuracy_by_a_column(tiny: Path, tmp_path: Path) -> None:
+    rows = [{**row, "half": "first" if index < 10 else "second"} for index, row in enumerate(reviews(20))]
+    path = write(tmp_path / "rows.jsonl", rows)
+    classify.classify([path], run(tmp_path / "out", epochs=1), Columns(), model=str(tiny))
+    scores = measure.labels(str(tmp_path / "out"), path, Columns(), by="half")
+    assert [(score.group, score.rows) for score in scores] == [("first", 10), ("second", 10), ("all", 20)]
+    assert scores[2].right == scores[0].right + scores[1].right
+    held = write(tmp_path / "held.jsonl", rows[:5])
+    fewer = measure.labels(str(tmp_path / "out"), path, Columns(), exclude=[f"{held}:text"])
+    assert fewer[0].rows == sum(row["text"] not in {r["text"] for r in rows[:5]} for row in rows)
+    with pytest.raises(WhenceError, match="no column 'third'"):
+        measure.labels(str(tmp_path / "out"), path, Columns(), by="third")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.train import corpus, order, prefixes, prompt, vocabulary
+from whence.train.data import BadRow
 
 LINES = [
     "The old man walked along the river and sang a song about the sea.",
@@ -136,7 +137,7 @@ def test_minimal_pairs() -> None:
     pair = prompt.minimal_pair("A sketch of lights doesn't appear.", "A sketch of lights don't appear.")
     assert pair == ("A sketch of lights ", " not appear.", "does", "do")
     assert prompt.minimal_pair("Susan won't go.", "Susan can't go.")[2:] == ("will", "can")
-    with pytest.raises(ValueError, match="differ in 2 words"):
+    with pytest.raises(BadRow, match="differ in 2 words"):
         prompt.minimal_pair("a b c", "a d e")
-    with pytest.raises(ValueError, match="have 3 and 2 words"):
+    with pytest.raises(BadRow, match="have 3 and 2 words"):
         prompt.minimal_pair("a b c", "a b")

@@ -74,7 +74,7 @@ def documents(source: str) -> Iterator[str]:
         raise WhenceError(f"{source}: say which column holds the text, e.g. {source}:text")
     problems = Problems(path)
     for number, row in rows(path):
-        value = _cell(row, column, path)
+        value = cell(row, column, path)
         if isinstance(value, str):
             yield value
             yield ""  # a row is a document of its own
@@ -152,14 +152,14 @@ def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = 
         if not keeps(row, columns.where, path) or (drop is not None and drop(row)):
             continue
         try:
-            label = label_name(_cell(row, columns.label, path), columns)
+            label = label_name(cell(row, columns.label, path), columns)
             if label == "":
                 continue
             text = _text(row, columns.text, path)
             if columns.until is not None:
-                text = before(text, _cell(row, columns.until, path))
+                text = before(text, cell(row, columns.until, path))
             pair = None if columns.pair is None else _text(row, columns.pair, path)
-        except _BadRow as bad:
+        except BadRow as bad:
             problems.add(number, str(bad))
             continue
         found.append(Example(number, text, pair, label))
@@ -172,20 +172,20 @@ def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = 
 def label_name(value: object, columns: Columns) -> str:
     """A cell as a label's name: 1, 1.0, True and "1" are the same label."""
     if value is None or value == "":
-        raise _BadRow(f"'{columns.label}' is empty")
+        raise BadRow(f"'{columns.label}' is empty")
     if isinstance(value, bool | int):
         raw = str(int(value))
     elif isinstance(value, float):
         if value != value or value != int(value):
-            raise _BadRow(f"'{columns.label}' is {_shown(value)}; a label is a word or a whole number")
+            raise BadRow(f"'{columns.label}' is {_shown(value)}; a label is a word or a whole number")
         raw = str(int(value))
     elif isinstance(value, str):
         raw = value.strip()
     else:
-        raise _BadRow(f"'{columns.label}' is {_shown(value)}; a label is a word or a whole number")
+        raise BadRow(f"'{columns.label}' is {_shown(value)}; a label is a word or a whole number")
     if columns.names and raw not in columns.names:
         known = ", ".join(columns.names)
-        raise _BadRow(f"'{columns.label}' is {raw!r}, which has no name (named: {known})")
+        raise BadRow(f"'{columns.label}' is {raw!r}, which has no name (named: {known})")
     return columns.names.get(raw, raw)
 
 
@@ -195,15 +195,15 @@ def before(text: str, index: object) -> str:
     try:
         end = int(str(index))
     except ValueError:
-        raise _BadRow(f"{_shown(index)} is no word index") from None
+        raise BadRow(f"{_shown(index)} is no word index") from None
     if not 0 < end <= len(words):
-        raise _BadRow(f"word index {end} lies outside the {len(words)} words of the text")
+        raise BadRow(f"word index {end} lies outside the {len(words)} words of the text")
     return " ".join(words[:end])
 
 
 def keeps(row: Row, where: dict[str, tuple[str, ...]], path: Path) -> bool:
     """Whether the row has one of the wanted values in every filtered column."""
-    return all(str(_cell(row, column, path)) in values for column, values in where.items())
+    return all(str(cell(row, column, path)) in values for column, values in where.items())
 
 
 def values(source: str) -> set[str]:
@@ -211,7 +211,7 @@ def values(source: str) -> set[str]:
     path, column = split_source(source)
     if column is None:
         raise WhenceError(f"{source}: say which column to read, e.g. {source}:sentence")
-    return {str(_cell(row, column, path)) for _, row in rows(path)}
+    return {str(cell(row, column, path)) for _, row in rows(path)}
 
 
 def pairs_of(options: Iterable[str], what: str) -> dict[str, tuple[str, ...]]:
@@ -244,20 +244,21 @@ class Problems:
             raise WhenceError(f"{self.path}: {len(self.found)} {noun}: {first}{more}")
 
 
-class _BadRow(Exception):
+class BadRow(Exception):
     """Why one row cannot be used."""
 
 
 def _text(row: Row, column: str, path: Path) -> str:
-    value = _cell(row, column, path)
+    value = cell(row, column, path)
     if not isinstance(value, str):
-        raise _BadRow(f"'{column}' is {_shown(value)}, not text")
+        raise BadRow(f"'{column}' is {_shown(value)}, not text")
     if not value.strip():
-        raise _BadRow(f"'{column}' is empty")
+        raise BadRow(f"'{column}' is empty")
     return value
 
 
-def _cell(row: Row, column: str, path: Path) -> Any:
+def cell(row: Row, column: str, path: Path) -> Any:
+    """The value of a column that must be there."""
     if column not in row:
         raise WhenceError(f"{path}: no column '{column}'; it has: {', '.join(map(str, row))}")
     return row[column]

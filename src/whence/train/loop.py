@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import SequentialSampler
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from whence.errors import WhenceError
 from whence.train.order import Ordered
@@ -111,6 +111,8 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
         compute_metrics=task.metrics,
         callbacks=callbacks(run),
     )
+    if not run.progress:
+        trainer.remove_callback(PrinterCallback)  # Trainer's stand-in for the progress bar prints every measure
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     metrics = {
         name.removeprefix("eval_"): float(value)

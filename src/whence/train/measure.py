@@ -16,7 +16,7 @@ from transformers import (
 
 from whence.errors import WhenceError
 from whence.train import classify, prompt
-from whence.train.data import Columns, examples, rows, values
+from whence.train.data import Columns, cell, examples, rows, values
 from whence.train.models import locate
 
 ALL = "all"
@@ -50,7 +50,7 @@ def labels(
     shared = frozenset().union(*(values(source) for source in exclude))
     groups: dict[int, str] = {}
     if by is not None:
-        groups = {number: str(row.get(by)) for number, row in rows(data)}
+        groups = {number: str(cell(row, by, data)) for number, row in rows(data)}
     asked = examples(data, columns, drop=(lambda row: row.get(columns.text) in shared) if shared else None)
     place = locate(model)
     network = AutoModelForSequenceClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()

@@ -20,7 +20,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
 
 from whence.errors import WhenceError, WhenceWarning
 from whence.train import loop
-from whence.train.data import Problems, Row, keeps, rows
+from whence.train.data import BadRow, Problems, Row, cell, keeps, rows
 from whence.train.models import locate
 
 if TYPE_CHECKING:
@@ -113,10 +113,10 @@ def read(path: Path, columns: PromptColumns, by: str | None = None) -> list[Prom
             continue
         try:
             before, after, target, foil = _parts(row, columns, path)
-        except ValueError as bad:
+        except BadRow as bad:
             problems.add(number, str(bad))
             continue
-        found.append(Prompt(number, before, after, target, foil, "" if by is None else str(row.get(by))))
+        found.append(Prompt(number, before, after, target, foil, "" if by is None else str(cell(row, by, path))))
     problems.check()
     if not found:
         raise WhenceError(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
@@ -129,18 +129,17 @@ def _parts(row: Row, columns: PromptColumns, path: Path) -> tuple[str, str, str,
     )
     cells = []
     for name in names:
-        if name not in row:
-            raise WhenceError(f"{path}: no column '{name}'; it has: {', '.join(row)}")
-        if not isinstance(row[name], str) or not row[name].strip():
-            raise ValueError(f"'{name}' is empty or not text")
-        cells.append(row[name])
+        value = cell(row, name, path)
+        if not isinstance(value, str) or not value.strip():
+            raise BadRow(f"'{name}' is empty or not text")
+        cells.append(value)
     if len(cells) == 2:
         return minimal_pair(*cells)
     text, target, foil = cells
     if text.count("[MASK]") != 1:
-        raise ValueError(f"'{columns.text}' has {text.count('[MASK]')} [MASK], not one")
+        raise BadRow(f"'{columns.text}' has {text.count('[MASK]')} [MASK], not one")
     if target.strip().lower() == foil.strip().lower():
-        raise ValueError("target and foil are the same word")
+        raise BadRow("target and foil are the same word")
     before, _, after = text.partition("[MASK]")
     return before, after, target.strip(), foil.strip()
 
@@ -154,10 +153,10 @@ def minimal_pair(good: str, bad: str) -> tuple[str, str, str, str]:
     good, bad = _expand(good), _expand(bad)
     ours, theirs = list(_WORD.finditer(good)), [match.group() for match in _WORD.finditer(bad)]
     if len(ours) != len(theirs):
-        raise ValueError(f"the sentences have {len(ours)} and {len(theirs)} words")
+        raise BadRow(f"the sentences have {len(ours)} and {len(theirs)} words")
     differing = [i for i, match in enumerate(ours) if match.group() != theirs[i]]
     if len(differing) != 1:
-        raise ValueError(f"the sentences differ in {len(differing)} words, not in one")
+        raise BadRow(f"the sentences differ in {len(differing)} words, not in one")
     word = ours[differing[0]]
     return good[: word.start()], good[word.end() :], word.group(), theirs[differing[0]]
 
@@ -176,9 +175,11 @@ def whole_words(prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, p
             problems.add(item.row, f"{' and '.join(map(repr, split))} is not one piece of this vocabulary")
         else:
             kept.append(item)
-    if problems.found and not skip:
-        problems.add(0, "pass --skip-split to leave such rows out")
-        problems.check()
+    if not skip:
+        try:
+            problems.check()
+        except WhenceError as error:
+            raise WhenceError(f"{error}; pass --skip-split to leave such rows out") from None
     if not kept:
         raise WhenceError(f"{path}: no row has a target and a foil that are single pieces of this vocabulary")
     if problems.found:
