@@ -228,7 +228,7 @@ def test_prompts_that_cannot_be_asked(tiny: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "split.jsonl", split)
     items = prompt.read(path, prompt.PromptColumns())
     tokenizer = AutoTokenizer.from_pretrained(tiny)
-    with pytest.raises(WhenceError, match="row 1: 'zebraic' is not one piece.*pass --skip-split"):
+    with pytest.raises(WhenceError, match=r"row 1: 'zebraic' is not one piece.*pass --skip-split"):
         prompt.whole_words(items, tokenizer, path, skip=False)
     with pytest.warns(WhenceWarning, match="1 of 2 rows left out"):
         assert len(prompt.whole_words(items, tokenizer, path, skip=True)) == 1
