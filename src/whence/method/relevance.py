@@ -180,12 +180,13 @@ def _head(double: DoubleTrace, term: list[Term]) -> Tensor:
         return passed.x if passed.x.ndim == 2 else passed.x[torch.arange(len(term)), position]
 
     *chain, last = double.after
-    columns = last.linear.weight.T[[each.index for each in term]].double()
+    columns = last.linear.weight.T[[each.column for each in term]].double()
     relevance = linear_one(entered(last), columns, columns.new_ones(len(term)))
     for passed in reversed(chain):
         relevance = _through(passed, entered(passed), relevance)
-    if (chain or [last])[0].x.ndim == 2:  # a token is chosen, by a rule of the same kind as that for copies
-        relevance = clone(entered((chain or [last])[0]), relevance)
+    first = double.after[0]
+    if first.x.ndim == 2:  # a token has been chosen, which has the rule of a single copy
+        relevance = clone(first.x, relevance)
     return relevance[:, None]
 
 

@@ -87,7 +87,7 @@ class Term(NamedTuple):
 
     sign: int
     position: int  # the token whose last hidden state it is read from
-    index: int  # which output of the head's last linear layer
+    column: int  # which output of the head's last linear layer
 
 
 def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
