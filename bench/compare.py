@@ -2,8 +2,8 @@
 
     python bench/compare.py [--threads 2]
 
-A randomly initialised BERT-base classifier, one sentence of 64 tokens; the two ways take turns in one process. Writes its
-line into bench/README.md.
+A randomly initialised BERT-base classifier, one sentence of 64 tokens; the two ways take turns in one process. Writes
+its line into bench/README.md.
 """
 
 from __future__ import annotations

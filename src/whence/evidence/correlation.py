@@ -1,0 +1,86 @@
+r"""Agreement of two methods' scores on one input: rank and linear correlation.
+
+    spearman   correlation of ranks, ties at their mean rank             (scipy; GlobEnc, Value Zeroing)
+               dense: 1 − 6 Σ d² / (n (n² − 1)) of dense ranks, ties uncorrected (Abnar & Zuidema's and ALTI's code)
+    pearson    linear correlation                                        (GlobEnc, figure 4)
+    kendall    τ-b                                                       (AttCAT, for confidence)
+
+A constant vector has no correlation with anything: NaN, which `summary` counts apart instead of hiding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from whence.errors import WhenceError
+
+Vector = NDArray[np.float64]
+
+
+def spearman(a: ArrayLike, b: ArrayLike, protocol: str = "scipy") -> float:
+    """Spearman's rank correlation of two score vectors."""
+    x, y = _pair(a, b)
+    if protocol == "dense":
+        gap = stats.rankdata(x, "dense") - stats.rankdata(y, "dense")
+        return float(1 - 6 * (gap**2).sum() / (len(x) * (len(x) ** 2 - 1)))
+    if protocol != "scipy":
+        raise WhenceError(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
+    return np.nan if _constant(x, y) else float(stats.spearmanr(x, y).statistic)
+
+
+def pearson(a: ArrayLike, b: ArrayLike) -> float:
+    """Linear correlation of two arrays of one shape (vectors, or whole maps)."""
+    x, y = _pair(a, b)
+    return np.nan if _constant(x, y) else float(stats.pearsonr(x, y).statistic)
+
+
+def kendall(a: ArrayLike, b: ArrayLike) -> float:
+    """Kendall's τ-b of two score vectors."""
+    x, y = _pair(a, b)
+    return np.nan if _constant(x, y) else float(stats.kendalltau(x, y).statistic)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A measure over a dataset. `interval` is half the width of the 99 % confidence interval of the mean."""
+
+    mean: float
+    deviation: float
+    interval: float
+    count: int
+    undefined: int  # inputs on which the measure has no value
+
+    def __str__(self) -> str:
+        missing = f", {self.undefined} undefined" if self.undefined else ""
+        return f"{self.mean:.3f} ± {self.deviation:.3f} (n = {self.count}{missing})"
+
+
+def summary(values: Iterable[float]) -> Summary:
+    """Mean, standard deviation and 99 % confidence interval (Student's t) of a measure over a dataset."""
+    every = np.array(list(values), dtype=np.float64)
+    known = every[~np.isnan(every)]
+    if not len(known):
+        raise WhenceError("there is nothing to summarise: the measure has no value on any input")
+    deviation = float(known.std(ddof=1)) if len(known) > 1 else 0.0
+    width = stats.t.ppf(0.995, len(known) - 1) * deviation / np.sqrt(len(known)) if len(known) > 1 else np.nan
+    return Summary(float(known.mean()), deviation, float(width), len(known), len(every) - len(known))
+
+
+def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.shape != y.shape or x.size < 2:
+        raise WhenceError(
+            f"cannot correlate shapes {x.shape} and {y.shape}; expected two of one shape, two entries or more"
+        )
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise WhenceError("cannot correlate NaN or infinite scores")
+    return x.ravel(), y.ravel()
+
+
+def _constant(*vectors: Vector) -> bool:
+    return any((vector == vector[0]).all() for vector in vectors)

@@ -1,0 +1,173 @@
+r"""Erasure: what becomes of the prediction when the highest-scored tokens go first.
+
+    AOPC               1/(K+1) Σ_{k=0}^{K} (p(y|x) − p(y|x without the top k))         (AttCAT, equation 13)
+    log-odds           1/(K+1) Σ_k ln(p(y|x without the top k) / p(y|x))               (AttCAT, equation 14)
+    comprehensiveness  mean over shares of p(y|x) − p(y|x without the top share)       (ERASER; ALTI)
+    sufficiency        mean over shares of p(y|x) − p(y|the top share alone)           (ERASER; ALTI)
+
+Tokens are taken in the order of their scores, in steps of a tenth of those that the tokenizer did not add itself;
+they are deleted, or replaced by padding, the mask or the unknown token. The curve is kept, so that the area under it
+and every measure come from one set of forward passes. `protocol="attcat-code"` repeats AttCAT's notebooks, which
+differ from their text: nine steps of a ninth of all tokens, special ones counted but passed over, the last token in
+the order never taken, padding attended, and the absolute change in the place of the signed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.errors import WhenceError
+from whence.explaining import DEFAULT_MODEL, reader
+from whence.explanation import Explanation
+from whence.model import Answer, Sentence, Target, collate, open_model, stream
+from whence.model.rerun import numbers
+
+WAYS = {"delete": None, "pad": "pad_token_id", "mask": "mask_token_id", "unknown": "unk_token_id"}
+TENTHS = tuple(k / 10 for k in range(11))
+PROTOCOLS = ("text", "attcat-code")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Probability of the target as tokens go: `probabilities[k]` after `taken[k]` tokens, the whole sentence first."""
+
+    taken: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    kept: bool = False  # the tokens named were kept, and all others taken (sufficiency)
+    protocol: str = "text"
+
+    @property
+    def drops(self) -> NDArray[np.float64]:
+        """`p(y|x) − p(y|x without)` at every step."""
+        drops: NDArray[np.float64] = self.probabilities[0] - self.probabilities
+        return drops
+
+    @property
+    def aopc(self) -> float:
+        """Area over the perturbation curve; higher is better."""
+        if self.protocol == "attcat-code":
+            return float(np.abs(self.drops[1:]).mean())
+        return float(self.drops.mean())
+
+    @property
+    def log_odds(self) -> float:
+        """Mean log of the probability that is left; lower is better."""
+        steps = self.probabilities[1:] if self.protocol == "attcat-code" else self.probabilities
+        if (self.probabilities <= 0).any():
+            raise WhenceError("a probability is 0, so its logarithm is not finite; use a model in float64")
+        return float(np.log(steps / self.probabilities[0]).mean())
+
+    @property
+    def area(self) -> float:
+        """Area under the curve of probabilities over the share of tokens taken, by trapezoids."""
+        share = self.taken / max(1, self.taken[-1])
+        return float(np.trapezoid(self.probabilities, share))
+
+    @property
+    def mean_drop(self) -> float:
+        """Comprehensiveness (tokens taken) or sufficiency (tokens kept): the mean drop over the shares."""
+        return float(self.drops[1:].mean())
+
+
+def erasure(
+    inputs: Any,
+    explanations: Explanation | Sequence[Explanation],
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    *,
+    by: str | int = "delete",
+    shares: Sequence[float] = TENTHS,
+    keep: bool = False,
+    protocol: str = "text",
+) -> Any:
+    """The erasure curves of explanations of `inputs` (one, or a list of both): a `Curve`, or a list of them.
+
+    The probability is that of each explanation's own target. `keep=True` keeps the top tokens and takes the rest.
+    Scores made elsewhere are measured in the same way (`Explanation.from_scores`, with the target that they explain).
+    """
+    opened = open_model(model, tokenizer)
+    sentences, single = reader(opened, False, None).read(inputs)
+    every = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if len(every) != len(sentences):
+        raise WhenceError(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
+    if protocol not in PROTOCOLS:
+        raise WhenceError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    blank = _blank(opened, by)
+    variants: list[Sentence] = []
+    asked: list[Answer] = []
+    steps: list[list[int]] = []
+    for sentence, explanation in zip(sentences, every, strict=True):
+        order, taken = _plan(sentence, explanation, shares, protocol)
+        steps.append(taken)
+        for k in taken:
+            chosen = order[:k] if not keep or k == 0 else [i for i in order if i not in order[:k]]
+            variants.append(_without(sentence, set(chosen), blank))
+            asked.append(_answer(opened, explanation))
+    trace = stream(opened, collate(sentences[:1], opened.pad_id), lambda _: None)
+    found = numbers(trace, variants, asked, of="probability").numpy()
+    curves, start = [], 0
+    for taken in steps:
+        p = found[start : start + len(taken)]
+        curves.append(Curve(np.array(taken), p, keep, protocol))
+        start += len(taken)
+    return curves[0] if single else curves
+
+
+def _plan(
+    sentence: Sentence, explanation: Explanation, shares: Sequence[float], protocol: str
+) -> tuple[list[int], list[int]]:
+    """The order in which tokens go, and how many are gone at each step (0 first)."""
+    if explanation.tokens != sentence.tokens:
+        raise WhenceError(
+            f"the explanation is of other tokens than the input ({explanation.tokens[:6]} … against "
+            f"{sentence.tokens[:6]} …); explain with the tokenizer of the model, over tokens and not words"
+        )
+    order = [int(i) for i in np.argsort(-explanation.scores, kind="stable")]
+    n = len(order)
+    if protocol == "attcat-code":
+        counts = sorted({int(k) for k in np.round(np.linspace(0, 1, 10) * n)} - {0})
+        walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
+        return walk, [0, *(min(k, len(walk)) for k in counts)]
+    own = [i for i in order if not explanation.special[i]]
+    if any(not 0 <= share <= 1 for share in shares):
+        raise WhenceError("shares of tokens must lie between 0 and 1")
+    counts = [round(share * len(own)) for share in shares]
+    return own, counts if counts[0] == 0 else [0, *counts]
+
+
+def _without(sentence: Sentence, gone: set[int], blank: int | None) -> Sentence:
+    if blank is not None:
+        return replace(sentence, ids=[blank if i in gone else token for i, token in enumerate(sentence.ids)])
+    left = [i for i in range(len(sentence)) if i not in gone]
+    if not left:
+        raise WhenceError("deleting every token leaves nothing to read; replace them instead (by='pad')")
+    types, visible = sentence.types, sentence.visible
+    return replace(
+        sentence,
+        ids=[sentence.ids[i] for i in left],
+        types=None if types is None else [types[i] for i in left],
+        visible=None if visible is None else [visible[i] for i in left],
+    )
+
+
+def _blank(opened: Any, by: str | int) -> int | None:
+    if isinstance(by, str) and by not in WAYS:
+        raise WhenceError(f"cannot erase by {by!r}; expected {', '.join(WAYS)}, or a token id")
+    if by == "delete":
+        return None
+    token = by if isinstance(by, int) else getattr(opened.tokenizer, str(WAYS[by]), None)
+    if token is None or not 0 <= token < opened.vocabulary_size:
+        raise WhenceError(f"{opened.name} has no token to erase by {by!r}; choose another way or a token id")
+    return int(token)
+
+
+def _answer(opened: Any, explanation: Explanation) -> Answer:
+    target: Target = explanation.target
+    if target.kind != "class" or opened.task != "classification":
+        raise WhenceError(f"erasure measures a class of a classifier, and this explanation is of {target}")
+    return Answer(target, explanation.reading, None, {})
