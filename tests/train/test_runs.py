@@ -266,6 +266,7 @@ def test_accuracy_by_a_column(tiny: Path, tmp_path: Path) -> None:
     scores = measure.labels(str(tmp_path / "out"), path, Columns(), by="half")
     assert [(score.group, score.rows) for score in scores] == [("first", 10), ("second", 10), ("all", 20)]
     assert scores[2].right == scores[0].right + scores[1].right
+    assert scores[2].balanced == pytest.approx(scores[2].accuracy)  # as many rows of each label
     held = write(tmp_path / "held.jsonl", rows[:5])
     fewer = measure.labels(str(tmp_path / "out"), path, Columns(), exclude=[f"{held}:text"])
     assert fewer[0].rows == sum(row["text"] not in {r["text"] for r in rows[:5]} for row in rows)

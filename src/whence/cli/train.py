@@ -307,4 +307,5 @@ def _tell(outcome: Outcome) -> None:
 def _show(scores: Sequence[Score]) -> None:
     for score in scores:
         missing = f"  ({score.left_out} left out: words of several pieces)" if score.left_out else ""
-        typer.echo(f"{score.group:<45} {score.accuracy:.4f}  {score.right}/{score.rows}{missing}")
+        balanced = "" if score.balanced is None else f"  balanced {score.balanced:.4f}"
+        typer.echo(f"{score.group:<45} {score.accuracy:.4f}  {score.right}/{score.rows}{balanced}{missing}")

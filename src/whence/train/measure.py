@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 import torch
 from transformers import (
@@ -24,12 +25,16 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Score:
-    """Right answers among `rows` of one group; `left_out` rows could not be asked."""
+    """Right answers among `rows` of one group; `left_out` rows could not be asked.
+
+    `balanced` is the mean of the labels' own accuracies: a model that always gives the same one of two labels has 0.5.
+    """
 
     group: str
     right: int
     rows: int
     left_out: int = 0
+    balanced: float | None = None
 
     @property
     def accuracy(self) -> float:
@@ -64,7 +69,7 @@ def labels(
             part = {key: value.to(device) for key, value in collate(encoded[start : start + batch]).items()}
             truth = part.pop("labels")
             right += (network(**part).logits.argmax(-1) == truth).tolist()
-    return _scores([groups.get(example.row, "") for example in asked], right)
+    return _scores([groups.get(e.row, "") for e in asked], right, [e.label for e in asked])
 
 
 def prompts(
@@ -98,11 +103,15 @@ def prompts(
     ]
 
 
-def _scores(groups: Sequence[str], right: Sequence[bool]) -> list[Score]:
+def _scores(groups: Sequence[str], right: Sequence[bool], truth: Sequence[str] | None = None) -> list[Score]:
+    places = {group or ALL: [i for i, g in enumerate(groups) if g == group] for group in sorted(set(groups))}
+    if len(places) > 1:
+        places[ALL] = list(range(len(groups)))
     found = []
-    for group in sorted(set(groups)):
-        mine = [r for g, r in zip(groups, right, strict=True) if g == group]
-        found.append(Score(group or ALL, sum(mine), len(mine)))
-    if len(found) > 1:
-        found.append(Score(ALL, sum(right), len(right)))
+    for group, mine in places.items():
+        balanced = None
+        if truth is not None:
+            labels = {truth[i] for i in mine}
+            balanced = mean(mean(right[i] for i in mine if truth[i] == label) for label in labels)
+        found.append(Score(group, sum(right[i] for i in mine), len(mine), balanced=balanced))
     return found
