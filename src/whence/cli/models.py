@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from whence.zoo import Card
 
 
@@ -34,11 +36,8 @@ def models(name: Annotated[str | None, typer.Argument(help="Print this model's w
     console.print(table)
 
 
-def _print_card(console: object, card: Card) -> None:
-    from rich.console import Console
+def _print_card(console: Console, card: Card) -> None:
     from rich.text import Text
-
-    assert isinstance(console, Console)
 
     def show(title: str, *lines: str) -> None:
         console.print(Text(title, style="bold"))

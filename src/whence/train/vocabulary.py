@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -43,11 +44,10 @@ def cls_at_end(tokenizer: PreTrainedTokenizerFast, max_length: int) -> PreTraine
     return _wrap(copy, max_length, single="$A [CLS]", pair=None)
 
 
-def _wrap(tokenizer: object, max_length: int, single: str, pair: str | None) -> PreTrainedTokenizerFast:
-    from tokenizers import Tokenizer, processors
+def _wrap(tokenizer: Tokenizer, max_length: int, single: str, pair: str | None) -> PreTrainedTokenizerFast:
+    from tokenizers import processors
     from transformers import PreTrainedTokenizerFast
 
-    assert isinstance(tokenizer, Tokenizer)
     used = [token for token in SPECIAL if token in f"{single} {pair}"]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=single,
