@@ -1,6 +1,6 @@
 """How long `import whence` and `whence --help` take, beside a bare Python and beside what they must import.
 
-    python bench/startup.py
+python bench/startup.py
 """
 
 from __future__ import annotations
