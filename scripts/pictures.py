@@ -44,7 +44,7 @@ def main() -> None:
     picture(
         "compare", list(compared.values()), width=112, title=f"whence compare … --methods {','.join(methods[:3])},…"
     )
-    single = whence.explain("a deep and meaningful film .", method="attcat")
+    single = whence.explain("a deep and meaningful film .")
     picture("explain", [single], width=112, layers=True, title='whence explain "a deep and meaningful film ." --layers')
     zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing", target="were", foil="is")
     picture("maps", [zeroed], width=176, layers=True, title="whence explain … --method value-zeroing --layers")

@@ -93,6 +93,17 @@ def test_the_output_under_capture_is_that_of_eager_attention(variant: str, task:
         assert torch.equal(eager[name], trace.output[name])
 
 
+@pytest.mark.parametrize("variant", ["bert", "distilbert", "albert"])
+def test_feed_forward_in_chunks(variant: str) -> None:
+    """Some configs feed the tokens to the FFN in pieces, which changes nothing but the calls."""
+    whole = whence.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64))
+    pieces = whence.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64, chunk_size_feed_forward=2))
+    for a, b in zip(whole.layers, pieces.layers, strict=True):
+        assert torch.allclose(a.u, b.u, atol=1e-12)
+        assert torch.allclose(a.w, b.w, atol=1e-12)
+        assert torch.allclose(a.output, b.output, atol=1e-12)
+
+
 def test_gpt2_upcast_attention_is_followed() -> None:
     model = tiny.model("gpt2", dtype=torch.bfloat16, reorder_and_upcast_attn=True)
     trace = whence.capture(tiny.ids(9), model)

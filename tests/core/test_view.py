@@ -71,6 +71,10 @@ def test_intensities() -> None:
     assert intensities(np.array([1.0, 2.0, 4.0]), signed=False).tolist() == [0.25, 0.5, 1.0]
     assert intensities(np.array([1.0, -2.0]), signed=True).tolist() == [0.5, -1.0]
     assert intensities(np.zeros(2), signed=False).tolist() == [0.0, 0.0]
+    # The answering token's own share does not set the scale.
+    assert intensities(np.array([8.0, 1.0, 2.0]), signed=False, own=0).tolist() == [1.0, 0.5, 1.0]
+    assert intensities(np.array([3.0]), signed=False, own=0).tolist() == [1.0]
+    assert intensities(np.array([3.0, 0.0]), signed=False, own=0).tolist() == [1.0, 0.0]
 
 
 def test_layer_rows_are_the_answering_row() -> None:
@@ -95,6 +99,16 @@ def test_the_terminal_shows_every_token_and_layer() -> None:
     table = lines[heads[0] + 1 : heads[0] + 1 + len(found)]
     assert [line.split()[0] for line in table] == found.pieces
     assert all(len(re.findall(r"\d", line)) >= 3 for line in table)
+
+
+def test_small_scores_are_shown_in_a_unit() -> None:
+    found = Explanation.from_scores(["a", "b"], [4e-5, -2e-5], layer_scores=np.array([[4e-5, -2e-5]]))
+    console = Console(width=60, color_system=None, record=True)
+    show([found], layers=True, console=console)
+    text = console.export_text()
+    assert "× 10^-4" in text
+    assert " .400" in text
+    assert "-.200" in text
 
 
 def test_the_maps_of_all_layers_stand_side_by_side() -> None:

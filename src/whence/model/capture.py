@@ -302,8 +302,10 @@ def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
 
     def norm_enters(name: str) -> Callable[..., None]:
         def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
-            if mine():
-                recorder.note(**{name: args[0]})
+            if mine() and recorder.page is not None:
+                # With config.chunk_size_feed_forward the tokens come in pieces.
+                before = [recorder.page[name]] if name in recorder.page else []
+                recorder.note(**{name: torch.cat([*before, args[0]], 1) if before else args[0]})
 
         return hook
 

@@ -18,13 +18,18 @@ FOR: Colour = (0, 158, 115)
 AGAINST: Colour = (213, 94, 0)
 
 
-def intensities(scores: NDArray[np.floating[Any]], signed: bool) -> NDArray[np.float64]:
-    """Scores scaled for the eye: into [-1, 1] by the largest magnitude, or into [0, 1] if there are no signs."""
+def intensities(scores: NDArray[np.floating[Any]], signed: bool, own: int | None = None) -> NDArray[np.float64]:
+    """Scores scaled for the eye: into [-1, 1] by the largest magnitude, or into [0, 1] if there are no signs.
+
+    What the answering token `own` gives itself does not set the scale: in maps with a residual connection it often
+    outweighs everything else, and the rest would look empty.
+    """
     values: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
-    largest = float(np.abs(values).max(initial=0.0))
+    others = values if own is None or values.shape[-1] < 2 else np.delete(values, own, axis=-1)
+    largest = float(np.abs(others).max(initial=0.0)) or float(np.abs(values).max(initial=0.0))
     if largest > 0:
         values = values / largest
-    return values if signed else np.clip(values, 0, 1)
+    return np.clip(values, -1, 1) if signed else np.clip(values, 0, 1)
 
 
 def shade(intensity: float, signed: bool, ground: Colour = WHITE) -> Colour:

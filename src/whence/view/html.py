@@ -42,7 +42,7 @@ def document(explanations: Sequence[Explanation]) -> str:
 
 def _text(explanation: Explanation) -> str:
     parts = []
-    strength = intensities(explanation.scores, explanation.signed)
+    strength = intensities(explanation.scores, explanation.signed, explanation.position)
     rows = zip(explanation.pieces, gaps(explanation), explanation.scores, strength, strict=True)
     for piece, gap, score, value in rows:
         style = ""

@@ -63,7 +63,7 @@ def heading(explanation: Explanation) -> Text:
 def highlighted(explanation: Explanation) -> Text:
     """The text itself, each piece on a ground as strong as its score."""
     text = Text()
-    strength = intensities(explanation.scores, explanation.signed)
+    strength = intensities(explanation.scores, explanation.signed, explanation.position)
     for piece, gap, value in zip(explanation.pieces, gaps(explanation), strength, strict=True):
         text.append(gap)
         text.append(piece, _style(float(value), explanation.signed))
@@ -115,7 +115,9 @@ def layer_table(explanation: Explanation) -> Table:
         return table
     for layer in range(len(rows)):
         table.add_column(f"{layer + 1:^6}", justify="center")
-    strength = np.stack([intensities(row, explanation.signed) for row in rows])
+    strength = np.stack([intensities(row, explanation.signed, explanation.position) for row in rows])
+    rows, unit = _readable(rows)
+    table.columns[0].header = Text(unit, "dim")
     for token, piece in enumerate(explanation.pieces):
         cells = [
             Text(_short(score), _style(float(value), explanation.signed))
@@ -123,6 +125,15 @@ def layer_table(explanation: Explanation) -> Table:
         ]
         table.add_row(Text(piece), "", *cells)
     return table
+
+
+def _readable(rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], str]:
+    """The rows in a unit, a power of ten, in which three decimals say something; and that unit in words."""
+    largest = float(np.abs(rows).max(initial=0.0))
+    power = int(np.floor(np.log10(largest))) + 1 if largest > 0 else 0
+    if -1 < power <= 2:
+        return rows, ""
+    return rows / 10.0**power, f"× 10^{power}"
 
 
 def map_grid(explanation: Explanation, width: int) -> list[Text]:
