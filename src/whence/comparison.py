@@ -10,6 +10,7 @@ from typing import Any
 
 from whence.errors import WhenceError
 from whence.explanation import Explanation
+from whence.storing import write
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +46,20 @@ class Comparison(Mapping[str, Explanation]):
             raise WhenceError("this is not a whence comparison; expected data written by to_dict or save")
         if data.get("version") != 1:
             raise WhenceError(f"this comparison has version {data.get('version')!r}; this whence reads version 1")
+        if not isinstance(data.get("explanations"), Mapping):
+            raise WhenceError("this comparison is damaged: it holds no explanations")
         return cls({name: Explanation.from_dict(each) for name, each in data["explanations"].items()})
 
     def save(self, path: str | Path) -> Path:
         """Write to a .json or .html file, by the ending of its name."""
         path = Path(path)
         if path.suffix == ".json":
-            path.write_text(json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False), encoding="utf-8")
-        elif path.suffix == ".html":
+            return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
+        if path.suffix == ".html":
             from whence.view.html import document
 
-            path.write_text(document(list(self.values())), encoding="utf-8")
-        else:
-            raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json or .html")
-        return path
+            return write(path, document(list(self.values())))
+        raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json or .html")
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:

@@ -159,7 +159,7 @@ class Explanation:
         return replace(
             self,
             tokens=[
-                self.tokens[members[0]] if span is None else self.texts[span[0]][span[1] : span[2]]
+                self.tokens[members[0]] if span is None else self.texts[span[0]][span[1] : span[2]].strip()
                 for members, span in zip(groups, spans, strict=True)
             ],
             scores=join(self.scores, -1),
@@ -183,6 +183,8 @@ class Explanation:
         [(0, 'good', 0.9)]
         """
         array = np.asarray(scores)
+        if array.dtype.kind not in "fiub":
+            raise WhenceError(f"scores of type {array.dtype} are no numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
         fields.setdefault("signed", bool((array < 0).any()))
         return cls(tokens=list(tokens), scores=array, method=method, **fields)
@@ -200,8 +202,7 @@ class Explanation:
         """Write to a .json, .npz or .html file, by the ending of its name."""
         path = Path(path)
         if path.suffix == ".html":
-            path.write_text(self.to_html(), encoding="utf-8")
-            return path
+            return storing.write(path, self.to_html())
         return storing.save(self, path)
 
     @classmethod

@@ -144,6 +144,8 @@ def settle_job(
         raise WhenceError(f"'{method.name}' does not take single heads; leave head out")
     if head is not None and head != "all" and (not isinstance(head, int) or isinstance(head, bool)):
         raise WhenceError(f"unknown head {head!r}; expected a number from 0 or 'all'")
+    if preset is not None and reach.aggregate != preset.aggregate:
+        name = method.name  # "attention-rollout" joined in another way is no rollout
     return Job(name, method, reach, head, drop_self, options)
 
 
@@ -153,10 +155,15 @@ def settle_questions(count: int, single: bool, target: Any, foil: Any, position:
         if isinstance(value, list | tuple) and not single:
             if len(value) != count:
                 raise WhenceError(f"{len(value)} entries in {name} for {count} inputs; expected one each")
-            columns.append(list(value))
+            columns.append([_plain(each) for each in value])
         else:
-            columns.append([value] * count)
+            columns.append([_plain(value)] * count)
     return [Question(*each) for each in zip(*columns, strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's or torch's as Python's own."""
+    return value.item() if isinstance(value, np.generic | torch.Tensor) and value.ndim == 0 else value
 
 
 # Running it -----------------------------------------------------------------------------------------------
@@ -170,12 +177,25 @@ def run(
     batch_size: int,
 ) -> list[list[list[Explanation]]]:
     """For every sentence, in their order: for every job: an explanation per target (one, unless all are asked)."""
-    if batch_size < 1:
-        raise WhenceError(f"batch_size is {batch_size}; expected at least 1")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise WhenceError(f"batch_size is {batch_size!r}; expected a whole number, at least 1")
+    given = any(question.position is not None for question in questions)
+    if (
+        given
+        and opened.task == "classification"
+        and (fixed := [job.asked for job in jobs if job.method.class_specific])
+    ):
+        raise WhenceError(
+            f"{', '.join(fixed)} follow the logit to the token that the classifier reads; position= chooses the row "
+            f"of a map, leave it out here"
+        )
     results: dict[int, list[list[Explanation]]] = {}
-    for members in batches(opened, sentences, batch_size):
-        batch = collate([sentences[i] for i in members], opened.pad_id)
-        results.update(zip(members, _run_batch(opened, batch, [questions[i] for i in members], jobs), strict=True))
+    # A caller in inference mode may ask for gradients all the same.
+    with torch.inference_mode(False):
+        for members in batches(opened, sentences, batch_size):
+            batch = collate([sentences[i] for i in members], opened.pad_id)
+            found = _run_batch(opened, batch, [questions[i] for i in members], jobs)
+            results.update(zip(members, found, strict=True))
     return [results[i] for i in range(len(sentences))]
 
 

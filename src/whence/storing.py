@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -68,12 +69,20 @@ def save(explanation: Explanation, path: Path) -> Path:
         raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json, .npz or .html")
     data = to_dict(explanation)
     if path.suffix == ".json":
-        path.write_text(json.dumps(data, ensure_ascii=False, allow_nan=False), encoding="utf-8")
-        return path
+        return write(path, json.dumps(data, ensure_ascii=False, allow_nan=False))
     arrays = {name: getattr(explanation, name) for name in data["dtypes"]}
     rest = {name: value for name, value in data.items() if name not in arrays}
-    with path.open("wb") as file:
-        np.savez_compressed(file, meta=np.array(json.dumps(rest, allow_nan=False)), **arrays)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, meta=np.array(json.dumps(rest, allow_nan=False)), **arrays)
+    return write(path, packed.getvalue())
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file, or say why it cannot be."""
+    try:
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    except OSError as error:
+        raise WhenceError(f"cannot write '{path}': {error.strerror or error}") from error
     return path
 
 

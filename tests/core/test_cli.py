@@ -66,7 +66,7 @@ def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
     out = run("explain", "a deep film .", "--model", folder)
     found = whence.explain("a deep film .", folder)
     assert f"predicts {found.prediction} ({found.probabilities[found.prediction]:.3f})" in out
-    assert f"film {found.scores[3]:.3f}" in out
+    assert f"film {found.scores[3]:.3g}" in out
     assert "read at: first token [CLS]" in out
 
 
@@ -127,6 +127,10 @@ def test_options_of_a_method(folder: str, typed: Callable[..., Outcome]) -> None
     assert found["defaults"] == {"at": "attention"}
     result = typed("explain", "a film", "-m", folder, "-M", "alti", "-O", "metric")
     assert "cannot read the option 'metric'; expected NAME=VALUE" in result.stderr.replace("\n", " ")
+    result = typed("explain", "a film", "-m", folder, "-O", "head=1")
+    assert "'head' is no option of a method" in result.stderr
+    result = typed("explain", "a film", "-m", folder, "--position", "²")
+    assert "unknown position '²'" in result.stderr
 
 
 def test_an_error_is_one_sentence_without_a_traceback(folder: str, typed: Callable[..., Outcome]) -> None:

@@ -109,6 +109,11 @@ def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
         Comparison.load(example().save(tmp_path / "e.json"))
     with pytest.raises(whence.WhenceError, match="cannot read"):
         Comparison.load(tmp_path / "missing.json")
+    with pytest.raises(whence.WhenceError, match="holds no explanations"):
+        Comparison.from_dict({"format": "whence.comparison", "version": 1})
+    for unwritable in ("x.json", "x.npz", "x.html"):
+        with pytest.raises(whence.WhenceError, match="cannot write"):
+            example().save(tmp_path / "nowhere" / unwritable)
 
 
 def test_damaged_and_foreign_files(tmp_path: Path) -> None:
@@ -147,6 +152,8 @@ def test_what_cannot_be_an_explanation() -> None:
         Explanation.from_scores(["a"], [0.1, 0.2])
     with pytest.raises(whence.WhenceError, match="maps do not fit"):
         Explanation.from_scores(["a"], [0.1], maps=np.ones((2, 3, 3)))
+    with pytest.raises(whence.WhenceError, match="no numbers"):
+        Explanation.from_scores(["a"], ["x"])
     with pytest.raises(whence.WhenceError, match="NaN or infinite"):
         Explanation.from_scores(["a", "b"], [0.1, float("nan")])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,12 @@ def test_pairs() -> None:
     same(both[1], found)
     other = whence.explain({**encoding, "token_type_ids": [0] * 8}, model, TOKENIZER)
     assert np.abs(other.scores - found.scores).max() > 1e-4  # the second text is marked as such for the model
+
+
+def test_a_pair_keeps_its_types_beside_bare_ids() -> None:
+    model = tiny.model()
+    pair, _ = whence.explain([("the good film", "a cat"), [5, 6, 7]], model, TOKENIZER)
+    same(pair, whence.explain(("the good film", "a cat"), model, TOKENIZER))
 
 
 def test_ids_find_their_text_again() -> None:
@@ -156,6 +163,17 @@ def test_any_mixture_of_lengths(lengths: list[int], batch_size: int, seed: int) 
 
 
 _MODEL: Any = tiny.model()
+
+
+@pytest.mark.parametrize("method", ["attention", "globenc", "value-zeroing", "attcat"])
+def test_a_causal_row_that_sees_nothing_is_the_same_in_every_batch(method: str) -> None:
+    """The first real token is hidden, so its row has no key at all."""
+    model = tiny.model("gpt2", dtype=torch.float64)
+    hidden = {"input_ids": [[7, 8, 9, 10]], "attention_mask": [[0, 1, 1, 1]]}
+    wide = {"input_ids": [[7, 8, 9, 10, 0, 0, 0], tiny.ids(7)], "attention_mask": [[0, 1, 1, 1, 0, 0, 0], [1] * 7]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", whence.WhenceWarning)  # its row holds no contribution, and says so
+        same(whence.explain(wide, model, method=method)[0], whence.explain(hidden, model, method=method)[0])
 
 
 def test_targets_foils_and_positions_may_be_lists() -> None:

@@ -132,6 +132,16 @@ def test_inputs_of_no_known_kind(inputs: Any) -> None:
     refused("cannot read inputs|is itself a list|tokens", inputs, tiny.model(), TOKENIZER)
 
 
+def test_more_inputs_that_are_none() -> None:
+    refused("0 axes; expected one", torch.tensor(5), tiny.model())
+    refused("surrogate", "bad \ud800 text", tiny.model(), TOKENIZER)
+    refused("position_ids are not supported", {"input_ids": [5, 6], "position_ids": [1, 2]}, tiny.model())
+    refused("batch_size is 'a'", [5, 6], tiny.model(), batch_size="a")
+    refused("unknown target '²'", [5, 6], tiny.model(), target="²")
+    refused("leave the foil out", [5, 6], tiny.model(), target="all", foil=1)
+    refused("attcat follow the logit", [5, 6], tiny.model(), method="attcat", position=1)
+
+
 def test_ids_outside_the_vocabulary() -> None:
     refused("token id 60 is outside the model's vocabulary of 60", [5, 60], tiny.model())
     refused("token id -1 is outside", [5, -1], tiny.model())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -104,6 +105,27 @@ def test_the_next_token() -> None:
     earlier = whence.explain([5, 6, 7, 8], model, position=1, target=9)
     assert (earlier.position, earlier.target.index) == (1, 9)
     assert earlier.probabilities["9"] == pytest.approx(float(logits[1].softmax(-1)[9]), abs=1e-6)
+
+
+def test_words_and_labels_that_look_alike_are_told_apart() -> None:
+    model = tiny.model(id2label={0: "good", 1: "good", 2: "bad"}, label2id={"good": 1, "bad": 2})
+    found = whence.explain("the film", model, TOKENIZER, target="all")
+    assert list(found) == ["good #0", "good #1", "bad"]
+    assert len(found["bad"].probabilities) == 3
+    assert sum(found["bad"].probabilities.values()) == pytest.approx(1)
+    with pytest.raises(whence.WhenceError, match="same token"):
+        whence.explain("the [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="cat")
+
+
+def test_numbers_of_numpy_and_torch() -> None:
+    found = whence.explain("the film", tiny.model(), TOKENIZER, target=np.int64(2), position=torch.tensor(1))
+    assert (found.target.index, found.position) == (2, 1)
+
+
+def test_a_regression_predicts_a_number() -> None:
+    model = tiny.model(num_labels=1)
+    found = whence.explain("the film", model, TOKENIZER)
+    assert float(found.prediction) == pytest.approx(float(output(model, "the film").logits[0, 0]), rel=1e-3)
 
 
 def test_a_token_and_its_label() -> None:

@@ -106,7 +106,7 @@ def test_small_scores_are_shown_in_a_unit() -> None:
     console = Console(width=60, color_system=None, record=True)
     show([found], layers=True, console=console)
     text = console.export_text()
-    assert "× 10^-4" in text
+    assert "×10^-4" in text
     assert " .400" in text
     assert "-.200" in text
 
@@ -124,6 +124,16 @@ def test_the_maps_of_all_layers_stand_side_by_side() -> None:
     expected = np.rint(99 * found.maps[0, 3] / found.maps[0].max()).astype(int)
     assert np.abs(np.array(percent) - expected).max() <= 1
     assert "wider than this terminal" in map_grid(found, 12)[0].plain
+
+
+def test_every_target_is_named_and_what_is_missed_is_said() -> None:
+    every = whence.explain("the film", tiny.model(), TOKENIZER, method="deeplift", target="all")
+    console = Console(width=120, color_system=None, record=True)
+    show(list(every.values()), console=console)
+    text = console.export_text()
+    assert all(f"class 'LABEL_{i}'" in text for i in range(3))
+    assert text.count("delta ") == 3
+    assert every._repr_html_().count("delta ") == 3
 
 
 def test_markup_in_a_text_is_not_markup_in_the_terminal() -> None:

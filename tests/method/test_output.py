@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -277,6 +278,49 @@ def test_deeplift_adds_up(variant: str) -> None:
     for layer in (None, 1):
         for found in whence.explain(TEXTS, model, TOKENIZER, method="deeplift", layer=layer, target=1):
             assert abs(found.delta) <= tolerance
+
+
+@pytest.mark.parametrize("name", ["whence/mlm", "whence/sentiment"])
+def test_deeplift_adds_up_on_trained_weights(name: str) -> None:
+    """Trained attention is sharp, where rules that cancel lose everything."""
+    asked = {"target": "is", "foil": "are"} if name == "whence/mlm" else {}
+    text = "the plot of these films [MASK] dull ." if name == "whence/mlm" else "unflinchingly bleak and desperate"
+    found = whence.explain(text, model=name, method="deeplift", **asked)
+    assert abs(found.delta) <= 1e-2
+    assert np.abs(found.scores).max() <= 50
+
+
+@pytest.mark.parametrize("sharpness", [1, 8, 40])
+def test_deeplift_with_sharp_attention(sharpness: float) -> None:
+    model = tiny.model(dtype=torch.float64)
+    with torch.no_grad():
+        for layer in model.bert.encoder.layer:
+            layer.attention.self.query.weight.mul_(sharpness)
+    assert abs(whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift").delta) <= 1e-6
+
+
+def test_deeplift_refuses_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["whence.method.deeplift"]
+    monkeypatch.setattr(module, "through_block", lambda _now, _then, multiplier: 100 * multiplier)
+    with pytest.raises(whence.WhenceError, match="deeplift misses the change of the output"):
+        whence.explain(TEXTS[0], tiny.model(), TOKENIZER, method="deeplift")
+
+
+@pytest.mark.parametrize("method", ["saliency", "attcat", "integrated-gradients", "ablation"])
+def test_an_answers_probability_does_not_depend_on_padding(method: str) -> None:
+    model = tiny.model(task="question-answering", dtype=torch.float64)
+    texts = [("is it good ?", "the film"), ("is the film very good ?", "the deep and meaningful film is very good !")]
+    together = whence.explain(texts, model, TOKENIZER, method=method, of="probability")
+    for text, found in zip(texts, together, strict=True):
+        alone = whence.explain(text, model, TOKENIZER, method=method, of="probability")
+        assert np.allclose(found.scores, alone.scores, atol=1e-9)
+
+
+def test_gradients_in_inference_mode() -> None:
+    model = tiny.model()
+    with torch.inference_mode():
+        found = whence.explain(TEXTS[0], model, TOKENIZER, method="attcat")
+    assert np.allclose(found.scores, whence.explain(TEXTS[0], model, TOKENIZER, method="attcat").scores)
 
 
 def test_deeplift_adds_up_where_captums_does_not() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -205,11 +206,12 @@ def _present(result: Explanation | Comparison, *, layers: bool, words: bool, as_
 
 def _number(value: str | None) -> int | str | None:
     """A whole number typed on the command line, or the word itself."""
-    return int(value) if value is not None and value.lstrip("-").isdigit() else value
+    return int(value) if value is not None and re.fullmatch(r"-?[0-9]+", value) else value
 
 
 def _options(typed: list[str]) -> dict[str, Any]:
     """`["n_steps=50", "metric=l2"]` as keyword arguments; values are JSON where they can be, else words."""
+    import whence
     from whence.errors import WhenceError
 
     found: dict[str, Any] = {}
@@ -217,6 +219,8 @@ def _options(typed: list[str]) -> dict[str, Any]:
         name, equals, value = each.partition("=")
         if not equals or not name:
             raise WhenceError(f"cannot read the option {each!r}; expected NAME=VALUE")
+        if name in inspect.signature(whence.explain).parameters:
+            raise WhenceError(f"'{name}' is no option of a method; see `whence explain --help`")
         try:
             found[name] = json.loads(value)
         except ValueError:

@@ -118,6 +118,8 @@ def _over(answer: Answer, over: str) -> Answer:
 def _replaced(opened: Opened, by: str | int) -> Change:
     if isinstance(by, str) and by not in SPECIAL:
         raise WhenceError(f"cannot blank out by {by!r}; expected {', '.join(SPECIAL)}, delete, or a token id")
+    if not isinstance(by, str | int) or isinstance(by, bool):
+        raise WhenceError(f"cannot blank out by {by!r}; expected {', '.join(SPECIAL)}, delete, or a token id")
     blank = getattr(opened.tokenizer, SPECIAL[by], None) if isinstance(by, str) else by
     if blank is None or not 0 <= blank < opened.vocabulary_size:
         raise WhenceError(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")

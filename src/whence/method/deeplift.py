@@ -4,7 +4,7 @@ r"""DeepLift: every operation replaced by the linear map of its differences from
 
     y = σ(x), elementwise     Δy = (σ(x) − σ(x')) / (x − x') Δx                           the rescale rule
     y = a b                   Δy = ½(a + a') Δb + ½(b + b') Δa                            products of two
-    softmax                   α = E r, E = exp s, r = 1 / Σ E                             by the two rules above
+    softmax                   Δα = L(α, α') Δ log α, Δ log α = Δs − Δ log Σ exp s         L: the logarithmic mean
     LayerNorm                 c / sqrt(mean c² + ε), c centred                            likewise
 
 Each row is exact for its operation, so the scores add up to the change of the output; what rounding leaves is `delta`.
@@ -61,7 +61,14 @@ def deeplift(output: OutputTrace, *, baseline: Any = "auto", of: str = "logit", 
     for now, then in zip(reversed(real[start:]), reversed(base[start:]), strict=True):
         multiplier = through_block(now, then, multiplier)
     scores = (multiplier * (real[start].x - base[start].x)).sum(-1) * output.mask
-    return Scores(scores, delta=scores.sum(-1) - change)
+    delta = scores.sum(-1) - change
+    if bool((delta.abs() > 0.05 * (1 + change.abs())).any()):
+        raise WhenceError(
+            f"deeplift misses the change of the output ({float(change[delta.abs().argmax()]):.3g}) by "
+            f"{float(delta.abs().max()):.3g}, so its scores cannot be trusted here; use a float64 model, another "
+            f"baseline, or integrated-gradients"
+        )
+    return Scores(scores, delta=delta)
 
 
 def through_block(now: LayerTrace, then: LayerTrace, multiplier: Tensor) -> Tensor:
@@ -107,18 +114,20 @@ def _slope(f: Any, x: Tensor, x0: Tensor) -> Tensor:
 
 
 def _softmax(now: LayerTrace, then: LayerTrace, ds: Tensor) -> Tensor:
-    """Δα from Δs, with α = E r, E = exp(s), r = 1 / Σ E."""
-    s, s0 = (layer.query @ layer.key.mT * layer.scaling for layer in (now, then))
-    seen = (now.attention > 0) | (then.attention > 0)
-    shift = torch.maximum(s, s0).masked_fill(~seen, -torch.inf).amax(-1, keepdim=True)
-    e, e0 = (torch.where(seen, (t - shift).exp(), 0.0) for t in (s, s0))
-    gap = torch.where(seen, s - s0, 0.0)
-    low = torch.minimum(e, e0)  # the slope of exp over a gap: the lower end times (exp|gap| − 1) / |gap|
-    slope = low * torch.where(gap.abs() > 1e-12, torch.expm1(gap.abs()) / gap.abs().clamp(min=1e-12), 1.0)
-    de = slope * ds
-    total, total0 = e.sum(-1, keepdim=True), e0.sum(-1, keepdim=True)
-    dr = -de.sum(-1, keepdim=True) / (total * total0)
-    return _middle(e, e0) * dr + _middle(1 / total, 1 / total0) * de
+    """Δα from Δs: Δα = L Δ log α with L the logarithmic mean of α and α', and Σ Δα = 0 gives the normaliser's part.
+
+    The same through exp and a division is exact too, but its two parts grow like exp(Δs) and cancel.
+    """
+    logs = []
+    for layer in (now, then):
+        s = layer.query @ layer.key.mT * layer.scaling
+        logs.append(s.masked_fill(layer.attention == 0, -torch.inf).log_softmax(-1))
+    seen = (now.attention > 0) & (then.attention > 0)
+    gap = torch.where(seen, logs[0] - logs[1], 0.0).abs()
+    high = torch.where(seen, torch.maximum(*logs).exp(), 0.0)
+    mean = high * torch.where(gap > 1e-12, -torch.expm1(-gap) / gap.clamp(min=1e-12), 1.0)
+    total = mean.sum(-1, keepdim=True).clamp(min=torch.finfo(mean.dtype).tiny)  # 0 in rows that see nothing
+    return mean * (ds - (mean * ds).sum(-1, keepdim=True) / total)
 
 
 def _norm(norm: Norm, t: Tensor, t0: Tensor, dt: Tensor) -> Tensor:

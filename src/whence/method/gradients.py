@@ -87,6 +87,6 @@ def _input(output: OutputTrace, at: str, of: str) -> tuple[Tensor, Tensor]:
 
 
 def _known(name: str, value: str, known: Mapping[str, object]) -> str:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise WhenceError(f"unknown {name} {value!r}; expected one of {', '.join(known)}")
     return value

@@ -61,7 +61,7 @@ def integrated_gradients(
     captum = need("captum.attr", extra="captum")
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
         raise WhenceError(f"n_steps is {n_steps!r}; expected a whole number, at least 1")
-    if norm not in REDUCE:
+    if not isinstance(norm, str) or norm not in REDUCE:
         raise WhenceError(f"unknown norm {norm!r}; expected one of {', '.join(REDUCE)}")
     states, start = ends(output, baseline, layer)
     size = len(states)
@@ -125,6 +125,8 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Any) -> Sentenc
             f"{output.trace.opened.name} has no {' or '.join(names)} token for a baseline; pass baseline='zero', a "
             f"token id or a list of token ids"
         )
+    if not 0 <= blank < output.trace.opened.vocabulary_size:
+        raise WhenceError(f"baseline {blank} is outside the vocabulary of {output.trace.opened.vocabulary_size}")
     ids = [token if special else blank for token, special in zip(sentence.ids, sentence.special, strict=True)]
     return replace(sentence, ids=ids)
 
@@ -138,8 +140,9 @@ def rerun(output: OutputTrace, of: str, layer: int | None) -> Iterator[Callable[
     trace = output.trace
 
     def run(states: Tensor, rows: Tensor) -> Tensor:
-        found = from_layer(trace.opened, trace.batch.take(rows), layer, states)
-        return output.towards([output.answers[int(row)] for row in rows]).number(of, found)
+        batch = trace.batch.take(rows)
+        found = from_layer(trace.opened, batch, layer, states)
+        return output.towards([output.answers[int(row)] for row in rows]).number(of, found, batch.lengths)
 
     with rerunning(trace.opened):
         yield run

@@ -176,6 +176,9 @@ def attention_forward(
     if attention_mask is not None:
         scores = scores + attention_mask
     attention = scores.softmax(-1).to(value.dtype)
+    if attention_mask is not None:
+        # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well.
+        attention = attention.masked_fill((attention_mask < 0).all(-1, keepdim=True), 0)
     attention = nn.functional.dropout(attention, p=dropout, training=module.training)
     recorder = _RECORDER.get()
     if recorder is not None:

@@ -31,6 +31,7 @@ class Family:
     ffn_out: str
     fused_qkv: bool = False  # query, key and value name one and the same projection, its output in thirds
     norm_first: bool = False  # pre-norm: u = x + A(LN1 x), o = u + F(LN2 u); else u = x + A(x), y = LN1 u, …
+    causal: bool = False  # a token sees only those before it, unless config.is_causal says otherwise
     reads: str = "first"  # the token a sequence classifier reads: "first" or "last"
     positions_after_pad: bool = False  # position ids start at pad_token_id + 1, so that many are lost
 
@@ -98,6 +99,7 @@ GPT2 = Family(
     activation="mlp.act",
     ffn_out="mlp.c_proj",
     norm_first=True,
+    causal=True,
     reads="last",
 )
 

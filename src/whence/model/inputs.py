@@ -73,8 +73,8 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
 
     ones = [[1] * len(s) for s in sentences]
     types = None
-    if all(s.types is not None for s in sentences):
-        types = padded([s.types or [] for s in sentences], 0)
+    if any(s.types is not None for s in sentences):
+        types = padded([s.types or [0] * len(s) for s in sentences], 0)
     return Batch(
         sentences=list(sentences),
         ids=padded([s.ids for s in sentences], pad_id or 0),
@@ -102,6 +102,8 @@ class Reader:
         if isinstance(inputs, Mapping):
             return self._encoding(inputs)
         if isinstance(inputs, Tensor | np.ndarray):
+            if inputs.ndim not in (1, 2):
+                raise WhenceError(f"token ids have {inputs.ndim} axes; expected one, or two for a batch")
             return self._array(inputs.tolist())
         if isinstance(inputs, list | tuple):
             if not inputs:
@@ -131,6 +133,10 @@ class Reader:
             raise WhenceError("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
         if any(not part.strip() for part in texts):
             raise WhenceError("the text is empty; expected at least one word")
+        if any("\ud800" <= char <= "\udfff" for part in texts for char in part):
+            raise WhenceError(
+                "the text holds half of a surrogate pair, which is no character; decode it properly first"
+            )
         extra = dict(self.tokenizer_kwargs or {})
         if clash := RESERVED & set(extra):
             raise WhenceError(
@@ -165,6 +171,8 @@ class Reader:
         )
 
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence], bool]:
+        if encoding.get("position_ids") is not None:
+            raise WhenceError("position_ids are not supported: a sentence's positions count from its first token")
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         if "input_ids" not in columns:
             raise WhenceError("the encoding has no input_ids; expected what a tokenizer returns")
@@ -253,8 +261,8 @@ class Reader:
             )
         if self.max_length is not None and len(ids) > self.max_length:
             raise WhenceError(
-                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; "
-                f"pass truncate=True (--truncate) to cut the text, or split it"
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; a text is cut with "
+                f"truncate=True (--truncate), token ids you cut yourself"
             )
 
 

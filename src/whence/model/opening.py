@@ -69,7 +69,7 @@ class Opened:
     @property
     def causal(self) -> bool:
         """Whether a token sees only those before it."""
-        if self.family.norm_first:
+        if self.family.causal:
             return bool(getattr(self.config, "is_causal", True))
         return bool(getattr(self.config, "is_decoder", False))
 
@@ -83,7 +83,10 @@ class Opened:
 
     @property
     def labels(self) -> dict[int, str]:
-        return {int(index): str(label) for index, label in self.config.id2label.items()}
+        """By class id; a name that several classes share is told apart by the id."""
+        named = {int(index): str(label) for index, label in self.config.id2label.items()}
+        shared = {label for label in named.values() if list(named.values()).count(label) > 1}
+        return {index: f"{label} #{index}" if label in shared else label for index, label in named.items()}
 
     @property
     def vocabulary_size(self) -> int:
@@ -140,6 +143,9 @@ def open_model(
     `model_kwargs` are for models that whence loads. `task` chooses the head when a checkpoint leaves it open.
     """
     if isinstance(model, Opened):
+        given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+        if unused := [name for name, value in given.items() if value is not None]:
+            raise WhenceError(f"{' and '.join(unused)} cannot be given with a model that is open already")
         return model
     if task is not None and task not in TASKS:
         raise WhenceError(f"unknown task '{task}'; expected one of {', '.join(TASKS)}")
@@ -188,7 +194,7 @@ def _task_of(model: transformers.PreTrainedModel) -> str:
             continue
         for task, (_, endings) in TASKS.items():
             if cls.__name__.endswith(endings) and not cls.__name__.endswith("PreTrainedModel"):
-                return "masked-lm" if cls.__name__ == "BertLMHeadModel" else task
+                return task
         break
     heads = ", ".join(ending for _, endings in TASKS.values() for ending in endings)
     raise WhenceError(f"{type(model).__name__} has a head that whence does not know; expected one of *{heads}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,14 +45,17 @@ class OutputTrace:
     def mask(self) -> Tensor:
         return self.trace.mask.to(self.trace.embeddings.device)
 
-    def number(self, of: str = "logit", output: Any = None) -> Tensor:
-        """The explained numbers [B], of this pass or of another one's `output`."""
+    def number(self, of: str = "logit", output: Any = None, lengths: Sequence[int] | None = None) -> Tensor:
+        """The explained numbers [B], of this pass or of another one's `output` on sentences of these lengths."""
         if of not in OF:
             raise WhenceError(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
         opened = self.trace.opened
         output = self.trace.output if output is None else output
-        read = logit if of == "logit" else _probability
-        return torch.stack([read(opened, output, row, answer) for row, answer in enumerate(self.answers)])
+        lengths = self.trace.batch.lengths if lengths is None else lengths
+        if of == "logit":
+            return torch.stack([logit(opened, output, row, answer) for row, answer in enumerate(self.answers)])
+        rows = enumerate(zip(self.answers, lengths, strict=True))
+        return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
 
     def gradients(self, of: str = "logit") -> Gradients:
         """One backward pass, shared by all methods that ask for the same number."""
@@ -84,19 +87,22 @@ class OutputTrace:
         return torch.stack(rows)
 
 
-def _probability(opened: Any, output: Any, row: int, answer: Answer) -> Tensor:
-    """The probability of the target; with a foil, among these two alone (Value Zeroing, section 7)."""
+def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:
+    """The probability of the target; with a foil, among these two alone (Value Zeroing, section 7).
+
+    An answer's edges compete with the n tokens of their own sentence, not with its padding.
+    """
     if answer.target.foil is not None:
         return torch.sigmoid(logit(opened, output, row, answer))
     logit(opened, output, row, answer)  # says what is wrong where there is nothing to explain
     if answer.target.kind == "answer":
         edges = zip((output.start_logits, output.end_logits), (answer.target.index, answer.target.end), strict=True)
-        start, end = (scores[row].softmax(-1)[where] for scores, where in edges)
+        start, end = (scores[row, :n].softmax(-1)[where] for scores, where in edges)
         both: Tensor = start * end
         return both
     kind, index, where = answer.target.kind, answer.target.index, answer.reading.position
     if kind in ("start", "end"):
-        scores: Tensor = getattr(output, f"{kind}_logits")[row]
+        scores: Tensor = getattr(output, f"{kind}_logits")[row, :n]
     else:
         scores = output.logits[row] if opened.task == "classification" else output.logits[row, where]
     if kind == "class" and opened.config.problem_type == "multi_label_classification":

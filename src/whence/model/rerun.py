@@ -32,7 +32,7 @@ def numbers(
             batch = collate([sentences[i] for i in members], trace.opened.pad_id)
             output = trace.opened.forward(batch)
             asked = OutputTrace(trace, [answers[i] for i in members])
-            result[members] = asked.number(of, output).double().cpu()
+            result[members] = asked.number(of, output, batch.lengths).double().cpu()
     return result
 
 

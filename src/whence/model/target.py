@@ -56,6 +56,8 @@ def answers(
     """The answer; for target="all" one for every class (for an extracted answer: start, end and both)."""
     if not isinstance(target, str) or target != "all":
         return [answer(opened, sentence, output, row, target, foil, position)]
+    if foil is not None:
+        raise WhenceError("target='all' explains every class by itself; leave the foil out")
     if opened.task == "question-answering":
         every: list[int | str] = list(EDGES)
     elif opened.task in ("classification", "token-classification"):
@@ -123,6 +125,8 @@ def _classification(
     probabilities = _class_probabilities(opened, output.logits[row])
     chosen = _class(opened, output.logits[row], target, foil)
     reading = _reading(opened, sentence, position, default=opened.family.reads)
+    if not probabilities:  # a regression predicts a number
+        return Answer(chosen, reading, f"{float(output.logits[row, 0]):.4g}", {})
     return Answer(chosen, reading, opened.labels[int(output.logits[row].argmax())], probabilities)
 
 
@@ -161,6 +165,8 @@ def _language(
     best = int(logits.argmax())
     index = best if target is None else _token_id(opened, target)
     against = None if foil is None else _token_id(opened, foil)
+    if against == index:
+        raise WhenceError(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
     chosen = Target(
         "token",
         index,
@@ -171,7 +177,7 @@ def _language(
     p = logits.softmax(-1)
     listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
     listed += [i for i in (index, against) if i is not None and i not in listed]
-    return Answer(chosen, reading, _token_name(opened, best), {_token_name(opened, i): float(p[i]) for i in listed})
+    return Answer(chosen, reading, _token_name(opened, best), _named(opened, p, listed))
 
 
 def _answering(
@@ -276,7 +282,7 @@ def _label(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
         loose = [index for index, label in labels.items() if label.casefold() == wanted.casefold()]
         if exact or loose:
             return (exact or loose)[0]
-        if wanted.isdigit():  # a class id typed on the command line
+        if wanted.isascii() and wanted.isdecimal():  # a class id typed on the command line
             wanted = int(wanted)
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted in labels:
         return wanted
@@ -330,6 +336,15 @@ def _token_name(opened: Opened, index: int) -> str:
     if word and _word_id(opened.tokenizer, word) == index:
         return word
     return token_names(opened.tokenizer, [index])[0]
+
+
+def _named(opened: Opened, p: Tensor, listed: list[int]) -> dict[str, float]:
+    """Probabilities by word; where two tokens show the same word ("the", "Ġthe") the later as its vocabulary has it."""
+    found: dict[str, float] = {}
+    for index in listed:
+        name = _token_name(opened, index)
+        found[name if name not in found else token_names(opened.tokenizer, [index])[0]] = float(p[index])
+    return found
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

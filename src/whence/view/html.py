@@ -25,9 +25,16 @@ def fragment(explanations: Sequence[Explanation]) -> str:
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
     rows = "".join(
-        f'<p><span class="w-method">{escape(title(each))}</span><br>{_text(each)}</p>' for each in explanations
+        f'<p><span class="w-method">{escape(title(each) + _apart(each, first))}</span><br>{_text(each)}</p>'
+        for each in explanations
     )
     return f'<div class="whence"><style>{STYLE}</style><p class="w-head">{escape(head)}</p>{rows}</div>'
+
+
+def _apart(explanation: Explanation, first: Explanation) -> str:
+    """What this one explains, where that differs from the first; and by how much its scores miss their sum."""
+    towards = "" if explanation.target == first.target else f" · explained: {explanation.target}"
+    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}")
 
 
 def document(explanations: Sequence[Explanation]) -> str:

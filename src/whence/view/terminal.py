@@ -28,7 +28,9 @@ def show(explanations: Sequence[Explanation], *, layers: bool = False, console: 
     for each in explanations:
         console.print()
         took = f"  {each.seconds * 1000:.0f} ms" if each.seconds else ""
-        console.print(Text.assemble((title(each), "bold"), (took, "dim")))
+        towards = "" if each.target == explanations[0].target else f"  explained: {each.target}"
+        missed = "" if each.delta is None else f"  delta {each.delta:+.2g}"
+        console.print(Text.assemble((title(each), "bold"), (towards, ""), (missed + took, "dim")))
         console.print(highlighted(each) if console.color_system else Text(plain(each)))
         if layers:
             console.print(layer_table(each))
@@ -89,7 +91,7 @@ def gaps(explanation: Explanation) -> list[str]:
 def plain(explanation: Explanation) -> str:
     """Without colour: every piece with its score."""
     return "  ".join(
-        f"{piece} {score:+.3f}" if explanation.signed else f"{piece} {score:.3f}"
+        f"{piece} {score:+.3g}" if explanation.signed else f"{piece} {score:.3g}"
         for piece, score in zip(explanation.pieces, explanation.scores, strict=True)
     )
 
@@ -113,27 +115,29 @@ def layer_table(explanation: Explanation) -> Table:
     table.add_column("", width=1)
     if rows is None:
         return table
-    for layer in range(len(rows)):
-        table.add_column(f"{layer + 1:^6}", justify="center")
+    columns = [_readable(row) for row in rows]
+    for layer, (_, unit) in enumerate(columns):
+        head = Text(f"{layer + 1:^6}")
+        table.add_column(
+            head.append(f"\n{unit}", "dim") if any(unit for _, unit in columns) else head, justify="center"
+        )
     strength = np.stack([intensities(row, explanation.signed, explanation.position) for row in rows])
-    rows, unit = _readable(rows)
-    table.columns[0].header = Text(unit, "dim")
     for token, piece in enumerate(explanation.pieces):
         cells = [
-            Text(_short(score), _style(float(value), explanation.signed))
-            for score, value in zip(rows[:, token], strength[:, token], strict=True)
+            Text(_short(float(row[token])), _style(float(value), explanation.signed))
+            for (row, _), value in zip(columns, strength[:, token], strict=True)
         ]
         table.add_row(Text(piece), "", *cells)
     return table
 
 
-def _readable(rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], str]:
-    """The rows in a unit, a power of ten, in which three decimals say something; and that unit in words."""
-    largest = float(np.abs(rows).max(initial=0.0))
+def _readable(row: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], str]:
+    """A layer's scores in a unit, a power of ten, in which three decimals say something; and that unit."""
+    largest = float(np.abs(row).max(initial=0.0))
     power = int(np.floor(np.log10(largest))) + 1 if largest > 0 else 0
     if -1 < power <= 2:
-        return rows, ""
-    return rows / 10.0**power, f"× 10^{power}"
+        return row, ""
+    return row / 10.0**power, f"×10^{power}"
 
 
 def map_grid(explanation: Explanation, width: int) -> list[Text]:
