@@ -100,7 +100,8 @@ def model(
     with torch.no_grad():
         for name, weight in found.named_parameters():
             noise = torch.randn(weight.shape, generator=generator)
-            norm = "norm" in name.lower() or ".ln_" in name
+            module = name.split(".")[-2]  # the module's own name: a model's prefix may say "norm" too
+            norm = "norm" in module.lower() or module.startswith("ln_")
             weight.copy_(1 + 0.5 * noise if norm and name.endswith("weight") else 0.3 * noise)
     return found.to(dtype).eval()
 

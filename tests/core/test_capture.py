@@ -41,7 +41,9 @@ def test_blocks_put_together_again_give_the_models_own_hidden_states(variant: st
         hidden = model(**inputs, output_hidden_states=True).hidden_states
     real = trace.mask
     assert len(trace.layers) == len(hidden) - 1
-    last_norm = getattr(model.base_model, "ln_f", nn.Identity())  # GPT-2 norms its last hidden state once more
+    # Pre-norm models norm their last hidden state once more.
+    closing = [module for module in model.base_model.children() if isinstance(module, nn.LayerNorm)]
+    last_norm = closing[0] if closing else nn.Identity()
     for i, layer in enumerate(trace.layers):
         output = layer.block.finish(layer.block.mix(layer.x, layer.attention, layer.value))
         if i == len(trace.layers) - 1:
