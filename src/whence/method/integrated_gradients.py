@@ -63,28 +63,31 @@ def integrated_gradients(
         raise WhenceError(f"n_steps is {n_steps!r}; expected a whole number, at least 1")
     if not isinstance(norm, str) or norm not in REDUCE:
         raise WhenceError(f"unknown norm {norm!r}; expected one of {', '.join(REDUCE)}")
-    states, start = ends(output, baseline, layer)
+    states, start = _ends(output, baseline, layer)
     size = len(states)
-    with rerun(output, of, layer) as run:
-        found, delta = captum.IntegratedGradients(run).attribute(
+    with rerun(output, of, layer, own_attention=True) as run:
+        found = captum.IntegratedGradients(run).attribute(
             states,
             start,
             additional_forward_args=(torch.arange(size),),
             n_steps=n_steps,
             internal_batch_size=max(batch_size, size) if output.trace.opened.pads else 1,
-            return_convergence_delta=True,
         )
+        with torch.no_grad():
+            change = output.number(of) - run(start, torch.arange(size))
     found = found.detach() * output.mask[..., None]
-    return Scores(REDUCE[norm](found), delta=delta, signed=norm == "dot")
+    return Scores(REDUCE[norm](found), delta=found.sum((1, 2)) - change, signed=norm == "dot")
 
 
-def ends(output: OutputTrace, baseline: Any, layer: int | None) -> tuple[Tensor, Tensor]:
+def _ends(output: OutputTrace, baseline: Any, layer: int | None) -> tuple[Tensor, Tensor]:
     """The states at the input and at the baseline: [B, n, ·] each."""
+    from whence.model.inputs import collate
+    from whence.model.rerun import states_at
+
     check_layer(output, layer)
-    if layer is None:
-        real, base = (trace.embeddings for trace in swapped(output, baseline))
-    else:
-        real, base = (trace.layers[layer].raw["x"] for trace in swapped(output, baseline))
+    opened, sentences = output.trace.opened, output.trace.batch.sentences
+    changed = [_baseline(output, each, baseline) for each in sentences]
+    real, base = (states_at(opened, collate(each, opened.pad_id), layer) for each in (sentences, changed))
     return real, torch.zeros_like(real) if baseline == "zero" else base
 
 
@@ -132,7 +135,9 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Any) -> Sentenc
 
 
 @contextmanager
-def rerun(output: OutputTrace, of: str, layer: int | None) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+def rerun(
+    output: OutputTrace, of: str, layer: int | None, *, own_attention: bool = False
+) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
     """While it lasts, a function from states [R, n, ·] and their sentences [R] to the explained numbers [R]."""
     from whence.model.capture import rerunning
     from whence.model.rerun import from_layer
@@ -144,5 +149,5 @@ def rerun(output: OutputTrace, of: str, layer: int | None) -> Iterator[Callable[
         found = from_layer(trace.opened, batch, layer, states)
         return output.towards([output.answers[int(row)] for row in rows]).number(of, found, batch.lengths)
 
-    with rerunning(trace.opened):
+    with rerunning(trace.opened, own_attention=own_attention):
         yield run

@@ -224,12 +224,17 @@ def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
 
 
 @contextmanager
-def rerunning(opened: Opened) -> Iterator[None]:
+def rerunning(opened: Opened, *, own_attention: bool = False) -> Iterator[None]:
     """While this lasts, the model runs as it does under capture (same attention, eval mode), unrecorded.
 
-    What is measured against a captured pass must be the same function of the input, to the last bit.
+    What is measured against a captured pass must be the same function of the input, to the last bit. With
+    `own_attention` the model keeps its own implementation, which may be faster and agrees up to rounding; except
+    GPT-2 blocks used without their causal mask, which transformers' SDPA would put back.
     """
-    with _LOCK, _eval_mode(opened.model), _switched(opened.model):
+    encoder_of_decoders = opened.family.causal and not opened.causal
+    with _LOCK, _eval_mode(opened.model), ExitStack() as stack:
+        if not own_attention or encoder_of_decoders:
+            stack.enter_context(_switched(opened.model))
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -48,6 +48,36 @@ def _equal_lengths(
         group.append(i)
     if group:
         yield group
+
+
+class _Enough(Exception):
+    """Ends a pass whose rest nobody wants."""
+
+
+def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
+    """The input of block `layer` (None: the embedding module's output), the pass ending there."""
+    found: list[Tensor] = []
+    seen = 0
+
+    def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        found.append(output)
+        raise _Enough
+
+    def enters(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal seen
+        seen += 1
+        if seen - 1 == layer:
+            found.append(args[0] if args else kwargs["hidden_states"])
+            raise _Enough
+
+    with rerunning(opened), torch.no_grad(), ExitStack() as stack, suppress(_Enough):
+        if layer is None:
+            stack.callback(opened.part(opened.family.embeddings).register_forward_hook(embedded).remove)
+        else:
+            for block in opened.blocks:
+                stack.callback(block.module.register_forward_pre_hook(enters, with_kwargs=True).remove)
+        opened.forward(batch)
+    return found[0]
 
 
 def from_layer(opened: Opened, batch: Batch, layer: int | None, states: Tensor) -> Any:
