@@ -32,8 +32,8 @@ HEADING = """## Maximum flow (`python bench/flow.py --write`)
 
 One row: the flows from one token of the last of 6 layers to all 32 inputs. networkx is 3.6, Edmonds and Karp,
 extrapolated from three sinks; both in CPU seconds of one thread. The first row is real attention, averaged over heads,
-on English prose (in the last column 10 layers, all that the model has); the others are synthetic, those from "peaked" on
-harsher than averaged attention is. The causal row is the last token's; networkx has little to do there.
+on English prose (in the last column 10 layers, all that the model has); the others are synthetic, those from "peaked"
+on harsher than averaged attention is. The causal row is the last token's; networkx has little to do there.
 
 """
 
