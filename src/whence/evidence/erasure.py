@@ -15,7 +15,7 @@ the order never taken, padding attended, and the absolute change in the place of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -142,17 +142,10 @@ def _plan(
 
 def _without(sentence: Sentence, gone: set[int], blank: int | None) -> Sentence:
     if blank is not None:
-        return replace(sentence, ids=[blank if i in gone else token for i, token in enumerate(sentence.ids)])
-    left = [i for i in range(len(sentence)) if i not in gone]
-    if not left:
+        return sentence.blanked(gone, blank)
+    if len(gone) == len(sentence):
         raise WhenceError("deleting every token leaves nothing to read; replace them instead (by='pad')")
-    types, visible = sentence.types, sentence.visible
-    return replace(
-        sentence,
-        ids=[sentence.ids[i] for i in left],
-        types=None if types is None else [types[i] for i in left],
-        visible=None if visible is None else [visible[i] for i in left],
-    )
+    return sentence.without(gone)
 
 
 def _blank(opened: Any, by: str | int) -> int | None:

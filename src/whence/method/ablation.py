@@ -116,17 +116,14 @@ def _over(answer: Answer, over: str) -> Answer:
 
 
 def _replaced(opened: Opened, by: str | int) -> Change:
-    if isinstance(by, str) and by not in SPECIAL:
-        raise WhenceError(f"cannot blank out by {by!r}; expected {', '.join(SPECIAL)}, delete, or a token id")
-    if not isinstance(by, str | int) or isinstance(by, bool):
+    if isinstance(by, bool) or not isinstance(by, str | int) or (isinstance(by, str) and by not in SPECIAL):
         raise WhenceError(f"cannot blank out by {by!r}; expected {', '.join(SPECIAL)}, delete, or a token id")
     blank = getattr(opened.tokenizer, SPECIAL[by], None) if isinstance(by, str) else by
     if blank is None or not 0 <= blank < opened.vocabulary_size:
         raise WhenceError(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")
 
     def change(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer]:
-        ids = [blank if i in taken else token for i, token in enumerate(sentence.ids)]
-        return replace(sentence, ids=ids), answer
+        return sentence.blanked(taken, blank), answer
 
     return change
 
@@ -135,17 +132,10 @@ def _deleted(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[
     position = answer.reading.position
     if position in taken or any(sentence.special[i] for i in taken) or len(taken) == len(sentence):
         return None
-    kept = [i for i in range(len(sentence)) if i not in taken]
-
-    def pick(values: list[int] | None) -> list[int] | None:
-        return None if values is None else [values[i] for i in kept]
-
-    shorter = replace(
-        sentence, ids=[sentence.ids[i] for i in kept], types=pick(sentence.types), visible=pick(sentence.visible)
-    )
+    shorter = sentence.without(taken)
     if position is None:
         return shorter, answer
-    moved = {old: new for new, old in enumerate(kept)}
+    moved = {old: new for new, old in enumerate(i for i in range(len(sentence)) if i not in taken)}
     target = answer.target
     if target.kind in ("start", "end", "answer"):  # these targets are places in the text
         if target.end in taken:

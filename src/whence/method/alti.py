@@ -27,7 +27,7 @@ from whence.errors import WhenceError
 from whence.method.citations import FERRANDO_2022
 from whence.method.decomposition import View, after_attention, after_block, carried, first_norm, own
 from whence.method.registry import method
-from whence.method.rows import to_one_or_self
+from whence.method.rows import nonzero, to_one_or_self
 from whence.method.tiles import budget_for, tiles
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _products(layer: LayerTrace, view: View, result: Tensor, directions: bool, b
         for sources in tiles(n, each, budget):
             weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0) / view.scale[sentence]  # [J, n, H]
             if directions:
-                weights = weights / _nonzero(weights.amax(-1, keepdim=True))
+                weights = weights / nonzero(weights.amax(-1, keepdim=True))
             parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
             seen = (result[sentence] @ parts.flatten(0, 1).T).view(n, *parts.shape[:2]).transpose(0, 1)  # [J, n, H]
             dots[sentence, :, sources] = (seen * weights).sum(-1).T
@@ -127,8 +127,4 @@ def _euclidean(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
 
 
 def _cosine(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
-    return dots / _nonzero(length * squares.sqrt())
-
-
-def _nonzero(t: Tensor) -> Tensor:
-    return torch.where(t == 0, torch.ones_like(t), t)
+    return dots / nonzero(length * squares.sqrt())

@@ -28,7 +28,7 @@ from torch.linalg import vector_norm
 from whence.method.citations import KOBAYASHI_2020, KOBAYASHI_2021, MODARRESSI_2022
 from whence.method.decomposition import View, after_attention, after_block, kept, others, own, plain, squared_norms
 from whence.method.registry import method
-from whence.method.rows import identity_like, to_one
+from whence.method.rows import identity_like, nonzero, to_one
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace
@@ -129,7 +129,7 @@ def mixing_ratios(layer: LayerTrace) -> dict[str, Tensor]:
 
 def _ratio(others: Tensor, kept: Tensor) -> Tensor:
     mixed: Tensor = vector_norm(others, dim=-1)
-    return mixed / torch.where(mixed + kept == 0, torch.ones_like(mixed), mixed + kept)
+    return mixed / nonzero(mixed + kept)
 
 
 def _norms(layer: LayerTrace, view: View) -> Tensor:

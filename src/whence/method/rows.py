@@ -18,10 +18,14 @@ def identity_like(t: Tensor) -> Tensor:
     return torch.eye(t.shape[-1], dtype=t.dtype, device=t.device)
 
 
+def nonzero(t: Tensor) -> Tensor:
+    """t with ones in the place of zeros: a divisor that leaves 0 / 0 at 0."""
+    return torch.where(t == 0, torch.ones_like(t), t)
+
+
 def to_one(scores: Tensor) -> Tensor:
     """Each row divided by its sum; a row of zeros stays one."""
-    total = scores.sum(-1, keepdim=True)
-    return scores / torch.where(total == 0, torch.ones_like(total), total)
+    return scores / nonzero(scores.sum(-1, keepdim=True))
 
 
 def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:

@@ -30,7 +30,7 @@ from whence.errors import WhenceError
 from whence.method.citations import MOHEBBI_2023
 from whence.method.decomposition import first_norm
 from whence.method.registry import method
-from whence.method.rows import to_one_or_self
+from whence.method.rows import nonzero, to_one_or_self
 from whence.method.tiles import budget_for, tiles
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def value_zeroing(
 
 def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
     """o with mean 0 and variance 1 in every dimension, and what it was divided by."""
-    spread = _nonzero(o.std(0, unbiased=False))
+    spread = nonzero(o.std(0, unbiased=False))
     return (o - o.mean(0)) / spread, spread
 
 
@@ -141,9 +141,9 @@ def _through_norm(norm: Norm, w: Tensor, change: Tensor) -> Tensor:
 
 def _cosine(o: Tensor, change: Tensor) -> Tensor:
     """`1 − cos(o, o + δ)` as ½ ‖o'/‖o'‖ − o/‖o‖‖², the difference again without forming it: [J, n]."""
-    length = _nonzero(torch.linalg.vector_norm(o, dim=-1, keepdim=True))
+    length = nonzero(torch.linalg.vector_norm(o, dim=-1, keepdim=True))
     more = ((2 * o + change) * change).sum(-1, keepdim=True)  # ‖o'‖² − ‖o‖²
-    new_length = _nonzero((length.square() + more).clamp(min=0).sqrt())
+    new_length = nonzero((length.square() + more).clamp(min=0).sqrt())
     kappa = -more / (length * new_length * (length + new_length))
     return (change / new_length).addcmul_(kappa, o).square_().sum(-1) / 2
 
@@ -165,10 +165,6 @@ def _ranks(t: Tensor) -> Tensor:
     ordered = t.sort(-1).values
     below, upto = (torch.searchsorted(ordered, t, side=side) for side in ("left", "right"))
     return (below + upto - t.shape[-1]).to(t.dtype) / 2
-
-
-def _nonzero(t: Tensor) -> Tensor:
-    return torch.where(t == 0, torch.ones_like(t), t)
 
 
 DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

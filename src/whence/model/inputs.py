@@ -11,8 +11,8 @@ must not depend on where its neighbours were padded.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,19 @@ class Sentence:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def blanked(self, gone: Collection[int], blank: int) -> Sentence:
+        """The same sentence with another token in these places."""
+        return replace(self, ids=[blank if i in gone else token for i, token in enumerate(self.ids)])
+
+    def without(self, gone: Collection[int]) -> Sentence:
+        """What the model reads when these tokens are deleted; only ids, types and mask are those that are left."""
+
+        def left(values: list[int]) -> list[int]:
+            return [value for i, value in enumerate(values) if i not in gone]
+
+        types, visible = (None if values is None else left(values) for values in (self.types, self.visible))
+        return replace(self, ids=left(self.ids), types=types, visible=visible)
 
 
 @dataclass(frozen=True, eq=False)
