@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 Colour = tuple[int, int, int]
 
 WHITE: Colour = (255, 255, 255)
+DARK: Colour = (22, 24, 29)  # the ground of a dark page or picture
 STRENGTH: Colour = (0, 114, 178)
 FOR: Colour = (0, 158, 115)
 AGAINST: Colour = (213, 94, 0)
+# Lines and bars that stand for methods: Okabe & Ito's hues without yellow, which white swallows, and a grey.
+SERIES: tuple[Colour, ...] = (
+    STRENGTH, AGAINST, FOR, (204, 121, 167), (230, 159, 0), (86, 180, 233), (128, 128, 128)
+)  # fmt: skip
 
 
 def intensities(scores: NDArray[np.floating[Any]], signed: bool, own: int | None = None) -> NDArray[np.float64]:
