@@ -104,7 +104,7 @@ def test_what_erasure_refuses() -> None:
         ("no token to erase by 99", (TEXT, found), {"by": 99}),
         ("unknown protocol", (TEXT, found), {"protocol": "mine"}),
         ("between 0 and 1", (TEXT, found), {"shares": (0, 2)}),
-        ("measures a class", (TEXT, Explanation.from_scores(found.tokens, found.scores)), {}),
+        ("measures the probability", (TEXT, Explanation.from_scores(found.tokens, found.scores)), {}),
     ):
         with pytest.raises(WhenceError, match=message):
             erasure(*arguments, model, TOKENIZER, **options)

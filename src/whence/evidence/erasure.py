@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from whence.errors import WhenceError
 from whence.explaining import DEFAULT_MODEL, reader
 from whence.explanation import Explanation
-from whence.model import Answer, Sentence, Target, collate, open_model, stream
+from whence.model import Answer, Opened, Sentence, Target, collate, open_model, stream
 from whence.model.rerun import numbers
 
 WAYS = {"delete": None, "pad": "pad_token_id", "mask": "mask_token_id", "unknown": "unk_token_id"}
@@ -97,25 +97,39 @@ def erasure(
         raise WhenceError(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
     if protocol not in PROTOCOLS:
         raise WhenceError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
-    blank = _blank(opened, by)
-    variants: list[Sentence] = []
-    asked: list[Answer] = []
+    blank = blank_id(opened, by)
+    cases: list[Case] = []
     steps: list[list[int]] = []
     for sentence, explanation in zip(sentences, every, strict=True):
         order, taken = _plan(sentence, explanation, shares, protocol)
         steps.append(taken)
         for k in taken:
             chosen = order[:k] if not keep or k == 0 else [i for i in order if i not in order[:k]]
-            variants.append(_without(sentence, set(chosen), blank))
-            asked.append(_answer(opened, explanation))
-    trace = stream(opened, collate(sentences[:1], opened.pad_id), lambda _: None)
-    found = numbers(trace, variants, asked, of="probability").numpy()
+            cases.append(Case(sentence, explanation, frozenset(chosen)))
+    found = without(opened, cases, blank)
     curves, start = [], 0
     for taken in steps:
         p = found[start : start + len(taken)]
         curves.append(Curve(np.array(taken), p, keep, protocol))
         start += len(taken)
     return curves[0] if single else curves
+
+
+class Case(NamedTuple):
+    """A sentence of which these tokens are taken away."""
+
+    sentence: Sentence
+    explanation: Explanation
+    gone: frozenset[int]
+
+
+def without(opened: Opened, cases: Sequence[Case], blank: int | None) -> NDArray[np.float64]:
+    """The probability of each explanation's target without the tokens: deleted, or replaced by `blank` (an id)."""
+    asked = [_answer(opened, case.explanation, blank) for case in cases]
+    variants = [_without(case.sentence, case.gone, blank) for case in cases]
+    trace = stream(opened, collate([cases[0].sentence], opened.pad_id), lambda _: None)
+    found: NDArray[np.float64] = numbers(trace, variants, asked, of="probability").numpy()
+    return found
 
 
 def _plan(
@@ -133,14 +147,14 @@ def _plan(
         counts = sorted({int(k) for k in np.round(np.linspace(0, 1, 10) * n)} - {0})
         walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
         return walk, [0, *(min(k, len(walk)) for k in counts)]
-    own = [i for i in order if not explanation.special[i]]
+    own = [i for i in order if i in erasable(explanation)]
     if any(not 0 <= share <= 1 for share in shares):
         raise WhenceError("shares of tokens must lie between 0 and 1")
     counts = [round(share * len(own)) for share in shares]
     return own, counts if counts[0] == 0 else [0, *counts]
 
 
-def _without(sentence: Sentence, gone: set[int], blank: int | None) -> Sentence:
+def _without(sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
     if blank is not None:
         return sentence.blanked(gone, blank)
     if len(gone) == len(sentence):
@@ -148,7 +162,14 @@ def _without(sentence: Sentence, gone: set[int], blank: int | None) -> Sentence:
     return sentence.without(gone)
 
 
-def _blank(opened: Any, by: str | int) -> int | None:
+def erasable(explanation: Explanation) -> set[int]:
+    """The tokens that may go: those of the text, but not the one at which a word is predicted."""
+    reads = explanation.position if explanation.target.kind == "token" else None
+    return {i for i, special in enumerate(explanation.special) if not special and i != reads}
+
+
+def blank_id(opened: Opened, by: str | int) -> int | None:
+    """The token that stands in for those erased; None where they are deleted."""
     if isinstance(by, str) and by not in WAYS:
         raise WhenceError(f"cannot erase by {by!r}; expected {', '.join(WAYS)}, or a token id")
     if by == "delete":
@@ -159,8 +180,13 @@ def _blank(opened: Any, by: str | int) -> int | None:
     return int(token)
 
 
-def _answer(opened: Any, explanation: Explanation) -> Answer:
+def _answer(opened: Opened, explanation: Explanation, blank: int | None) -> Answer:
     target: Target = explanation.target
-    if target.kind != "class" or opened.task != "classification":
-        raise WhenceError(f"erasure measures a class of a classifier, and this explanation is of {target}")
+    if target.kind == "none":
+        raise WhenceError(f"erasure measures the probability of an output, and this explanation is of {target}")
+    if blank is None and (target.kind != "class" or opened.task != "classification"):
+        raise WhenceError(
+            f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
+            f"a classifier; replace tokens instead (by='mask' or 'unknown')"
+        )
     return Answer(target, explanation.reading, None, {})
