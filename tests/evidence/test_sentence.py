@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from scipy import stats
 
+import tiny
 import whence
 from whence.errors import WhenceError
 from whence.evidence.sentence import Check, agreement, checks
@@ -51,7 +51,7 @@ def test_a_masked_word_stays_and_the_others_are_masked() -> None:
     found = whence.explain(text, "whence/mlm", target="are", foil="is", method="integrated-gradients", n_steps=20)
     (check,) = checks([found], "whence/mlm")
     assert check.by == "mask"
-    assert sorted(check.words) == sorted("the keys to the cabinet here .".split())
+    assert sorted(check.words) == sorted(["the", "keys", "to", "the", "cabinet", "here", "."])
     opened = whence.open_model("whence/mlm")
     gone = {i for i, piece in enumerate(found.tokens) if piece in ("key", "##s")}
     ids = opened.tokenizer(text)["input_ids"]

@@ -6,8 +6,8 @@ r"""Whether to believe one explanation: its own evidence, on its own sentence.
 The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
 pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
 token, an answer) they are replaced, by the mask or else the unknown token. An order that knows nothing lowers the
-probability too, more so in short sentences; what a method adds is the distance to it. One sentence proves little: measures
-over a dataset are in `whence.evidence.erasure` and `correlation`.
+probability too, more so in short sentences; what a method adds is the distance to it. One sentence proves little:
+measures over a dataset are in `whence.evidence.erasure` and `correlation`.
 """
 
 from __future__ import annotations
