@@ -56,9 +56,7 @@ class Comparison(Mapping[str, Explanation]):
         if path.suffix == ".json":
             return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
         if path.suffix == ".html":
-            from whence.view.html import document
-
-            return write(path, document(list(self.values())))
+            return write(path, self.to_html())
         raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json or .html")
 
     @classmethod
@@ -76,7 +74,13 @@ class Comparison(Mapping[str, Explanation]):
 
         show(list(self.values()), layers=layers)
 
+    def to_html(self) -> str:
+        """The viewer with all of them side by side: one HTML document that needs nothing beside it."""
+        from whence.view.html import document
+
+        return document(self.explanations)
+
     def _repr_html_(self) -> str:
         from whence.view.html import fragment
 
-        return fragment(list(self.values()))
+        return fragment(self.explanations)

@@ -217,14 +217,15 @@ class Explanation:
         show([self], layers=layers)
 
     def to_html(self) -> str:
+        """The viewer with this explanation: one HTML document that needs nothing beside it."""
         from whence.view.html import document
 
-        return document([self])
+        return document({self.method: self})
 
     def _repr_html_(self) -> str:
         from whence.view.html import fragment
 
-        return fragment([self])
+        return fragment({self.method: self})
 
     def __repr__(self) -> str:
         layers = "" if self.maps is None else f", {len(self.maps)} layers"

@@ -34,6 +34,7 @@ Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: i
 Words = Annotated[bool, typer.Option("--words", help="Show words instead of the tokenizer's pieces.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Save = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json, .npz or .html file.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write the viewer to this HTML file, to open in a browser.")]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")]
 Options = Annotated[
@@ -72,6 +73,7 @@ def explain_command(
     words: Words = False,
     as_json: AsJson = False,
     save: Save = None,
+    html: Html = None,
     truncate: Truncate = False,
     task: Task = None,
     device: Device = None,
@@ -99,7 +101,7 @@ def explain_command(
         dtype=dtype,
         **_options(option or []),
     )
-    _present(result, layers=layers, words=words, as_json=as_json, save=save)
+    _present(result, layers=layers, words=words, as_json=as_json, save=save, html=html)
 
 
 def compare_command(
@@ -122,6 +124,7 @@ def compare_command(
     words: Words = False,
     as_json: AsJson = False,
     save: Save = None,
+    html: Html = None,
     truncate: Truncate = False,
     task: Task = None,
     device: Device = None,
@@ -147,7 +150,7 @@ def compare_command(
         device=device,
         dtype=dtype,
     )
-    _present(result, layers=layers, words=words, as_json=as_json, save=save)
+    _present(result, layers=layers, words=words, as_json=as_json, save=save, html=html)
 
 
 def methods_command(
@@ -192,16 +195,22 @@ def _method_table() -> Table:
     return table
 
 
-def _present(result: Explanation | Comparison, *, layers: bool, words: bool, as_json: bool, save: Path | None) -> None:
+def _present(
+    result: Explanation | Comparison, *, layers: bool, words: bool, as_json: bool, save: Path | None, html: Path | None
+) -> None:
+    from whence.storing import write
+
     result = result.words() if words else result
     if save is not None:
         result.save(save)
+    if html is not None:
+        write(html, result.to_html())
     if as_json:
         print(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
-    elif save is None:
+    elif save is None and html is None:
         result.show(layers=layers)
     else:
-        print(f"written to {save}")
+        print(f"written to {' and '.join(str(path) for path in (save, html) if path is not None)}")
 
 
 def _number(value: str | None) -> int | str | None:

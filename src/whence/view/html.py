@@ -1,34 +1,102 @@
-"""Explanations as HTML: the text, coloured, each piece with its score on hover. Every token is escaped."""
+"""Explanations as HTML: one viewer for a file, a notebook cell and the web page (`whence serve`).
+
+`payload` is the data, `viewer/viewer.js` draws it: `mount(element, payload, options)`. Data and script lie in the
+document; nothing is fetched. Text is data: the viewer puts it in as text content only, and the static version, for
+where no script runs, escapes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from whence.explanation import Explanation
+from whence.view.bundle import script, style
 from whence.view.colour import hexadecimal, ink, intensities, shade
+from whence.view.payload import payload
 from whence.view.terminal import gaps, title
 
-STYLE = """
-.whence{font:15px/1.9 system-ui,sans-serif}
-.whence .w-head{font-size:13px;opacity:.75}
-.whence .w-method{font-weight:600;font-size:13px}
-.whence span[title]{border-radius:3px;padding:1px 2px;white-space:pre-wrap}
+__all__ = ["document", "fragment", "payload"]
+
+PAGE = "html{color-scheme:light dark}body{margin:0}"
+START = """
+for (const element of document.querySelectorAll('[data-whence="{key}"]')) {{
+  if (element.shadowRoot) continue;
+  const data = JSON.parse(element.querySelector("script[type='application/json']").textContent);
+  mount(element, data, {{ ...{options}, css }});
+}}
 """
 
 
-def fragment(explanations: Sequence[Explanation]) -> str:
-    """A piece of HTML for a notebook cell."""
-    first = explanations[0]
+def document(explanations: Mapping[str, Explanation], title: str | None = None) -> str:
+    """A page of its own, with no reference to anything outside it, that may not fetch anything either."""
+    data = payload(explanations, title)
+    code = _start("page", {"hash": True, "keys": "page"})
+    policy = (
+        f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(PAGE)}; style-src-attr 'unsafe-inline'; "
+        f"img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{_escaped(data['title'])} · whence</title>"
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<style>{PAGE}</style></head>\n"
+        f'<body><main data-whence="page">{_data(data)}{_static(explanations)}</main>\n'
+        f"<script>{code}</script></body></html>\n"
+    )
+
+
+def fragment(explanations: Mapping[str, Explanation]) -> str:
+    """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
+    key = uuid.uuid4().hex
+    return (
+        f'<div data-whence="{key}">{_data(payload(explanations))}{_static(explanations)}</div>'
+        f"<script>{_start(key, {'hash': False, 'keys': 'focus'})}</script>"
+    )
+
+
+def _start(key: str, options: dict[str, Any]) -> str:
+    """The script: the modules, and a call of `mount` on each element of this name."""
+    start = START.format(key=key, options=json.dumps(options))
+    return f"{{\nconst mount = {script()};\nconst css = {_json(style())};{start}}}"
+
+
+def _data(data: Any) -> str:
+    return f'<script type="application/json">{_json(data)}</script>'
+
+
+def _json(data: Any) -> str:
+    """JSON that no parser of HTML takes for markup: U+2028 and all else beyond ASCII is escaped too."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(source: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
+
+
+# Where no script runs (an untrusted notebook, a mail) --------------------------------------------------------
+
+
+def _static(explanations: Mapping[str, Explanation]) -> str:
+    """The text, coloured, each piece with its score on hover."""
+    first = next(iter(explanations.values()))
     head = f"explained: {first.target}; read at: {first.reading.why}; model: {first.model}"
     if first.prediction is not None:
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
     rows = "".join(
-        f'<p><span class="w-method">{escape(title(each) + _apart(each, first))}</span><br>{_text(each)}</p>'
-        for each in explanations
+        f"<p><b>{_escaped(title(each) + _apart(each, first))}</b><br>{_text(each)}</p>"
+        for each in explanations.values()
     )
-    return f'<div class="whence"><style>{STYLE}</style><p class="w-head">{escape(head)}</p>{rows}</div>'
+    return f"<p>{_escaped(head)}</p>{rows}"
 
 
 def _apart(explanation: Explanation, first: Explanation) -> str:
@@ -37,24 +105,19 @@ def _apart(explanation: Explanation, first: Explanation) -> str:
     return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}")
 
 
-def document(explanations: Sequence[Explanation]) -> str:
-    """A page of its own, with no reference to anything outside it."""
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>whence</title>'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"></head>'
-        f"<body>{fragment(explanations)}</body></html>\n"
-    )
-
-
 def _text(explanation: Explanation) -> str:
     parts = []
     strength = intensities(explanation.scores, explanation.signed, explanation.position)
     rows = zip(explanation.pieces, gaps(explanation), explanation.scores, strength, strict=True)
     for piece, gap, score, value in rows:
-        style = ""
+        look = ""
         if abs(value) >= 0.02:
             ground = shade(float(value), explanation.signed)
-            style = f' style="background:{hexadecimal(ground)};color:{ink(ground)}"'
-        parts.append(f'{escape(gap)}<span title="{score:.6g}"{style}>{escape(piece)}</span>')
+            look = f' style="background:{hexadecimal(ground)};color:{ink(ground)}"'
+        parts.append(f'{_escaped(gap)}<span title="{score:.6g}"{look}>{_escaped(piece)}</span>')
     return "".join(parts)
+
+
+def _escaped(text: str) -> str:
+    """Escaped, and without halves of surrogate pairs, which no file in UTF-8 can hold."""
+    return escape(text.encode("utf-8", "replace").decode("utf-8"))

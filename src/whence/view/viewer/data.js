@@ -1,0 +1,153 @@
+// The payload of view/payload.py, unpacked. A "subject" is one explanation with the name it is shown under; a "unit" is
+// how its tokens read: in the tokenizer's pieces or in the words of the text.
+
+const ARRAYS = { f8: Float64Array, f4: Float32Array, f2: Uint16Array, i1: Int8Array };
+
+/** A packed array as { shape, values }. */
+export function unpack({ shape, type, scale, data }) {
+  const stored = new ARRAYS[type](bytesOf(data).buffer);
+  if (type === "f2") return { shape, values: Float32Array.from(stored, (half) => scale * fromHalf(half)) };
+  if (type === "i1") return { shape, values: Float32Array.from(stored, (q) => scale * Math.sign(q) * (q / 127) ** 2) };
+  return { shape, values: stored };
+}
+
+function bytesOf(base64) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+}
+
+/** IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of fraction. */
+export function fromHalf(half) {
+  const sign = half & 0x8000 ? -1 : 1;
+  const exponent = (half >> 10) & 0x1f;
+  const fraction = half & 0x3ff;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
+}
+
+/** Everything the views need of a payload; matrices are unpacked when first asked for. */
+export function subjectsOf(payload) {
+  if (payload?.format !== "whence.view" || payload.version !== 1) throw new Error("this is not a payload of this viewer");
+  const texts = [];
+  return payload.explanations.map((each) => {
+    const tokens = JSON.stringify(each.pieces.tokens);
+    if (!texts.includes(tokens)) texts.push(tokens);
+    const lazy = {};
+    for (const name of ["maps", "aggregated", "head_maps", "layer_scores"]) {
+      if (each[name]) lazy[name] = once(() => unpack(each[name]));
+    }
+    return {
+      name: each.name,
+      title: each.title,
+      explained: each.explained,
+      record: each.record,
+      signed: each.signed,
+      text: texts.indexOf(tokens), // subjects of one text share what is hovered and pinned
+      units: { pieces: unitOf(each.pieces), words: each.words && unitOf(each.words) },
+      arrays: lazy,
+      depth: (each.maps ?? each.aggregated ?? each.layer_scores ?? each.pieces.rows)?.shape[0] ?? 0,
+      heads: each.head_maps?.shape[1] ?? 0,
+      joined: new Map(), // word matrices already made
+    };
+  });
+}
+
+function unitOf(unit) {
+  return {
+    ...unit,
+    scores: unpack(unit.scores).values,
+    rows: unit.rows && unpack(unit.rows).values,
+    groups: unit.groups ?? null,
+  };
+}
+
+function once(make) {
+  let made;
+  return () => (made ??= make());
+}
+
+export function unitFor(subject, units) {
+  return subject.units[units] ?? subject.units.pieces;
+}
+
+/** The kinds of map there are: "own" (what one layer does), "joined" (what the aggregation made up to that layer). */
+export function kindsOf(subject) {
+  return [subject.arrays.maps && "own", subject.arrays.aggregated && "joined"].filter(Boolean);
+}
+
+/** The map [n, n] of one layer in these units, row-major: row i is the token built, column j what it draws on. */
+export function matrix(subject, { units, kind, head }, layer) {
+  const kinds = kindsOf(subject);
+  if (!kinds.length) return null;
+  const heads = head !== null && head < subject.heads;
+  const array = heads ? "head_maps" : (kinds.includes(kind) ? kind : kinds[0]) === "own" ? "maps" : "aggregated";
+  const { values } = subject.arrays[array]();
+  const n = subject.units.pieces.tokens.length;
+  const start = (heads ? layer * subject.heads + head : layer) * n * n;
+  const pieces = values.subarray(start, start + n * n);
+  const groups = unitFor(subject, units).groups;
+  if (!groups) return pieces;
+  const key = `${array} ${start}`;
+  if (!subject.joined.has(key)) subject.joined.set(key, joinWords(pieces, n, groups));
+  return subject.joined.get(key);
+}
+
+/** Pieces joined into words on both axes by their mean, as `Explanation.words` does. */
+export function joinWords(values, n, groups) {
+  const wide = new Float64Array(n * groups.length);
+  for (let i = 0; i < n; i++) {
+    groups.forEach((members, word) => {
+      let sum = 0;
+      for (const j of members) sum += values[i * n + j];
+      wide[i * groups.length + word] = sum / members.length;
+    });
+  }
+  const joined = new Float32Array(groups.length ** 2);
+  groups.forEach((members, row) => {
+    for (let word = 0; word < groups.length; word++) {
+      let sum = 0;
+      for (const i of members) sum += wide[i * groups.length + word];
+      joined[row * groups.length + word] = sum / members.length;
+    }
+  });
+  return joined;
+}
+
+/** The layer that pictures of one layer show: the chosen one, or the last. */
+export function layerOf(subject, layer) {
+  return layer === null ? subject.depth - 1 : Math.min(layer, subject.depth - 1);
+}
+
+/** What answers: the scores, or the answering row of the chosen layer. */
+export function answer(subject, { units, layer }) {
+  const unit = unitFor(subject, units);
+  if (layer === null || !unit.rows) return unit.scores;
+  const n = unit.tokens.length;
+  const at = layerOf(subject, layer);
+  return unit.rows.subarray(at * n, (at + 1) * n);
+}
+
+/** Which tokens are shown, in which order. */
+export function arrangement(subject, { units, order, special }) {
+  const unit = unitFor(subject, units);
+  let shown = unit.tokens.map((_, i) => i);
+  if (!special) shown = shown.filter((i) => !unit.special[i]);
+  if (order === "score") {
+    const weight = (i) => (subject.signed ? Math.abs(unit.scores[i]) : unit.scores[i]);
+    shown.sort((a, b) => weight(b) - weight(a) || a - b);
+  }
+  return shown;
+}
+
+/** The k entries of a row with the largest magnitude, among those shown; all where k is 0. */
+export function strongest(row, shown, k) {
+  if (!k || k >= shown.length) return new Set(shown);
+  return new Set([...shown].sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]) || a - b).slice(0, k));
+}
+
+/** A number short enough to read: three significant digits. */
+export function short(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const text = size >= 1e-3 && size < 1e4 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
+  return text.replace("-", "−");
+}
