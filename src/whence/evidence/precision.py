@@ -51,14 +51,19 @@ def dot_product(scores: ArrayLike, cues: ArrayLike) -> float:
 
 def average_precision(scores: ArrayLike, relevant: ArrayLike) -> float:
     """Area under the precision–recall steps of the ranking; tied tokens are ranked together."""
+    precision, recall = precision_recall(scores, relevant)
+    return float((np.diff(recall, prepend=0) * precision).sum())
+
+
+def precision_recall(scores: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Precision and recall of the tokens scored at least as high as each score that occurs, the highest first."""
     values, mask = _checked(scores, relevant)
     if not mask.any():
         raise WhenceError("average precision needs at least one relevant token")
     levels = np.unique(values)[::-1]
     found = np.array([mask[values >= level].sum() for level in levels])
     taken = np.array([(values >= level).sum() for level in levels])
-    gained = np.diff(found, prepend=0)
-    return float((gained / mask.sum() * found / taken).sum())
+    return found / taken, found / mask.sum()
 
 
 def probes_needed(scores: ArrayLike, cues: ArrayLike) -> int:
@@ -83,13 +88,21 @@ def overlap(scores: ArrayLike, rationale: ArrayLike, k: int | None = None) -> Ov
     values, mask = _checked(scores, rationale)
     if not mask.any():
         raise WhenceError("the rationale marks no token; leave such inputs out and report how many")
-    k = int(mask.sum()) if k is None else k
-    chosen = np.zeros(len(values), dtype=bool)
-    chosen[np.argsort(-values, kind="stable")[:k]] = True
+    chosen = highest(values, int(mask.sum()) if k is None else k)
     both, either = int((chosen & mask).sum()), int((chosen | mask).sum())
     precision, recall = both / max(1, int(chosen.sum())), both / int(mask.sum())
     f1 = 2 * precision * recall / (precision + recall) if both else 0.0
     return Overlap(precision, recall, f1, both / either)
+
+
+def highest(scores: ArrayLike, k: int) -> NDArray[np.bool_]:
+    """A mask over the k highest-scored tokens; of tied ones the first."""
+    values = np.asarray(scores, dtype=np.float64)
+    if k < 1:
+        raise WhenceError(f"K is {k}; expected 1 or more")
+    chosen = np.zeros(len(values), dtype=bool)
+    chosen[np.argsort(-values, kind="stable")[:k]] = True
+    return chosen
 
 
 def _checked(scores: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
