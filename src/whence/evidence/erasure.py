@@ -24,12 +24,15 @@ from numpy.typing import NDArray
 from whence.errors import WhenceError
 from whence.explaining import DEFAULT_MODEL, reader
 from whence.explanation import Explanation
-from whence.model import Answer, Opened, Sentence, Target, collate, open_model, stream
+from whence.model import Answer, Opened, Sentence, Target, open_model
 from whence.model.rerun import numbers
 
 WAYS = {"delete": None, "pad": "pad_token_id", "mask": "mask_token_id", "unknown": "unk_token_id"}
 TENTHS = tuple(k / 10 for k in range(11))
+ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
 PROTOCOLS = ("text", "attcat-code")
+TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
+SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,24 @@ class Curve:
         return float(self.drops[1:].mean())
 
 
+@dataclass(frozen=True)
+class Way:
+    """How tokens go: what stands in their place, after which shares one looks, and whether the top is taken or kept."""
+
+    by: str | int = "delete"
+    shares: tuple[float, ...] = TENTHS
+    keep: bool = False
+    protocol: str = "text"
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise WhenceError(f"unknown protocol {self.protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+        if not self.shares or any(not 0 <= share <= 1 for share in self.shares):
+            raise WhenceError("shares of tokens must lie between 0 and 1")
+        if isinstance(self.by, str) and self.by not in WAYS:
+            raise WhenceError(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
+
+
 def erasure(
     inputs: Any,
     explanations: Explanation | Sequence[Explanation],
@@ -95,24 +116,28 @@ def erasure(
     every = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if len(every) != len(sentences):
         raise WhenceError(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
-    if protocol not in PROTOCOLS:
-        raise WhenceError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
-    blank = blank_id(opened, by)
-    cases: list[Case] = []
+    way = Way(by, tuple(shares), keep, protocol)
+    found = curves(opened, [(sentence, each, way) for sentence, each in zip(sentences, every, strict=True)])
+    return found[0] if single else found
+
+
+def curves(opened: Opened, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
+    """Many curves from one set of forward passes, batched over sentences, methods and ways alike."""
+    variants: list[tuple[Sentence, Answer]] = []
     steps: list[list[int]] = []
-    for sentence, explanation in zip(sentences, every, strict=True):
-        order, taken = _plan(sentence, explanation, shares, protocol)
+    for sentence, explanation, way in asked:
+        blank = blank_id(opened, way.by)
+        order, taken = _plan(sentence, explanation, way.shares, way.protocol)
         steps.append(taken)
         for k in taken:
-            chosen = order[:k] if not keep or k == 0 else [i for i in order if i not in order[:k]]
-            cases.append(Case(sentence, explanation, frozenset(chosen)))
-    found = without(opened, cases, blank)
-    curves, start = [], 0
-    for taken in steps:
-        p = found[start : start + len(taken)]
-        curves.append(Curve(np.array(taken), p, keep, protocol))
-        start += len(taken)
-    return curves[0] if single else curves
+            gone = order[:k] if not way.keep or k == 0 else order[k:]
+            variants.append(_variant(opened, Case(sentence, explanation, frozenset(gone)), blank))
+    found = _probabilities(opened, variants)
+    ends = np.cumsum([len(taken) for taken in steps])
+    return [
+        Curve(np.array(taken), found[end - len(taken) : end], way.keep, way.protocol)
+        for (_, _, way), taken, end in zip(asked, steps, ends, strict=True)
+    ]
 
 
 class Case(NamedTuple):
@@ -125,11 +150,32 @@ class Case(NamedTuple):
 
 def without(opened: Opened, cases: Sequence[Case], blank: int | None) -> NDArray[np.float64]:
     """The probability of each explanation's target without the tokens: deleted, or replaced by `blank` (an id)."""
-    asked = [_answer(opened, case.explanation, blank) for case in cases]
-    variants = [_without(case.sentence, case.gone, blank) for case in cases]
-    trace = stream(opened, collate([cases[0].sentence], opened.pad_id), lambda _: None)
-    found: NDArray[np.float64] = numbers(trace, variants, asked, of="probability").numpy()
-    return found
+    return _probabilities(opened, [_variant(opened, case, blank) for case in cases])
+
+
+def _variant(opened: Opened, case: Case, blank: int | None) -> tuple[Sentence, Answer]:
+    return _without(case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
+
+
+def _probabilities(opened: Opened, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
+    """Of each variant; what several orders have in common (all there, all gone, the same few gone) is read once."""
+    keys = [
+        (tuple(each.ids), tuple(each.types or ()), tuple(each.visible or ()), answer.target, answer.reading)
+        for each, answer in variants
+    ]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    different = dict(zip(keys, variants, strict=True))
+    found = numbers(
+        opened,
+        [different[key][0] for key in places],
+        [different[key][1] for key in places],
+        "probability",
+        tokens=TOKENS.get(opened.device.type, TOKENS["cpu"]),
+        slack=SLACK,
+        own_attention=True,
+    ).numpy()
+    one_each: NDArray[np.float64] = found[[places[key] for key in keys]]
+    return one_each
 
 
 def _plan(
@@ -147,11 +193,10 @@ def _plan(
         counts = sorted({int(k) for k in np.round(np.linspace(0, 1, 10) * n)} - {0})
         walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
         return walk, [0, *(min(k, len(walk)) for k in counts)]
-    own = [i for i in order if i in erasable(explanation)]
-    if any(not 0 <= share <= 1 for share in shares):
-        raise WhenceError("shares of tokens must lie between 0 and 1")
+    free = erasable(explanation)
+    own = [i for i in order if i in free]
     counts = [round(share * len(own)) for share in shares]
-    return own, counts if counts[0] == 0 else [0, *counts]
+    return own, counts if shares[0] == 0 else [0, *counts]
 
 
 def _without(sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:

@@ -13,6 +13,7 @@ from whence.answer import Answer
 from whence.errors import WhenceError
 from whence.model.block import promote
 from whence.model.capture import Trace
+from whence.model.opening import Opened
 from whence.model.target import logit
 
 T = TypeVar("T")
@@ -47,15 +48,9 @@ class OutputTrace:
 
     def number(self, of: str = "logit", output: Any = None, lengths: Sequence[int] | None = None) -> Tensor:
         """The explained numbers [B], of this pass or of another one's `output` on sentences of these lengths."""
-        if of not in OF:
-            raise WhenceError(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
-        opened = self.trace.opened
         output = self.trace.output if output is None else output
         lengths = self.trace.batch.lengths if lengths is None else lengths
-        if of == "logit":
-            return torch.stack([logit(opened, output, row, answer) for row, answer in enumerate(self.answers)])
-        rows = enumerate(zip(self.answers, lengths, strict=True))
-        return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
+        return explained(self.trace.opened, output, self.answers, lengths, of)
 
     def gradients(self, of: str = "logit") -> Gradients:
         """One backward pass, shared by all methods that ask for the same number."""
@@ -85,6 +80,30 @@ class OutputTrace:
             real = maps[sentence][self.mask[sentence]]
             rows.append(real.mean(0) if where is None else maps[sentence, where])
         return torch.stack(rows)
+
+
+def explained(opened: Opened, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str) -> Tensor:
+    """The explained number of each sentence of a batch, from the model's output on it: [B]."""
+    if of not in OF:
+        raise WhenceError(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
+    if of == "logit":
+        return torch.stack([logit(opened, output, row, answer) for row, answer in enumerate(answers)])
+    if _one_of_several(opened, output, answers):
+        index = torch.tensor([answer.target.index for answer in answers], device=output.logits.device)
+        chosen: Tensor = output.logits.softmax(-1).gather(1, index[:, None])[:, 0]
+        return chosen
+    rows = enumerate(zip(answers, lengths, strict=True))
+    return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
+
+
+def _one_of_several(opened: Opened, output: Any, answers: Sequence[Answer]) -> bool:
+    """Whether all ask for a class of a classifier, which takes one softmax for the batch and not one for each."""
+    return (
+        opened.task == "classification"
+        and output.logits.shape[-1] > 1
+        and opened.config.problem_type != "multi_label_classification"
+        and all(a.target.kind == "class" and a.target.index is not None and a.target.foil is None for a in answers)
+    )
 
 
 def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:

@@ -10,39 +10,47 @@ import torch
 from torch import Tensor, nn
 
 from whence.answer import Answer
-from whence.model.capture import Trace, rerunning
+from whence.model.capture import rerunning
 from whence.model.inputs import Batch, Sentence, collate
 from whence.model.opening import Opened
-from whence.model.output import OutputTrace
+from whence.model.output import explained
 
 TOKENS = 4096  # tokens in one batch of reruns
 
 
 def numbers(
-    trace: Trace, sentences: Sequence[Sentence], answers: Sequence[Answer], of: str, tokens: int = TOKENS
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    answers: Sequence[Answer],
+    of: str,
+    *,
+    tokens: int = TOKENS,
+    slack: float = 0.0,
+    own_attention: bool = False,
 ) -> Tensor:
     """The explained number of each sentence, in order: [len(sentences)], on the CPU.
 
-    Sentences of one length share a batch of about `tokens` tokens, so nothing is padded.
+    Sentences of one length share a batch of about `tokens` tokens, so that nothing is padded; with `slack`, also those
+    that are longer by this share. `own_attention` as in `rerunning`.
     """
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     result = torch.zeros(len(sentences), dtype=torch.float64)
-    with rerunning(trace.opened), torch.no_grad():
-        for members in _equal_lengths(order, sentences, tokens, trace.opened):
-            batch = collate([sentences[i] for i in members], trace.opened.pad_id)
-            output = trace.opened.forward(batch)
-            asked = OutputTrace(trace, [answers[i] for i in members])
-            result[members] = asked.number(of, output, batch.lengths).double().cpu()
+    with rerunning(opened, own_attention=own_attention), torch.no_grad():
+        for members in _similar_lengths(order, [len(each) for each in sentences], tokens, slack, opened.pads):
+            batch = collate([sentences[i] for i in members], opened.pad_id)
+            asked = [answers[i] for i in members]
+            result[members] = explained(opened, opened.forward(batch), asked, batch.lengths, of).double().cpu()
     return result
 
 
-def _equal_lengths(
-    order: Sequence[int], sentences: Sequence[Sentence], tokens: int, opened: Opened
+def _similar_lengths(
+    order: Sequence[int], lengths: Sequence[int], tokens: int, slack: float, pads: bool
 ) -> Iterator[list[int]]:
+    """Groups of neighbours in an order by length."""
     group: list[int] = []
     for i in order:
-        most = max(1, tokens // len(sentences[i])) if opened.pads else 1
-        if group and (len(sentences[group[0]]) != len(sentences[i]) or len(group) >= most):
+        most = max(1, tokens // lengths[i]) if pads else 1
+        if group and (lengths[i] > lengths[group[0]] * (1 + slack) or len(group) >= most):
             yield group
             group = []
         group.append(i)
