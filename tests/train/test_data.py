@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from whence.data import tables
 from whence.errors import WhenceError
 from whence.train import data
 from whence.train.data import Columns
@@ -82,19 +83,19 @@ def test_broken_files(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"text": "a"}\n{"text": \n')
     with pytest.raises(WhenceError, match="row 2 is not JSON"):
-        list(data.rows(broken))
+        list(tables.rows(broken))
     short = tmp_path / "short.csv"
     short.write_text("text,label\na,1\nb\n")
     with pytest.raises(WhenceError, match="row 2 has 1 fields, the header 2"):
-        list(data.rows(short))
+        list(tables.rows(short))
     with pytest.raises(WhenceError, match="no such file"):
-        list(data.rows(tmp_path / "none.jsonl"))
+        list(tables.rows(tmp_path / "none.jsonl"))
     with pytest.raises(WhenceError, match=r"expected one of \.parquet"):
-        list(data.rows(tmp_path / "rows.xls"))
+        list(tables.rows(tmp_path / "rows.xls"))
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"first\nsecond\n" + "caf\xe9".encode("latin-1"))
     with pytest.raises(WhenceError, match="not UTF-8"):
-        list(data.lines(latin))
+        list(tables.lines(latin))
 
 
 def test_names_merge_and_leave_out(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_where_keeps_rows(tmp_path: Path) -> None:
 
 def test_written_rows_are_read_again(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl.xz"
-    assert data.write_rows(path, iter(ROWS)) == 2
-    assert [row for _, row in data.rows(path)] == ROWS
+    assert tables.write_rows(path, iter(ROWS)) == 2
+    assert [row for _, row in tables.rows(path)] == ROWS
     with pytest.raises(WhenceError, match=r"written as \.jsonl"):
-        data.write_rows(tmp_path / "made.parquet", iter(ROWS))
+        tables.write_rows(tmp_path / "made.parquet", iter(ROWS))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.train import corpus, order, prefixes, prompt, vocabulary
-from whence.train.data import BadRow
+from whence.data.blimp import minimal_pair
+from whence.data.tables import BadRow
+from whence.train import corpus, order, prefixes, vocabulary
 
 LINES = [
     "The old man walked along the river and sang a song about the sea.",
@@ -134,10 +135,10 @@ def test_batches_hold_rows_of_like_length() -> None:
 
 
 def test_minimal_pairs() -> None:
-    pair = prompt.minimal_pair("A sketch of lights doesn't appear.", "A sketch of lights don't appear.")
+    pair = minimal_pair("A sketch of lights doesn't appear.", "A sketch of lights don't appear.")
     assert pair == ("A sketch of lights ", " not appear.", "does", "do")
-    assert prompt.minimal_pair("Susan won't go.", "Susan can't go.")[2:] == ("will", "can")
+    assert minimal_pair("Susan won't go.", "Susan can't go.")[2:] == ("will", "can")
     with pytest.raises(BadRow, match="differ in 2 words"):
-        prompt.minimal_pair("a b c", "a d e")
+        minimal_pair("a b c", "a d e")
     with pytest.raises(BadRow, match="have 3 and 2 words"):
-        prompt.minimal_pair("a b c", "a b")
+        minimal_pair("a b c", "a b")

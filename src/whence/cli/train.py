@@ -142,12 +142,13 @@ def prefixes(
     ] = None,
 ) -> None:
     """Cut sentences before verbs whose form shows their number: the training data of `agree`."""
+    from whence.data import tables
     from whence.train import data
     from whence.train import prefixes as task
 
-    excluded = frozenset(task.key(sentence) for source in exclude or [] for sentence in data.values(source))
+    excluded = frozenset(task.key(sentence) for source in exclude or [] for sentence in tables.values(source))
     texts = (line for source in sources for line in data.documents(source))
-    count = data.write_rows(out, ({"prefix": p.text, "label": p.label} for p in task.extract(texts, excluded)))
+    count = tables.write_rows(out, ({"prefix": p.text, "label": p.label} for p in task.extract(texts, excluded)))
     typer.echo(f"{count} prefixes in {out}")
 
 

@@ -18,9 +18,10 @@ from transformers import (
     set_seed,
 )
 
+from whence.data.tables import Problems
 from whence.errors import WhenceError, WhenceWarning
 from whence.train import loop
-from whence.train.data import Columns, Example, Problems, examples, split
+from whence.train.data import Columns, Example, examples, split
 from whence.train.models import locate
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from transformers import (
     DataCollatorWithPadding,
 )
 
+from whence.data.tables import cell, rows, values
 from whence.errors import WhenceError
 from whence.train import classify, prompt
-from whence.train.data import Columns, cell, examples, rows, values
+from whence.train.data import Columns, examples
 from whence.train.models import locate
 
 ALL = "all"

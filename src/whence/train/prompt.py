@@ -6,7 +6,6 @@ masked test on BLiMP's minimal pairs.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,17 +17,14 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
 
+from whence.data.blimp import minimal_pair
+from whence.data.tables import BadRow, Problems, Row, cell, keeps, rows
 from whence.errors import WhenceError, WhenceWarning
 from whence.train import loop
-from whence.train.data import BadRow, Problems, Row, cell, keeps, rows
 from whence.train.models import locate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-_WORD = re.compile(r"\w+|[^\w\s]")
-_NEGATED = re.compile(r"\b(ca|wo|sha|\w+)n['’]t\b", re.IGNORECASE)
-_STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
 @dataclass(frozen=True)
@@ -142,27 +138,6 @@ def _parts(row: Row, columns: PromptColumns, path: Path) -> tuple[str, str, str,
         raise BadRow("target and foil are the same word")
     before, _, after = text.partition("[MASK]")
     return before, after, target.strip(), foil.strip()
-
-
-def minimal_pair(good: str, bad: str) -> tuple[str, str, str, str]:
-    """(before, after, target, foil) of two sentences that differ in one word; "hasn't" counts as "has not".
-
-    >>> minimal_pair("The niece hasn't left.", "The niece haven't left.")
-    ('The niece ', ' not left.', 'has', 'have')
-    """
-    good, bad = _expand(good), _expand(bad)
-    ours, theirs = list(_WORD.finditer(good)), [match.group() for match in _WORD.finditer(bad)]
-    if len(ours) != len(theirs):
-        raise BadRow(f"the sentences have {len(ours)} and {len(theirs)} words")
-    differing = [i for i, match in enumerate(ours) if match.group() != theirs[i]]
-    if len(differing) != 1:
-        raise BadRow(f"the sentences differ in {len(differing)} words, not in one")
-    word = ours[differing[0]]
-    return good[: word.start()], good[word.end() :], word.group(), theirs[differing[0]]
-
-
-def _expand(sentence: str) -> str:
-    return _NEGATED.sub(lambda m: f"{_STEMS.get(m.group(1).lower(), m.group(1))} not", sentence)
 
 
 def whole_words(prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, path: Path, skip: bool) -> list[Prompt]:

@@ -1,0 +1,133 @@
+"""What every dataset becomes: examples one after another, and the rows that could not become one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+
+from whence.data.tables import first_few
+from whence.errors import WhenceError
+
+MASK = "[MASK]"
+Spans = tuple[tuple[int, int], ...]  # (start, end) in characters
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row as it is explained and measured.
+
+    Spans are places in `text`; where the text is a pair, in its second part (SQuAD's context).
+    """
+
+    id: str  # stable within the dataset: "validation:17", the split and the row counted from 1
+    text: str | tuple[str, str]  # what `explain` takes; a masked word stands as [MASK]
+    label: str | int | None = None  # the gold class
+    target: str | None = None  # the word wanted at the mask,
+    foil: str | None = None  # and the one that does not belong there
+    cues: Spans = ()  # what decides between them
+    rationale: Spans = ()  # what humans marked
+    answer: Spans = ()  # every gold answer; none where the question has no answer
+    attractors: int | None = None  # how many nouns between cue and mask have the other number
+    group: str | None = None  # paradigm, category, ...
+
+    def with_mask(self, mask: str) -> Example:
+        """The same with a model's own mask token for [MASK]; spans behind it move along.
+
+        >>> moved = Example("1", "all [MASK] well", cues=((11, 15),)).with_mask("<m>")
+        >>> moved.text, moved.cues
+        ('all <m> well', ((8, 12),))
+        """
+        if mask == MASK:
+            return self
+        if not isinstance(self.text, str):
+            return replace(self, text=(self.text[0].replace(MASK, mask), self.text[1].replace(MASK, mask)))
+        at = [i for i in range(len(self.text)) if self.text.startswith(MASK, i)]
+
+        def moved(spans: Spans) -> Spans:
+            by = len(mask) - len(MASK)
+            return tuple((a + by * sum(i < a for i in at), b + by * sum(i < b for i in at)) for a, b in spans)
+
+        cues, rationale, answer = moved(self.cues), moved(self.rationale), moved(self.answer)
+        return replace(self, text=self.text.replace(MASK, mask), cues=cues, rationale=rationale, answer=answer)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A row that could not be used, by its number counted from 1."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Survey:
+    count: int
+    dropped: list[Dropped]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples read anew each time they are gone through, so that memory does not grow with them.
+
+    `len`, `dropped` and `fingerprint` take one pass of their own, the first time one of them is asked for.
+    """
+
+    name: str
+    split: str
+    make: Callable[[], Iterator[Example | Dropped]] = field(repr=False)
+    labels: tuple[str, ...] = ()  # the classes by id, where the dataset names them
+    about: str = ""  # what the examples are, and the choices that were made
+
+    def __iter__(self) -> Iterator[Example]:
+        return (item for item in self._items() if isinstance(item, Example))
+
+    def _items(self) -> Iterator[Example | Dropped]:
+        """Examples and dropped rows; an error where there is no example at all."""
+        found = False
+        dropped: list[tuple[int, str]] = []
+        for item in self.make():
+            if isinstance(item, Example):
+                found = True
+            elif not found:
+                dropped.append((item.row, item.reason))
+            yield item
+        if not found:
+            why = f"all {len(dropped)} rows are broken: {first_few(dropped)}" if dropped else "it has no rows"
+            raise WhenceError(f"{self.name} ({self.split}): nothing to read: {why}")
+
+    @cached_property
+    def _survey(self) -> _Survey:
+        count, dropped, digest = 0, [], hashlib.sha256()
+        for item in self._items():
+            digest.update(_written(item))
+            if isinstance(item, Dropped):
+                dropped.append(item)
+            else:
+                count += 1
+        return _Survey(count, dropped, digest.hexdigest())
+
+    def __len__(self) -> int:
+        return self._survey.count
+
+    def __bool__(self) -> bool:
+        return True  # there is at least one example, or an error; no pass is needed to know
+
+    @property
+    def dropped(self) -> list[Dropped]:
+        """The rows that could not be used, each with its number and the reason."""
+        return self._survey.dropped
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of every example and every dropped row."""
+        return self._survey.fingerprint
+
+
+def _written(item: Example | Dropped) -> bytes:
+    # Field by field: a hash must not depend on how Python prints an object.
+    values = [getattr(item, each.name) for each in fields(item)]
+    return json.dumps(values, ensure_ascii=True).encode() + b"\n"
