@@ -1,0 +1,194 @@
+r"""Sanity: an explanation of a model must depend on the model, and on nothing but the model and the input.
+
+    randomisation    ρ_k = Spearman ρ(S(f), S(f_k)),  f_k the model with its parts from the top down to k made random
+                     (cascading), or with part k alone made random (independent)               (Adebayo et al. 2018)
+    stability        max_i |S_i − S'_i| / max_i |S_i|,  S' the scores of the same input in a batch, beside a longer
+                     input that it is padded to, or by the same weights in another dtype
+
+A method whose ρ stays near 1 when everything is random explains the input (its length, its positions, the residual
+connection), not what the model learned. A low ρ alone is no praise: noise would have it too, and how far ρ falls also
+depends on the weights that are drawn. The number explained stays the one that the intact model was asked for. Every
+change is made to a copy; the model handed in is only read.
+
+Adebayo et al. (2018), Sanity Checks for Saliency Maps. NeurIPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from whence.errors import WhenceError
+from whence.evidence.correlation import spearman
+from whence.explaining import DEFAULT_MODEL, reader
+from whence.explanation import Explanation
+from whence.jobs import AUTO, Job, Question, run, settle_job, settle_questions, settle_reach
+from whence.method import lookup
+from whence.model import Opened, Sentence, collate, open_model
+from whence.model.opening import DTYPES
+from whence.model.randomised import in_dtype, randomised
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Randomisation:
+    """What is left of one method's explanations as the model's parts become random, from the top."""
+
+    method: str
+    parts: tuple[str, ...]
+    agreement: Array  # [parts, N]: rank correlation with the intact model's; NaN where one ranks nothing
+    independent: bool
+
+    @property
+    def mean(self) -> Array:
+        """Over the inputs on which it has a value: [parts]."""
+        known = ~np.isnan(self.agreement)
+        total, count = np.where(known, self.agreement, 0).sum(1), known.sum(1)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """How far scores moved where they should not."""
+
+    difference: Array  # [N]: the largest change of a score, relative to the largest score
+    agreement: Array  # [N]: rank correlation
+
+
+def randomisation(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    methods: Sequence[str] = ("attention-rollout",),
+    *,
+    independent: bool = False,
+    way: str = "initial",
+    magnitude: bool = False,
+    target: Any = None,
+    foil: Any = None,
+    position: Any = None,
+    batch_size: int = 16,
+    seed: int = 0,
+) -> dict[str, Randomisation]:
+    """The randomisation test of several methods at once, by method. `target`, `foil`, `position` as in `explain`.
+
+    way: "initial" (as if untrained) or "shuffled" (every tensor's own values in other places). magnitude: compare the
+    scores without their signs, as Adebayo et al. also do.
+    """
+    opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
+    intact = _explain(opened, sentences, questions, jobs, batch_size)
+    questions = [_same_target(question, row[0]) for question, row in zip(questions, intact, strict=True)]
+    names: list[str] = []
+    found: list[list[list[float]]] = []  # [parts][methods][N]
+    first = collate(sentences[:1], opened.pad_id)
+    for name, changed in randomised(opened, first, independent=independent, way=way, seed=seed):
+        now = _explain(changed, sentences, questions, jobs, batch_size)
+        names.append(name)
+        found.append(
+            [
+                [spearman(_values(a[k], magnitude), _values(b[k], magnitude)) for a, b in zip(intact, now, strict=True)]
+                for k in range(len(jobs))
+            ]
+        )
+    return {
+        method: Randomisation(method, tuple(names), np.array([part[k] for part in found]), independent)
+        for k, method in enumerate(methods)
+    }
+
+
+def stability(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    methods: Sequence[str] = ("attention-rollout",),
+    *,
+    dtypes: Sequence[str] = ("float64", "bfloat16"),
+    target: Any = None,
+    foil: Any = None,
+    position: Any = None,
+) -> dict[str, dict[str, Change]]:
+    """By method, then by what was changed: "batch", "padding" and each dtype; each against the input by itself."""
+    if unknown := set(dtypes) - set(DTYPES):
+        raise WhenceError(f"unknown dtype {', '.join(sorted(unknown))}; expected some of {', '.join(DTYPES)}")
+    opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
+    alone = _explain(opened, sentences, questions, jobs, 1)
+    questions = [_same_target(question, row[0]) for question, row in zip(questions, alone, strict=True)]
+    changed = {
+        "batch": _explain(opened, sentences, questions, jobs, len(sentences)),
+        "padding": [
+            _explain(opened, *_beside_longer(opened, sentence, question), jobs, 2)[0]
+            for sentence, question in zip(sentences, questions, strict=True)
+        ],
+    }
+    for dtype in dtypes:
+        changed[dtype] = _explain(in_dtype(opened, getattr(torch, dtype)), sentences, questions, jobs, 1)
+    return {
+        method: {what: _change([row[k] for row in alone], [row[k] for row in now]) for what, now in changed.items()}
+        for k, method in enumerate(methods)
+    }
+
+
+def _settle(
+    inputs: Any, model: Any, tokenizer: Any | None, methods: Sequence[str], target: Any, foil: Any, position: Any
+) -> tuple[Opened, list[Sentence], list[Question], list[Job]]:
+    if isinstance(methods, str) or not methods:
+        raise WhenceError("methods must be a list of names from whence.methods(), at least one")
+    for name in methods:
+        lookup(name)
+    opened = open_model(model, tokenizer)
+    sentences, single = reader(opened, False, None).read(inputs)
+    questions = settle_questions(len(sentences), single, target, foil, position)
+    reach = settle_reach(opened, AUTO, None, False, "reading")  # scores are all that is compared
+    return opened, sentences, questions, [settle_job(name, reach, None, {}) for name in methods]
+
+
+def _explain(
+    opened: Opened, sentences: list[Sentence], questions: list[Question], jobs: list[Job], batch_size: int
+) -> list[list[Explanation]]:
+    """For every sentence, an explanation by every job."""
+    return [[found[0] for found in row] for row in run(opened, sentences, questions, jobs, batch_size)]
+
+
+def _same_target(question: Question, found: Explanation) -> Question:
+    """The same question with nothing left to the model's own choice."""
+    target = found.target
+    if target.kind in ("class", "token"):
+        return replace(question, target=target.index, foil=target.foil)
+    if target.kind == "none":
+        return question
+    return Question(target.kind, None, found.position)
+
+
+def _beside_longer(opened: Opened, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:
+    """The sentence together with one about twice as long, of its own tokens."""
+    length = 2 * len(sentence) + 5
+    length = length if opened.max_length is None else min(length, opened.max_length)
+    at = [i % len(sentence) for i in range(length)]
+    longer = Sentence(
+        ids=[sentence.ids[i] for i in at],
+        tokens=[sentence.tokens[i] for i in at],
+        special=[sentence.special[i] for i in at],
+        spans=[None] * length,
+        texts=(),
+        types=None if sentence.types is None else [sentence.types[i] for i in at],
+    )
+    anything = Question(None, None, None if opened.task == "classification" else 0)
+    return [sentence, longer], [question, anything]
+
+
+def _change(before: list[Explanation], after: list[Explanation]) -> Change:
+    pairs = [(a.scores.astype(np.float64), b.scores.astype(np.float64)) for a, b in zip(before, after, strict=True)]
+    return Change(
+        np.array([np.abs(a - b).max() / (np.abs(a).max() or 1.0) for a, b in pairs]),
+        np.array([spearman(a, b) for a, b in pairs]),
+    )
+
+
+def _values(found: Explanation, magnitude: bool) -> Any:
+    return found.magnitude if magnitude else found.scores
