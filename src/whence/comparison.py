@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whence.errors import WhenceError
 from whence.explanation import Explanation
-from whence.storing import write
+from whence.storing import PICTURES, write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +53,20 @@ class Comparison(Mapping[str, Explanation]):
             raise WhenceError("this comparison is damaged: it holds no explanations")
         return cls({name: Explanation.from_dict(each) for name, each in data["explanations"].items()})
 
-    def save(self, path: str | Path) -> Path:
-        """Write to a .json or .html file, by the ending of its name."""
+    def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
+        """Write to a .json or .html file, or as a picture (.png, .svg, .pdf) of a kind that `plot` knows."""
         path = Path(path)
+        if path.suffix in PICTURES:
+            from whence.view.plot import save
+
+            return save(self.plot(kind, **options), path)
         if path.suffix == ".json":
             return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
         if path.suffix == ".html":
             return write(path, self.to_html())
-        raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json or .html")
+        raise WhenceError(
+            f"cannot save to '{path.name}'; expected a name ending in .json, .html, {', '.join(PICTURES)}"
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:
@@ -73,6 +82,15 @@ class Comparison(Mapping[str, Explanation]):
         from whence.view.terminal import show
 
         show(list(self.values()), layers=layers)
+
+    def plot(self, kind: str = "text", **options: Any) -> Figure:
+        """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
+
+        width is "column", "page" or inches, dark=True draws for a dark ground; whence.view.plot has each kind's own.
+        """
+        from whence.view.plot import draw
+
+        return draw(self, kind, **options)
 
     def to_html(self) -> str:
         """The viewer with all of them side by side: one HTML document that needs nothing beside it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,9 @@ from whence import storing
 from whence.answer import Reading, Target
 from whence.errors import WhenceError
 from whence.words import Span, group
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.floating[Any]]
 NO_TARGET = Target("none")
@@ -198,9 +201,13 @@ class Explanation:
         """The inverse of `to_dict`; a WhenceError if the data is not such a dictionary."""
         return storing.from_dict(cls, data)
 
-    def save(self, path: str | Path) -> Path:
-        """Write to a .json, .npz or .html file, by the ending of its name."""
+    def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
+        """Write to a .json, .npz or .html file, or as a picture (.png, .svg, .pdf) of a kind that `plot` knows."""
         path = Path(path)
+        if path.suffix in storing.PICTURES:
+            from whence.view.plot import save
+
+            return save(self.plot(kind, **options), path)
         if path.suffix == ".html":
             return storing.write(path, self.to_html())
         return storing.save(self, path)
@@ -215,6 +222,16 @@ class Explanation:
         from whence.view.terminal import show
 
         show([self], layers=layers)
+
+    def plot(self, kind: str = "text", **options: Any) -> Figure:
+        """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.
+
+        width is "column", "page" or inches, dark=True draws for a dark ground; whence.view.plot has each kind's own.
+        """
+        from whence.view.plot import draw
+        from whence.view.terminal import title
+
+        return draw({title(self): self}, kind, **options)
 
     def to_html(self) -> str:
         """The viewer with this explanation: one HTML document that needs nothing beside it."""

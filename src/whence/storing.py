@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMAT = "whence.explanation"
 VERSION = 1
+PICTURES = (".png", ".svg", ".pdf")  # written by view/plot
 ARRAYS = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
 
 
@@ -66,7 +67,9 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
 def save(explanation: Explanation, path: Path) -> Path:
     """Write .json or .npz."""
     if path.suffix not in (".json", ".npz"):
-        raise WhenceError(f"cannot save to '{path.name}'; expected a name ending in .json, .npz or .html")
+        raise WhenceError(
+            f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, {', '.join(PICTURES)}"
+        )
     data = to_dict(explanation)
     if path.suffix == ".json":
         return write(path, json.dumps(data, ensure_ascii=False, allow_nan=False))

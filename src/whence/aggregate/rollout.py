@@ -25,3 +25,18 @@ def rollout(maps: Maps, below: Maps | None = None) -> Maps:
         result[layer] = maps[layer] @ joint
         joint = below[layer] @ joint
     return result
+
+
+def through(maps: Maps, row: int | None) -> Maps:
+    """[L, n, n] -> [L, n, n]: how much of row `row` of rollout (None: of the mean row) takes each edge (l, i, j).
+
+    It reaches token i of layer l with weight r_i and goes on to j with r_i M_ij, so that the columns of the first
+    layer sum to rollout's row.
+    """
+    n = maps.shape[-1]
+    reached = np.full(n, 1 / n, dtype=maps.dtype) if row is None else np.eye(n, dtype=maps.dtype)[row]
+    result = np.empty_like(maps)
+    for layer in range(len(maps) - 1, -1, -1):
+        result[layer] = reached[:, None] * maps[layer]
+        reached = result[layer].sum(0)
+    return result

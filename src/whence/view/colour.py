@@ -39,10 +39,19 @@ def intensities(scores: NDArray[np.floating[Any]], signed: bool, own: int | None
 
 def shade(intensity: float, signed: bool, ground: Colour = WHITE) -> Colour:
     """The ground's colour at 0, the full hue at ±1."""
-    hue = STRENGTH if not signed else FOR if intensity >= 0 else AGAINST
-    share = min(abs(intensity), 1.0)
-    red, green, blue = (round(g + (h - g) * share) for g, h in zip(ground, hue, strict=True))
+    red, green, blue = shades(np.array(intensity), signed, ground).tolist()
     return red, green, blue
+
+
+def shades(
+    intensity: NDArray[np.floating[Any]], signed: bool | NDArray[np.bool_], ground: Colour = WHITE
+) -> NDArray[np.uint8]:
+    """`shade` of every entry of an array: [...] -> [..., 3]. `signed` may differ from entry to entry."""
+    signs = np.broadcast_to(signed, np.shape(intensity))[..., None]
+    hue = np.where(signs, np.where((np.asarray(intensity) < 0)[..., None], AGAINST, FOR), STRENGTH)
+    share = np.minimum(np.abs(intensity), 1.0)[..., None]
+    colours: NDArray[np.uint8] = np.rint(ground + (hue - np.array(ground)) * share).astype(np.uint8)
+    return colours
 
 
 def ink(background: Colour) -> str:

@@ -1,0 +1,80 @@
+"""Pictures for papers, by matplotlib (the extra `plot`): `ex.plot(kind)`, `comparison.plot(kind)`, and of tables.
+
+    text     highlighted text, one method under the other
+    tokens   methods × tokens
+    bars     the scores as bars
+    layers   layers × tokens: what every layer draws on
+    maps     the n × n map of every layer
+    map      one n × n map and its answering row
+    graph    tokens in columns of layers, edges as wide as the weight
+
+`curves`, `bars`, `grid`, `erasure` and `outliers` draw numbers of any origin. A view never computes a score.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import WhenceError
+from whence.extras import need
+
+need("matplotlib", extra="plot")  # said before the first module below fails to find it
+
+from whence.view.plot.canvas import Picture, inches, save, theme  # noqa: E402
+from whence.view.plot.graph import graph  # noqa: E402
+from whence.view.plot.maps import layers, maps, one_map, tokens  # noqa: E402
+from whence.view.plot.tables import Series, bars, curves, erasure, grid, outliers  # noqa: E402
+from whence.view.plot.text import highlighted  # noqa: E402
+
+if TYPE_CHECKING:
+    from whence.explanation import Explanation
+
+__all__ = ["KINDS", "Picture", "Series", "bars", "curves", "draw", "erasure", "grid", "outliers", "save"]
+
+
+def scores(named: Mapping[str, Explanation], width: float, theme: Any, *, special: bool = True) -> Picture:
+    """The scores of every token as bars, coloured by sign or by method; without `special`, of the text alone."""
+    first = next(iter(named.values()))
+    if any(each.tokens != first.tokens for each in named.values()):
+        raise WhenceError("these explanations are of different tokens; expected one text cut in one way")
+    shown = [i for i in range(len(first)) if special or not first.special[i]]
+    values = {name: each.scores[shown] for name, each in named.items()}
+    alone = len(named) == 1 and first.signed
+    return bars(values, [first.pieces[i] for i in shown], y_label="score", signs=alone, width=width, dark=theme.dark)
+
+
+KINDS: dict[str, Callable[..., Picture]] = {
+    "text": highlighted,
+    "tokens": tokens,
+    "bars": scores,
+    "layers": layers,
+    "maps": maps,
+    "map": one_map,
+    "graph": graph,
+}
+WIDE = ("maps", "graph")  # kinds that want both columns of a paper
+
+
+def draw(
+    named: Mapping[str, Explanation],
+    kind: str = "text",
+    *,
+    width: str | float | None = None,
+    dark: bool = False,
+    **options: Any,
+) -> Picture:
+    """Explanations of one input, by the name that stands above each, as a figure.
+
+    width: "column" (3.3 inches), "page" (6.9), or inches. The options are those of the kind's own function.
+    """
+    if kind not in KINDS:
+        raise WhenceError(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
+    if not named:
+        raise WhenceError("there is nothing to draw; expected at least one explanation")
+    known = [p.name for p in inspect.signature(KINDS[kind]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if unknown := [name for name in options if name not in known]:
+        raise WhenceError(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")
+    usual = "page" if kind in WIDE or len(named) > 1 else "column"
+    return KINDS[kind](named, inches(width, usual), theme(dark), **options)
