@@ -82,6 +82,25 @@ def test_erasure_step_by_step() -> None:
     assert kept.mean_drop == pytest.approx(p(ids) - p(left), abs=1e-12)
 
 
+def test_a_small_share_of_a_short_sentence_is_one_token() -> None:
+    model = tiny.model(dtype=torch.float64)
+    found = whence.explain("a good cat", model, TOKENIZER, method="ablation", target=1)
+    ids = TOKENIZER("a good cat")["input_ids"]
+    best = max((1, 2, 3), key=lambda i: found.scores[i])
+
+    def p(chosen: list[int]) -> float:
+        with torch.no_grad():
+            inputs = torch.tensor([[ids[i] for i in chosen]])
+            return float(model(inputs, token_type_ids=torch.zeros_like(inputs)).logits.softmax(-1)[0, 1])
+
+    whole = p([0, 1, 2, 3, 4])
+    taken = erasure("a good cat", found, model, TOKENIZER, shares=(0.01,))
+    assert taken.taken.tolist() == [0, 1]
+    assert taken.mean_drop == pytest.approx(whole - p([i for i in range(5) if i != best]), abs=1e-12)
+    kept = erasure("a good cat", found, model, TOKENIZER, shares=(0.01,), keep=True)
+    assert kept.mean_drop == pytest.approx(whole - p([0, best, 4]), abs=1e-12)
+
+
 def test_erasure_of_a_list_is_that_of_each() -> None:
     model = tiny.model(dtype=torch.float64)
     texts = [TEXT, "a good cat", "the keys to the cabinets are here"]

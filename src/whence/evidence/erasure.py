@@ -7,9 +7,11 @@ r"""Erasure: what becomes of the prediction when the highest-scored tokens go fi
 
 Tokens are taken in the order of their scores, in steps of a tenth of those that the tokenizer did not add itself;
 they are deleted, or replaced by padding, the mask or the unknown token. The curve is kept, so that the area under it
-and every measure come from one set of forward passes. `protocol="attcat-code"` repeats AttCAT's notebooks, which
-differ from their text: nine steps of a ninth of all tokens, special ones counted but passed over, the last token in
-the order never taken, padding attended, and the absolute change in the place of the signed one.
+and every measure come from one set of forward passes. A share above 0 is at least one token.
+
+`protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
+special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change
+in the place of the signed one.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 
 from whence.errors import WhenceError
 from whence.explaining import DEFAULT_MODEL, reader
@@ -69,7 +72,7 @@ class Curve:
     def area(self) -> float:
         """Area under the curve of probabilities over the share of tokens taken, by trapezoids."""
         share = self.taken / max(1, self.taken[-1])
-        return float(np.trapezoid(self.probabilities, share))
+        return float(trapezoid(self.probabilities, share))
 
     @property
     def mean_drop(self) -> float:
@@ -93,6 +96,12 @@ class Way:
             raise WhenceError("shares of tokens must lie between 0 and 1")
         if isinstance(self.by, str) and self.by not in WAYS:
             raise WhenceError(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
+
+    def __str__(self) -> str:
+        usual = {TENTHS: "tenths", ERASER: "ERASER's shares"}
+        shares = usual.get(self.shares) or " ".join(f"{share:g}" for share in self.shares)
+        kept, protocol = " kept" if self.keep else "", "" if self.protocol == "text" else f", {self.protocol}"
+        return f"{self.by}, {shares}{kept}{protocol}"
 
 
 def erasure(
@@ -195,7 +204,8 @@ def _plan(
         return walk, [0, *(min(k, len(walk)) for k in counts)]
     free = erasable(explanation)
     own = [i for i in order if i in free]
-    counts = [round(share * len(own)) for share in shares]
+    # At least one token: 1 % of a short sentence would be none, and none kept is not what a share of 0 stands for.
+    counts = [min(len(own), max(round(share * len(own)), int(share > 0))) for share in shares]
     return own, counts if shares[0] == 0 else [0, *counts]
 
 
