@@ -23,7 +23,7 @@ from whence.view.terminal import gaps, title
 
 __all__ = ["document", "fragment", "payload"]
 
-PAGE = "html{color-scheme:light dark}body{margin:0}"
+PAGE = "html{color-scheme:light dark}body{margin:0}main{--whence-height:100vh}"
 START = """
 for (const element of document.querySelectorAll('[data-whence="{key}"]')) {{
   if (element.shadowRoot) continue;

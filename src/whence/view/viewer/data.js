@@ -3,12 +3,15 @@
 
 const ARRAYS = { f8: Float64Array, f4: Float32Array, f2: Uint16Array, i1: Int8Array };
 
-/** A packed array as { shape, values }. */
+/** A packed array as { shape, values, digits }: how many digits of it mean something. */
 export function unpack({ shape, type, scale, data }) {
   const stored = new ARRAYS[type](bytesOf(data).buffer);
-  if (type === "f2") return { shape, values: Float32Array.from(stored, (half) => scale * fromHalf(half)) };
-  if (type === "i1") return { shape, values: Float32Array.from(stored, (q) => scale * Math.sign(q) * (q / 127) ** 2) };
-  return { shape, values: stored };
+  const digits = { f8: 17, f4: 9, f2: 4, i1: 3 }[type];
+  if (type === "f2") return { shape, digits, values: Float32Array.from(stored, (half) => scale * fromHalf(half)) };
+  if (type === "i1") {
+    return { shape, digits, values: Float32Array.from(stored, (q) => scale * Math.sign(q) * (q / 127) ** 2) };
+  }
+  return { shape, digits, values: stored };
 }
 
 function bytesOf(base64) {
@@ -138,16 +141,27 @@ export function arrangement(subject, { units, order, special }) {
   return shown;
 }
 
-/** The k entries of a row with the largest magnitude, among those shown; all where k is 0. */
+/** The k entries of a row with the largest magnitude, among those shown, in falling order; all where k is 0. */
 export function strongest(row, shown, k) {
-  if (!k || k >= shown.length) return new Set(shown);
-  return new Set([...shown].sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]) || a - b).slice(0, k));
+  if (!k || k >= shown.length) return shown;
+  const best = [];
+  for (const i of shown) {
+    const size = Math.abs(row[i]);
+    let place = best.length;
+    while (place > 0 && size > Math.abs(row[best[place - 1]])) place--;
+    if (place >= k) continue;
+    best.splice(place, 0, i);
+    if (best.length > k) best.pop();
+  }
+  return best;
 }
 
 /** A number short enough to read: three significant digits. */
 export function short(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  const text = size >= 1e-3 && size < 1e4 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
-  return text.replace("-", "−");
+  if (size >= 1e-3 && size < 1e4) return String(Number(value.toPrecision(3))).replace("-", "−");
+  const [digits, power] = value.toExponential(1).split("e");
+  const raised = power.replace("+", "").replace(/./g, (char) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(char)]);
+  return `${digits.replace("-", "−")}×10${raised}`;
 }

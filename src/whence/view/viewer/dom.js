@@ -1,0 +1,26 @@
+// Elements without markup: text goes in as text, attributes as attributes, nothing is ever parsed.
+
+/** make("button", { class: "x", "aria-pressed": true, onclick: f }, "text", child, …) */
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Calls `work` once in the next frame, however often it is asked for. */
+export function inFrame(work) {
+  let asked = 0;
+  const ask = () => {
+    asked ||= requestAnimationFrame(() => {
+      asked = 0;
+      work();
+    });
+  };
+  ask.cancel = () => cancelAnimationFrame(asked);
+  return ask;
+}

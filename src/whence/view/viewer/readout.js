@@ -1,0 +1,67 @@
+// One line of words under a text: what is in focus, where it comes from and where it goes; else what matters most.
+
+import { answer, arrangement, layerOf, matrix, short, strongest, unitFor } from "./data.js";
+import { make } from "./dom.js";
+import { fromRow, toColumn } from "./text.js";
+
+const LISTED = 4;
+
+export function readout() {
+  const element = make("p", { class: "readout" });
+  return {
+    element,
+    update(subject, state, focus) {
+      element.replaceChildren(...(focus ? focused(subject, state, focus) : [listed("strongest", ...top(subject, state))]));
+    },
+  };
+}
+
+function top(subject, state) {
+  const row = answer(subject, state);
+  return [unitFor(subject, state.units), strongest(row, arrangement(subject, state), LISTED), row];
+}
+
+function focused(subject, state, focus) {
+  const unit = unitFor(subject, state.units);
+  const n = unit.tokens.length;
+  const shown = arrangement(subject, state);
+  const parts = [make("b", {}, unit.tokens[focus.token])];
+  if (focus.view === "layers" && unit.rows) {
+    parts.push(make("span", {}, `layer ${focus.layer + 1} `, number(unit.rows[focus.layer * n + focus.token])));
+  } else {
+    parts.push(make("span", {}, "score ", number(unit.scores[focus.token])));
+  }
+  const row = fromRow(subject, state, focus.token);
+  if (!row) return parts;
+  if (focus.source !== undefined && focus.view === "map") {
+    parts.push(make("span", {}, "draws ", number(row[focus.source]), " on ", make("b", {}, unit.tokens[focus.source])));
+  }
+  const column = toColumn(subject, state, focus.token, n);
+  const others = shown.filter((i) => i !== focus.token);
+  parts.push(listed("from", unit, strongest(row, others, LISTED), row));
+  parts.push(listed("to", unit, strongest(column, others, LISTED), column));
+  return parts;
+}
+
+function listed(word, unit, tokens, values) {
+  const items = tokens
+    .slice(0, LISTED)
+    .flatMap((token) => [make("span", { class: "item" }, unit.tokens[token], " ", number(values[token]))]);
+  return make("span", {}, make("i", {}, word), " ", ...items);
+}
+
+function number(value) {
+  return make("span", { class: "number" }, short(value));
+}
+
+/** For whom the picture is a sound: the focus in one sentence. */
+export function sentence(subject, state, focus) {
+  const unit = unitFor(subject, state.units);
+  const values = matrix(subject, state, Math.max(0, layerOf(subject, state.layer)));
+  const name = unit.tokens[focus.token];
+  if (!values) return `${name}, score ${short(unit.scores[focus.token])}`;
+  const row = fromRow(subject, state, focus.token);
+  const others = arrangement(subject, state).filter((i) => i !== focus.token);
+  const from = strongest(row, others, 3).slice(0, 3).map((i) => `${unit.tokens[i]} ${short(row[i])}`);
+  return `${name}, score ${short(unit.scores[focus.token])}, comes from ${from.join(", ")}`;
+}

@@ -1,0 +1,163 @@
+// The text itself, each token on a ground as strong as its score. With a token in focus the grounds show where it comes
+// from, and a line under a token how much of it goes there.
+
+import { answer, arrangement, layerOf, matrix, short, strongest, unitFor } from "./data.js";
+import { scaleOf } from "./colour.js";
+import { make } from "./dom.js";
+import { fitted, textWidth } from "./surface.js";
+
+const UNSEEN = 0.02; // intensities below which there is no ground
+
+/** What the grounds and lines of a text say: { values, scale, kept, goes, going } with or without a focus. */
+export function reading(subject, state, focus) {
+  const unit = unitFor(subject, state.units);
+  const n = unit.tokens.length;
+  const shown = arrangement(subject, state);
+  const values = focus && fromRow(subject, state, focus.token);
+  if (!values) {
+    const row = answer(subject, state);
+    const kept = new Set(strongest(row, shown, state.top));
+    return { values: row, scale: scaleOf(row, shown, unit.position), kept, goes: null, going: 1 };
+  }
+  const goes = toColumn(subject, state, focus.token, n);
+  return {
+    values,
+    scale: scaleOf(values, shown, focus.token),
+    kept: new Set(strongest(values, shown, state.top)),
+    goes,
+    going: scaleOf(goes, shown, focus.token),
+  };
+}
+
+/** Row i of the map: where token i comes from. Null where there are no maps. */
+export function fromRow(subject, state, token) {
+  const values = matrix(subject, state, layerOf(subject, state.layer));
+  const n = unitFor(subject, state.units).tokens.length;
+  return values && values.subarray(token * n, (token + 1) * n);
+}
+
+/** Column i: where token i goes. */
+export function toColumn(subject, state, token, n) {
+  const values = matrix(subject, state, layerOf(subject, state.layer));
+  return values && Float32Array.from({ length: n }, (_, i) => values[i * n + token]);
+}
+
+/** The text of one subject as elements; update(state, focus, look) paints only the tokens whose look changed. */
+export function textView(subject, { hover, leave, pin }) {
+  const element = make("div", { class: "text", role: "group", "aria-label": `Text, coloured by ${subject.title}` });
+  let tokens = new Map(); // token -> { element, ground, line, mark }: what it looks like now
+  let laid = "";
+  let active = 0;
+
+  const tokenOf = (event) => {
+    const found = event.target.closest?.(".token");
+    return found ? Number(found.dataset.token) : null;
+  };
+  element.addEventListener("pointerover", (event) => tokenOf(event) !== null && hover(tokenOf(event)));
+  element.addEventListener("pointerleave", leave);
+  element.addEventListener("click", (event) => tokenOf(event) !== null && pin(tokenOf(event)));
+  element.addEventListener("focusin", (event) => {
+    const token = tokenOf(event);
+    if (token === null) return;
+    activate(token);
+    if (event.target.matches(":focus-visible")) hover(token);
+  });
+  element.addEventListener("focusout", leave);
+
+  // One tab stop for the text; the arrow keys go on from there.
+  const activate = (token) => {
+    tokens.get(active)?.element.setAttribute("tabindex", "-1");
+    active = token;
+    tokens.get(active)?.element.setAttribute("tabindex", "0");
+  };
+  const step = (by) => {
+    const order = [...tokens.keys()];
+    const next = order[Math.max(0, Math.min(order.length - 1, order.indexOf(active) + by))];
+    tokens.get(next)?.element.focus();
+    hover(next);
+  };
+
+  const lay = (state) => {
+    const unit = unitFor(subject, state.units);
+    const shown = arrangement(subject, state);
+    tokens = new Map();
+    const parts = [];
+    shown.forEach((token, place) => {
+      if (place) parts.push(state.order === "text" ? gapBetween(unit, shown[place - 1], token) : " ");
+      const one = make("span", { class: unit.special[token] ? "token special" : "token", role: "button", tabindex: "-1" });
+      one.dataset.token = token;
+      one.textContent = unit.tokens[token];
+      one.setAttribute("aria-label", `${unit.tokens[token]}, ${short(unit.scores[token])}`);
+      tokens.set(token, { element: one, ground: null, line: null, mark: null });
+      parts.push(one);
+    });
+    element.replaceChildren(...parts);
+    element.classList.toggle("ranked", state.order === "score");
+    activate(tokens.has(active) ? active : shown[0]);
+  };
+
+  const update = (state, focus, look) => {
+    const key = [state.units, state.order, state.special].join(" ");
+    if (key !== laid) lay(state);
+    laid = key;
+    const { values, scale, kept, goes, going } = reading(subject, state, focus);
+    const ramp = look.ramp(subject.signed);
+    const pinned = state.pin?.text === subject.text ? state.pin.token : null;
+    for (const [token, one] of tokens) {
+      const intensity = kept.has(token) ? values[token] / scale : 0;
+      const ground = Math.abs(intensity) < UNSEEN ? "" : ramp.css(intensity);
+      const line = goes ? Math.round(Math.min(1, Math.abs(goes[token]) / going) * 10) / 10 : 0;
+      const mark = token === focus?.token ? "focus" : token === pinned ? "pinned" : "";
+      if (ground !== one.ground || mark !== one.mark) {
+        one.element.style.background = ground;
+        one.element.style.color = ground && ramp.ink(intensity);
+        one.element.classList.toggle("focus", mark === "focus");
+        one.element.setAttribute("aria-pressed", String(token === pinned));
+        [one.ground, one.mark] = [ground, mark];
+      }
+      if (line !== one.line) {
+        one.element.style.setProperty("--goes", line);
+        one.line = line;
+      }
+    }
+  };
+
+  return { element, update, step };
+}
+
+/** What stands between two tokens that may not be neighbours (special ones may be left out). */
+function gapBetween(unit, before, token) {
+  return before === token - 1 ? unit.gaps[token] : " ";
+}
+
+// For export: the same text drawn, wrapped to a width ---------------------------------------------------------
+
+const TEXT_SIZE = 15;
+const TEXT_LINE = 27;
+
+export function layoutText(subject, state, width) {
+  const unit = unitFor(subject, state.units);
+  const placed = [];
+  let [x, y] = [0, 0];
+  arrangement(subject, state).forEach((token, place, shown) => {
+    const gap = place ? textWidth(state.order === "text" ? gapBetween(unit, shown[place - 1], token) : " ", TEXT_SIZE) : 0;
+    const text = fitted(unit.tokens[token], width - 6, TEXT_SIZE);
+    const wide = textWidth(text, TEXT_SIZE) + 4;
+    if (x + gap + wide > width && x > 0) [x, y] = [0, y + TEXT_LINE];
+    else x += gap;
+    placed.push({ token, text, x, y, wide });
+    x += wide;
+  });
+  return { subject, placed, width, height: y + TEXT_LINE };
+}
+
+export function drawText(surface, { subject, placed }, state, look, focus) {
+  const { values, scale, kept } = reading(subject, state, focus);
+  const ramp = look.ramp(subject.signed);
+  for (const { token, text, x, y, wide } of placed) {
+    const intensity = kept.has(token) ? values[token] / scale : 0;
+    const grounded = Math.abs(intensity) >= UNSEEN;
+    if (grounded) surface.rect(x, y + 2, wide, 21, ramp.css(intensity), { radius: 3 });
+    surface.text(text, x + 2, y + 17, { size: TEXT_SIZE, fill: grounded ? ramp.ink(intensity) : look.ink });
+  }
+}
