@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from whence.cli import estimate, explain, models, train
+from whence.cli import estimate, explain, models, serve, train
 from whence.errors import WhenceError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 explain.register(app)
 estimate.register(app)
 models.register(app)
+serve.register(app)
 train.register(app)
 
 

@@ -1,0 +1,47 @@
+"""The page's files, read once at the start: a path is looked up in a table and never becomes a file name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from whence.errors import WhenceError
+from whence.explanation import Explanation
+from whence.view.html import document
+
+PAGE = Path(__file__).parent / "page"
+VIEWER = Path(__file__).parents[1] / "view" / "viewer"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class File:
+    content: bytes
+    kind: str
+
+
+def page_files() -> dict[str, File]:
+    """Everything but the API, by its path."""
+    found = {"/": _file(PAGE / "index.html"), "/document.html": File(blank_document(), KINDS[".html"])}
+    for prefix, folder in (("/page", PAGE), ("/viewer", VIEWER)):
+        for file in sorted(folder.iterdir()):
+            if file.suffix in (".css", ".js", ".svg"):
+                found[f"{prefix}/{file.name}"] = _file(file)
+    return found
+
+
+def blank_document() -> bytes:
+    """The viewer's document around no explanation in particular: the page puts its data in and offers it as a file."""
+    return document({"": Explanation.from_scores([""], [0.0], texts=("",))}).encode()
+
+
+def _file(path: Path) -> File:
+    try:
+        return File(path.read_bytes(), KINDS[path.suffix])
+    except OSError as error:
+        raise WhenceError(f"whence is not installed whole: {path.name} is missing ({error.strerror})") from error

@@ -1,0 +1,71 @@
+"""Servers to ask: one in memory, one on a real port."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the page needs the extra: pip install 'whence[serve]'")
+pytest.importorskip("httpx", reason="the tests of the page need httpx")
+
+import uvicorn
+from starlette.testclient import TestClient
+
+import tiny
+from whence.model import Opened, open_model
+from whence.serve.app import guarded
+from whence.serve.guard import Rules
+from whence.serve.limits import Limits
+
+HERE = "http://127.0.0.1:8000"
+
+
+@pytest.fixture(scope="session")
+def models() -> dict[str, Opened]:
+    """A tiny classifier, a tiny masked language model and a tiny encoder."""
+    tokenizer = tiny.tokenizer()
+    tasks = {"tiny": "classification", "tiny-mlm": "masked-lm", "tiny-encoder": "encoder"}
+    return {name: open_model(tiny.model(task=task), tokenizer) for name, task in tasks.items()}
+
+
+@pytest.fixture
+def client(models: dict[str, Opened]) -> Iterator[Any]:
+    with client_of(models) as found:
+        yield found
+
+
+@contextmanager
+def client_of(models: dict[str, Opened], rules: Rules | None = None, limits: Limits | None = None) -> Iterator[Any]:
+    app: Any = guarded(models, rules, limits)
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as found:
+        yield found
+
+
+@contextmanager
+def listening(models: dict[str, Opened], limits: Limits | None = None) -> Iterator[str]:
+    """A server on a free port; gives its address."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(guarded(models, None, limits), log_level="warning", access_log=False, ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=15)
+
+
+def until(what: Callable[[], Any], seconds: float = 15.0) -> None:
+    """Wait for something that happens in another thread."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)

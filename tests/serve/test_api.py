@@ -1,0 +1,189 @@
+"""The JSON API: what Python gives, under Python's names; sentences where it cannot."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import whence
+from whence.comparison import Comparison
+from whence.evidence.sentence import checks
+from whence.explanation import Explanation
+from whence.model import Opened
+
+TEXT = "the cat sat on a mat and slept"
+
+
+def lines(response: Any) -> list[dict[str, Any]]:
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def stream(client: Any, **asked: Any) -> list[dict[str, Any]]:
+    return lines(client.post("/api/compare", json=asked, headers={"accept": "application/x-ndjson"}))
+
+
+def test_explain_is_pythons(client: Any, models: dict[str, Opened]) -> None:
+    answer = client.post("/api/explain", json={"inputs": TEXT, "method": "globenc", "target": 1}).json()
+    found, expected = Explanation.from_dict(answer), whence.explain(TEXT, models["tiny"], method="globenc", target=1)
+    assert found.tokens == expected.tokens
+    assert found.target == expected.target
+    assert np.array_equal(found.scores, expected.scores)
+    assert np.array_equal(found.maps, expected.maps)
+
+
+def test_a_list_of_texts_and_pairs(client: Any, models: dict[str, Opened]) -> None:
+    asked = {"inputs": [TEXT, ["a cat", "a mat"]], "method": "integrated-gradients", "options": {"n_steps": 5}}
+    first, second = (Explanation.from_dict(each) for each in client.post("/api/explain", json=asked).json())
+    expected = whence.explain([TEXT, ("a cat", "a mat")], models["tiny"], method="integrated-gradients", n_steps=5)
+    assert np.allclose(first.scores, expected[0].scores, atol=1e-6)
+    assert second.texts == ("a cat", "a mat")
+    alone = client.post("/api/explain", json={"inputs": "a cat", "pair": "a mat", "maps": False}).json()
+    assert alone["texts"] == ["a cat", "a mat"]
+    assert alone["maps"] is None
+
+
+def test_compare_with_agreement_and_evidence(client: Any, models: dict[str, Opened]) -> None:
+    asked = {"inputs": TEXT, "methods": ["attcat", "globenc", "saliency"], "evidence": True}
+    answer = client.post("/api/compare", json=asked).json()
+    found = Comparison.from_dict(answer)
+    assert list(found) == asked["methods"]
+    assert np.shape(answer["agreement"]["spearman"]) == (3, 3)
+    for name, check in zip(found, checks(list(found.values()), models["tiny"]), strict=True):
+        written = answer["evidence"][name]
+        assert written["sentence"] == str(check)
+        assert written["verdict"] == check.verdict
+        assert np.allclose(written["random"], check.random.mean(0), atol=1e-6)
+
+
+def test_explanations_arrive_one_by_one(client: Any, models: dict[str, Opened]) -> None:
+    found = stream(client, inputs=TEXT, methods=["attcat", "globenc"], evidence=True)
+    kinds = [each["event"] for each in found if each["event"] != "progress"]
+    assert kinds == ["explanation", "explanation", "agreement", "evidence", "evidence", "done"]
+    first = Explanation.from_dict(next(each for each in found if each["event"] == "explanation")["explanation"])
+    assert np.allclose(first.scores, whence.explain(TEXT, models["tiny"], method="attcat").scores, atol=1e-6)
+    steps = [each for each in found if each["event"] == "progress"]
+    assert [each["done"] for each in steps] == sorted(each["done"] for each in steps)
+    assert steps[-1]["done"] == steps[-1]["of"] == 4
+
+
+def test_the_viewers_payload_and_heads(client: Any) -> None:
+    found = stream(client, inputs=TEXT, methods=["attention", "alti"], form="viewer", heads=True)
+    shown = [each["payload"] for each in found if each["event"] == "explanation"]
+    assert [each["explanations"][0]["name"] for each in shown] == ["attention", "alti"]
+    assert "head_maps" in shown[0]["explanations"][0]
+    assert "head_maps" not in shown[1]["explanations"][0]  # ALTI has no heads, and that is no failure
+
+
+def test_what_one_method_cannot_the_others_can(client: Any) -> None:
+    found = stream(client, inputs=TEXT, model="tiny-encoder", methods=["attcat", "globenc"], evidence=True)
+    by_kind = {each["event"]: each for each in found}
+    assert by_kind["failed"]["name"] == "attcat"
+    assert "no number to explain" in by_kind["failed"]["detail"]
+    assert by_kind["explanation"]["name"] == "globenc"
+    assert by_kind["evidence"]["sentence"] is None
+    assert "probability of an output" in by_kind["evidence"]["detail"]
+
+
+def test_a_masked_word_against_a_foil(client: Any) -> None:
+    asked = {"inputs": "the keys of the cat [MASK] good .", "model": "tiny-mlm", "target": "are", "foil": "is"}
+    answer = client.post("/api/explain", json={**asked, "evidence": True}).json()
+    assert answer["target"]["foil_label"] == "is"
+    assert answer["evidence"]["by"] == "mask"
+
+
+def test_every_class_at_once(client: Any) -> None:
+    found = stream(client, inputs=TEXT, methods=["attcat"], target="all")
+    names = [each["name"] for each in found if each["event"] == "explanation"]
+    assert len(names) > 1
+    assert all(name.startswith("attcat: ") for name in names)
+
+
+def test_what_is_known(client: Any, models: dict[str, Opened]) -> None:
+    cards = client.get("/api/models").json()["models"]
+    assert [card["name"] for card in cards] == list(models)
+    assert cards[0]["labels"] == list(models["tiny"].labels.values())
+    assert cards[1]["mask"] == "[MASK]"
+    named = {each["name"]: each for each in client.get("/api/methods").json()["methods"]}
+    assert {each.name for each in whence.methods()} < set(named)
+    assert named["attention-rollout"]["aggregate"] == "rollout"
+    health = client.get("/api/health").json()
+    assert health["status"] == "ok"
+    assert health["version"] == whence.__version__
+    sentences = client.get("/api/examples").json()["examples"]
+    for each in sentences:
+        asked = {"inputs": each["inputs"], "model": each["model"], "maps": False, "truncate": True}
+        assert client.post("/api/explain", json=asked).status_code == 200, each
+
+
+def test_it_is_documented(client: Any) -> None:
+    described = client.get("/api/openapi.json").json()
+    assert {"/api/explain", "/api/compare", "/api/methods", "/api/models", "/api/health"} <= set(described["paths"])
+    fields = described["components"]["schemas"]["Explain"]["properties"]
+    python = whence.explain.__kwdefaults__.keys() - {
+        *("estimate", "batch_size", "task", "device", "dtype", "model_kwargs", "tokenizer_kwargs")
+    }
+    assert python <= set(fields)  # what Python calls aggregate, target, … is called so here
+    assert client.get("/docs").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "says"),
+    [
+        ({"inputs": TEXT, "method": "globbenc"}, 400, "did you mean"),
+        ({"inputs": TEXT, "method": "attcat", "options": {"depth": 3}}, 400, "has no option"),
+        ({"inputs": "   "}, 400, "the text is empty"),
+        ({"inputs": []}, 400, "nothing to explain"),
+        ({"inputs": [TEXT] * 17}, 400, "at most 16"),
+        ({"inputs": TEXT, "target": "furious"}, 400, "unknown target"),
+        ({"inputs": TEXT, "pair": TEXT, "position": 99}, 400, "outside the sentence"),
+        ({"inputs": [TEXT], "pair": TEXT}, 400, "single text"),
+        ({"inputs": "cat " * 3000}, 400, "at most 10,000"),
+        ({"inputs": "cat " * 400}, 400, "at most"),
+        ({"inputs": "half \ud800 a pair"}, 422, "unicode"),
+        ({"inputs": TEXT, "layers": [3, 1]}, 400, "layers"),
+        ({"inputs": TEXT, "options": {"n_steps": 10**9}}, 422, "options"),
+        ({"inputs": TEXT, "depth": 3}, 422, "unknown field 'depth'"),
+        ({"inputs": 3}, 422, "inputs"),
+        ({"method": "attcat"}, 422, "inputs"),
+        ([], 422, "request"),
+    ],
+)
+def test_a_bad_request_gets_a_sentence(client: Any, asked: Any, status: int, says: str) -> None:
+    body = json.dumps(asked)
+    response = client.post("/api/explain", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["detail"]
+    assert says in response.json()["detail"]
+    assert "Traceback" not in response.text
+
+
+@pytest.mark.parametrize("body", ["", "{", "[" * 100_000, '{"inputs": NaN}', '{"inputs": 1e999}', "\x00\xff", "null"])
+def test_what_is_no_request_at_all(client: Any, body: str) -> None:
+    response = client.post("/api/compare", content=body.encode(), headers={"content-type": "application/json"})
+    assert 400 <= response.status_code < 500, response.text
+    assert list(response.json()) == ["detail"]
+
+
+def test_what_breaks_inside_is_not_shown(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a secret path")
+
+    monkeypatch.setattr("whence.serve.asking.explain", broken)
+    response = client.post("/api/explain", json={"inputs": TEXT})
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    last = stream(client, inputs=TEXT, methods=["attcat"])[-1]
+    assert (last["event"], last["status"]) == ("error", 500)
+    assert "secret" not in last["detail"]
+    assert client.get("/api/health").json()["status"] == "ok"
+
+
+def test_the_models_come_back_as_they_were(client: Any, models: dict[str, Opened]) -> None:
+    stream(client, inputs=TEXT, methods=["attcat", "value-zeroing"], evidence=True)
+    client.post("/api/explain", json={"inputs": TEXT, "position": 99})
+    assert all(not module._forward_pre_hooks for module in models["tiny"].model.modules())

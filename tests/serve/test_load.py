@@ -1,0 +1,160 @@
+"""Many at once: none lost, memory bounded, the server answers meanwhile; cancelled work stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+
+import whence
+from serve.conftest import client_of, listening, until
+from whence.model import Opened
+from whence.serve import asking
+from whence.serve.limits import Limits
+
+TEXT = "the cat sat on a mat"
+
+
+def test_two_hundred_at_once(models: dict[str, Opened]) -> None:
+    """Each gets its own answer, and the server says how it is while they wait."""
+    texts = [f"{'cat ' * (1 + i % 7)}{'good' if i % 2 else 'bad'} ." for i in range(200)]
+    expected = [each.scores for each in whence.explain(texts, models["tiny"], batch_size=1)]
+
+    async def everything(address: str) -> tuple[list[httpx.Response], list[float]]:
+        limits = httpx.Limits(max_connections=300)
+        async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
+            asked = [asyncio.ensure_future(client.post("/api/explain", json={"inputs": text})) for text in texts]
+            waits = []
+            while not all(each.done() for each in asked):
+                begin = time.perf_counter()
+                assert (await client.get("/api/health")).json()["status"] == "ok"
+                waits.append(time.perf_counter() - begin)
+                await asyncio.sleep(0.02)
+            return [each.result() for each in asked], waits
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with listening(models) as address:
+        found, waits = asyncio.run(everything(address))
+        assert httpx.get(f"{address}/api/health").json()["unsent"] == 0
+    assert [each.status_code for each in found] == [200] * 200
+    for response, scores in zip(found, expected, strict=True):
+        assert np.allclose(response.json()["scores"], scores, atol=1e-6)
+    assert len(waits) > 3
+    assert max(waits) < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024  # KiB
+
+
+def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 requests to a worker that stands still, 5 wait and one is worked on; the others are told."""
+    go = threading.Event()
+
+    def slow(asked: Any, *_: Any) -> Iterator[dict[str, Any]]:
+        go.wait(20)
+        yield {"event": "result", "result": {"text": asked.inputs}}
+
+    monkeypatch.setattr(asking, "explained", slow)
+
+    async def everything(address: str) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+            first = asyncio.ensure_future(client.post("/api/explain", json={"inputs": "first"}))
+            while not (await client.get("/api/health")).json()["working"]:
+                await asyncio.sleep(0.01)
+            asked = [asyncio.ensure_future(client.post("/api/explain", json={"inputs": f"{i}"})) for i in range(29)]
+            while sum(each.done() for each in asked) < 24:
+                await asyncio.sleep(0.01)
+            assert (await client.get("/api/health")).json()["waiting"] == 5
+            go.set()
+            return [await each for each in (first, *asked)]
+
+    with listening(models, Limits(waiting=5)) as address:
+        found = asyncio.run(everything(address))
+    served = [each for each in found if each.status_code == 200]
+    refused = [each for each in found if each.status_code == 503]
+    assert (len(served), len(refused)) == (6, 24)
+    assert all(each.headers["retry-after"] == "5" for each in refused)
+    assert "5 requests wait already" in refused[0].json()["detail"]
+
+
+def test_closing_the_connection_stops_the_work(models: dict[str, Opened]) -> None:
+    """In the middle of a pass: before each block it is seen that nobody waits any more."""
+    blocks: list[int] = []
+    asked = {"inputs": TEXT, "method": "integrated-gradients", "options": {"n_steps": 999, "batch_size": 1}}
+
+    def slow(*_: Any) -> None:
+        blocks.append(1)
+        time.sleep(0.05)
+
+    handle = models["tiny"].blocks[0].module.register_forward_pre_hook(slow)
+    try:
+        with listening(models) as address:
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"{address}/api/explain", json=asked, timeout=0.5)
+            until(lambda: not httpx.get(f"{address}/api/health").json()["working"], 10)
+            assert 0 < len(blocks) < 100
+    finally:
+        handle.remove()
+
+
+def test_closing_a_stream_stops_the_work(models: dict[str, Opened], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve methods the rest is not begun, and who waits behind is served."""
+    begun: list[str] = []
+
+    def slow(*given: Any, **named: Any) -> Any:
+        begun.append(named["method"])
+        time.sleep(0.2)
+        return whence.explain(*given, **named)
+
+    monkeypatch.setattr(asking, "explain", slow)
+    asked = {"inputs": TEXT, "methods": [each.name for each in whence.methods()][:12], "maps": False}
+    headers = {"accept": "application/x-ndjson"}
+    with listening(models) as address:
+        with httpx.stream("POST", f"{address}/api/compare", json=asked, headers=headers) as response:
+            assert json.loads(next(response.iter_lines()))["event"] == "progress"
+        assert httpx.get(f"{address}/api/health").json()["working"]
+        until(lambda: not httpx.get(f"{address}/api/health").json()["working"], 10)
+    assert len(begun) < 4
+
+
+def test_what_takes_too_long_is_stopped(models: dict[str, Opened]) -> None:
+    with client_of(models, limits=Limits(seconds=0.0)) as client:
+        response = client.post("/api/explain", json={"inputs": TEXT})
+        assert response.status_code == 400
+        assert "longer than" in response.json()["detail"]
+
+
+def test_answers_nobody_takes_do_not_pile_up(models: dict[str, Opened]) -> None:
+    """Clients that never read: what waits for them stays under the limit, and others are served after a while."""
+    limits = Limits(unsent=200_000, patience=0.5)
+    asked = {"inputs": [TEXT * 4] * 16, "methods": ["attention", "globenc", "alti"]}
+    with listening(models, limits) as address:
+        where = urlsplit(address)
+        body = json.dumps(asked)
+        deaf = []
+        for _ in range(4):
+            one = socket.create_connection((where.hostname, where.port))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.sendall(
+                f"POST /api/compare HTTP/1.1\r\nHost: {where.netloc}\r\nAccept: application/x-ndjson\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+            )
+            deaf.append(one)
+        most = 0
+        begin = time.monotonic()
+        while time.monotonic() - begin < 2:
+            most = max(most, httpx.get(f"{address}/api/health").json()["unsent"])
+            time.sleep(0.02)
+        assert 0 < most <= 2 * limits.unsent  # one piece larger than the rest may pass alone
+        answer = httpx.post(f"{address}/api/explain", json={"inputs": TEXT, "maps": False}, timeout=20)
+        assert answer.status_code == 200
+        for one in deaf:
+            one.close()
