@@ -7,7 +7,8 @@
 //           keys     "page": keys work everywhere on the page; "focus": only inside the viewer
 //           state    what to begin with, as in state.js
 //
-// A child of the element with slot="under-0" (1, …) appears under the explanation of that number.
+// A child of the element with slot="under-0" (1, …) appears under the explanation of that number, one with slot="after"
+// below all of them.
 
 import { rampOf } from "./colour.js";
 import { buttons, helpDialog, legend, saveDialog, toolbar } from "./controls.js";
@@ -106,11 +107,12 @@ export function mount(element, payload, options = {}) {
       const card = parts.cards.find((each) => each.element.contains(target));
       const drawn = card?.pictures.find((each) => each.element.contains(target));
       if (drawn) drawn.step(dx, dy);
-      else if (dx && card) {
+      else if (!card?.text.element.contains(target)) return false; // the page scrolls
+      else if (dy) return to.layer(-dy);
+      else {
         card.text.step(dx);
         if (hovered) announce(sentence(card.subject, chosen.get(), hovered));
-      } else if (dy && !target.matches?.("button, select")) return to.layer(-dy);
-      else return false;
+      }
       return true;
     },
     pin(target) {
@@ -195,7 +197,7 @@ export function mount(element, payload, options = {}) {
     const plain = state.views.length === 0 || cards.every((card) => card.pictures.length === 0);
     const main = make("div", { class: plain ? "cards plain" : "cards" }, ...cards.map((card) => card.element));
     const page = make("div", { class: "whence" }, header(payload, subjects, buttons(to)), bar.element,
-      names?.element, main, live, help, saving);
+      names?.element, main, make("slot", { name: "after" }), live, help, saving);
     root.replaceChildren(...(options.sheet ? [make("link", { rel: "stylesheet", href: options.sheet })] : []), page);
     parts = { page, bar, names, cards, help, save: saving, live };
     dress();
