@@ -17,8 +17,8 @@ from whence.errors import WhenceError
 from whence.explanation import Array, Explanation
 from whence.view.colour import hexadecimal, shade, shades
 from whence.view.plot.canvas import GAP, SIZE, SMALL, Picture, Theme
-from whence.view.plot.heat import label_size, label_step, short
-from whence.view.plot.lettering import extent, widest
+from whence.view.plot.heat import label_size, label_step
+from whence.view.plot.lettering import extent, short, widest
 
 PITCH = 0.135  # inches from token to token,
 TALLEST = 8.0  # and of the whole graph

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from whence.view.colour import ink, shades
 from whence.view.plot.canvas import GAP, SIZE, SMALL, TINY, Picture
-from whence.view.plot.lettering import INCH, extent, widest
+from whence.view.plot.lettering import INCH, extent, short, widest
 
 Array = NDArray[np.floating[Any]]
 
 NARROWEST = 0.095  # inches of a cell whose label is still read; a wider matrix goes on below
 WIDEST = 0.24
-LONGEST = 24  # letters of a label
 KEY = 0.12  # inches that a key is high
+UPRIGHT = {"rotation": 90, "rotation_mode": "anchor", "ha": "right", "va": "center_baseline"}
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,19 @@ class Layout:
     height: float
     labels: float  # room left of the first sheet
     below: float  # room under the last row of sheets
+    level: bool  # labels below lie, for they fit; otherwise they stand upright
     pitch: float  # from one sheet to the next
     title: float
 
 
-def arrange(sheets: Sequence[Sheet], room: float, height: float | None = None, widest_cell: float = WIDEST) -> Layout:
+def arrange(
+    sheets: Sequence[Sheet],
+    room: float,
+    height: float | None = None,
+    *,
+    widest_cell: float = WIDEST,
+    narrowest: float = NARROWEST,
+) -> Layout:
     """The most sheets beside each other with cells that can be read. Without a height, cells are square."""
     columns = max(len(sheet.columns) for sheet in sheets)
     labels = _label_room(sheets)
@@ -64,13 +72,14 @@ def arrange(sheets: Sequence[Sheet], room: float, height: float | None = None, w
     for across in range(len(sheets), 0, -1):
         free = (room - labels - (across - 1) * between) / across
         cell = min(free / columns, widest_cell)
-        if across == 1 or (cell >= NARROWEST and titles <= free):
+        if across == 1 or (cell >= narrowest and titles <= free):
             break
-    size = label_size(cell)
-    below = widest([short(column) for sheet in sheets for column in sheet.columns], size) + GAP
+    columns_widest = widest([short(column) for sheet in sheets for column in sheet.columns], label_size(cell))
+    level = columns_widest <= cell * 0.95
+    below = (extent("Ag", label_size(cell))[1] if level else columns_widest) + GAP
     title = extent("Ag", SIZE)[1] + GAP / 2 if any(sheet.title for sheet in sheets) else 0.0
     pitch = max(cell * columns, min(titles, free)) + between
-    return Layout(across, cell, cell if height is None else height, labels, below, pitch, title)
+    return Layout(across, cell, cell if height is None else height, labels, below, level, pitch, title)
 
 
 def _label_room(sheets: Sequence[Sheet]) -> float:
@@ -147,10 +156,10 @@ def _draw(
             picture.write(left - GAP / 2, middles[i], short(sheet.rows[i]), size, ha="right", va="center_baseline")
     if columns:
         size, step = label_size(layout.width), label_step(layout.width)
-        upright = {"rotation": 90, "rotation_mode": "anchor", "ha": "right", "va": "center_baseline"}
+        turned: dict[str, Any] = {"ha": "center", "va": "top"} if layout.level else UPRIGHT
         for j in range(0, len(sheet.columns), step):
             x = left + (j + 0.5) * layout.width
-            picture.write(x, top + height + GAP / 2, short(sheet.columns[j]), size, **upright)
+            picture.write(x, top + height + GAP / 2, short(sheet.columns[j]), size, **turned)
     for i, texts in enumerate(sheet.written):
         for j, text in enumerate(texts):
             x, y = left + (j + 0.5) * layout.width, middles[i]
@@ -166,10 +175,6 @@ def label_size(room: float) -> float:
 def label_step(room: float) -> int:
     """Every how manieth label has room."""
     return max(1, int(np.ceil(TINY * 0.95 / (room * INCH))))
-
-
-def short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 5]}…{text[-4:]}"
 
 
 def keys(picture: Picture, top: float, signs: set[bool], low: str, high: str) -> None:

@@ -16,6 +16,8 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 
 INCH = 72.0  # points
+FINE = 300.0  # pixels of an inch for measuring: at fewer, letters snap to the grid and widths are off
+LONGEST = 24  # letters of a label
 
 
 def plain(text: str, size: float, **style: Any) -> dict[str, Any]:
@@ -30,6 +32,12 @@ def extent(text: str, size: float, **style: Any) -> tuple[float, float]:
 
 def widest(texts: list[str], size: float, **style: Any) -> float:
     return max((extent(text, size, **style)[0] for text in texts), default=0.0)
+
+
+def short(text: str) -> str:
+    """A label, as it will be drawn, without its middle if it is long."""
+    shown = _drawable(text, _chosen())[0]
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 5]}…{shown[-4:]}"
 
 
 def right_to_left(text: str) -> bool:
@@ -101,7 +109,7 @@ def _family_with(letter: str) -> str | None:
 def _extent(text: str, size: float, style: tuple[tuple[str, Any], ...], chosen: tuple[str, ...]) -> tuple[float, float]:
     arguments = _plain(text, size, chosen, dict(style))
     drawn = Text(0, 0, arguments.pop("s"), **arguments)
-    scratch = Figure(dpi=INCH)
+    scratch = Figure(dpi=FINE)
     scratch.add_artist(drawn)
     box = drawn.get_window_extent()
-    return box.width / INCH, box.height / INCH
+    return box.width / FINE, box.height / FINE

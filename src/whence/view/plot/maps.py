@@ -17,12 +17,25 @@ from whence.errors import WhenceError
 from whence.explanation import Array, Explanation
 from whence.view.colour import hexadecimal, intensities
 from whence.view.plot.canvas import GAP, SMALL, Picture, Theme
-from whence.view.plot.heat import KEY, Layout, Sheet, arrange, keys, place, strips, total_height, with_row
+from whence.view.plot.heat import (
+    KEY,
+    NARROWEST,
+    WIDEST,
+    Layout,
+    Sheet,
+    arrange,
+    keys,
+    place,
+    strips,
+    total_height,
+    with_row,
+)
 from whence.view.plot.lettering import extent, widest
 from whence.view.terminal import layer_rows
 
 SCALES = ("layer", "row", "all")
 ROW = 0.125  # inches that a layer's row is high
+SMALLEST = 1.9  # inches of a map of so many tokens that labels are left out
 
 
 def layers(
@@ -43,7 +56,7 @@ def layers(
     sheets = [_layer_sheet(name, each, scale, tokens, answer) for name, each in named.items()]
     bars = _bars_width(probabilities)
     pieces = strips(sheets, width - 2 * GAP - bars)
-    layout = arrange(pieces, width - 2 * GAP - bars, ROW, 0.4 if tokens is not None else 0.24)
+    layout = arrange(pieces, width - 2 * GAP - bars, ROW, widest_cell=0.4 if tokens is not None else WIDEST)
     picture = _placed(pieces, layout, width, theme, scale, "layer", labelled=True, left=bars)
     if probabilities:
         first = next(iter(named.values()))
@@ -69,7 +82,8 @@ def maps(
         for name, each in named.items()
         for i in _chosen_layers(each, own, layers)
     ]
-    layout = arrange(sheets, width - 2 * GAP, widest_cell=0.16)
+    size = max(len(sheet.columns) for sheet in sheets)
+    layout = arrange(sheets, width - 2 * GAP, widest_cell=0.16, narrowest=min(NARROWEST, SMALLEST / size))
     return _placed(sheets, layout, width, theme, scale, "map")
 
 

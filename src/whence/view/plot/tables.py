@@ -24,8 +24,8 @@ from whence.errors import WhenceError
 from whence.evidence.correlation import Summary, summary
 from whence.view.colour import AGAINST, FOR, SERIES, hexadecimal, intensities
 from whence.view.plot.canvas import GAP, SIZE, SMALL, Picture, inches, theme
-from whence.view.plot.heat import KEY, Sheet, arrange, key, place, total_height
-from whence.view.plot.lettering import extent, plain, widest
+from whence.view.plot.heat import KEY, UPRIGHT, Sheet, arrange, key, label_size, label_step, place, total_height
+from whence.view.plot.lettering import extent, plain, short, widest
 
 if TYPE_CHECKING:
     from whence.analysis import NormOutliers
@@ -141,10 +141,11 @@ def bars(
     if limits is not None:
         axes.set_ylim(limits)
     room = (picture.get_size_inches()[0] - 0.5) / max(1, len(groups))
-    level = widest(list(groups), SMALL) <= room * 0.95
-    turned = {"rotation": 0, "ha": "center", "va": "top"} if level else UPRIGHT
-    for place_, group in enumerate(groups):
-        label = plain(group, SMALL, color=picture.theme.ink, **turned)
+    names = [short(group) for group in groups]
+    level = widest(names, SMALL) <= room * 0.95
+    turned: dict[str, Any] = {"ha": "center", "va": "top"} if level else UPRIGHT
+    for place_ in range(0, len(names), label_step(room)):
+        label = plain(names[place_], min(SMALL, label_size(room)), color=picture.theme.ink, **turned)
         _annotate(axes, label, (place_, 0), -3, xycoords=axes.get_xaxis_transform())
     _name_axes(picture, axes, "", y_label)
     _finish(picture, axes, list(named) if len(named) > 1 else [], lines=False)
@@ -224,6 +225,7 @@ def outliers(
     axes.plot([each.layer + 1 for each in found], [each.correlation for each in found], marker="o", markersize=2.2,
               linewidth=1.1, label="correlation", **style)  # fmt: skip
     axes.axhline(0, color=picture.theme.faint, linewidth=0.6)
+    axes.set_xlim(0.5, len(found) + 0.5)  # also where a layer has no correlation
     axes.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
     _name_axes(picture, axes, "layer", "correlation of outliers")
     chosen = found[layer]
@@ -238,8 +240,6 @@ def outliers(
 
 
 # The frame ----------------------------------------------------------------------------------------------------
-
-UPRIGHT = {"rotation": 90, "rotation_mode": "anchor", "ha": "right", "va": "center_baseline"}
 
 
 def _named(series: Mapping[str, Series | ArrayLike]) -> dict[str, Series]:

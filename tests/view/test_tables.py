@@ -1,0 +1,137 @@
+"""Curves, bars and grids: the numbers given are the numbers drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+
+import whence
+from whence.analysis import NormOutliers
+from whence.errors import WhenceError
+from whence.evidence.correlation import summary
+from whence.evidence.erasure import Curve
+from whence.view.colour import AGAINST, DARK, FOR, SERIES, hexadecimal, shade
+from whence.view.plot import Picture, Series, bars, curves, erasure, grid, outliers
+
+
+def written(picture: Picture) -> list[str]:
+    return [each.get_text() for each in picture.findobj(Text) if each.get_text()]
+
+
+def lines(picture: Picture) -> dict[str, Any]:
+    return {line.get_label(): line for line in picture.axes[0].lines}
+
+
+def test_curves_and_their_bands() -> None:
+    half = Series([0.1, 0.3, 0.2], [0.01, 0.02, 0.03])
+    ends = Series([0.4, 0.5, 0.6], [[0.3, 0.4, 0.5], [0.6, 0.7, 0.9]])
+    picture = curves({"$half$": half, "ends": ends, "bare": [0.0, -0.1, 0.9]}, y_label="ρ_1", dark=True)
+    drawn = lines(picture)
+    assert list(drawn) == ["$half$", "ends", "bare"]
+    assert drawn["bare"].get_xdata().tolist() == [1, 2, 3]
+    assert drawn["ends"].get_ydata().tolist() == [0.4, 0.5, 0.6]
+    assert [to_hex(line.get_color()) for line in drawn.values()] == [hexadecimal(hue) for hue in SERIES[:3]]
+    bands = [each.get_paths()[0].vertices for each in picture.axes[0].collections]
+    assert len(bands) == 2
+    for low, high, band in (([0.09, 0.28, 0.17], [0.11, 0.32, 0.23], bands[0]), (*ends.interval, bands[1])):
+        for x, lower, upper in zip((1, 2, 3), low, high, strict=True):
+            heights = band[band[:, 0] == x, 1]
+            assert (heights.min(), heights.max()) == pytest.approx((lower, upper))
+    assert {"$half$", "ends", "bare", "layer", "ρ_1"} <= set(written(picture))
+    names = [each for each in picture.findobj(Text) if each.get_text() in ("$half$", "ρ_1")]
+    assert not any(each.get_parse_math() for each in names)
+    assert to_hex(picture.get_facecolor()) == hexadecimal(DARK)
+
+
+def test_more_curves_than_hues_stay_apart() -> None:
+    drawn = lines(curves({str(i): [0.0, 1.0] for i in range(12)}))
+    looks = {(line.get_color(), line.get_linestyle()) for line in drawn.values()}
+    assert len(looks) == 12
+
+
+def test_series_of_summaries() -> None:
+    measured = [summary([0.1, 0.2, 0.4]), summary([0.5, 0.5, 0.8])]
+    series = Series.of(measured)
+    assert series.values == [each.mean for each in measured]
+    low, high = series.ends()
+    assert high - low == pytest.approx([2 * each.interval for each in measured])
+
+
+def test_bars() -> None:
+    picture = bars(
+        {"BERT": Series([0.4, -0.2], [0.1, 0.05]), "DistilBERT": [0.3, 0.1]}, ["attcat", "a_1"], written=True
+    )
+    first, second = (
+        list(each) for each in picture.axes[0].containers if not hasattr(each, "has_yerr") or not each.has_yerr
+    )
+    assert [bar.get_height() for bar in first] == [0.4, -0.2]
+    assert [bar.get_height() for bar in second] == [0.3, 0.1]
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in (*first, *second)]
+    assert centres == pytest.approx([-0.2, 0.8, 0.2, 1.2])
+    (whiskers,) = picture.axes[0].collections
+    assert [segment[:, 1].tolist() for segment in whiskers.get_segments()] == [
+        pytest.approx([0.3, 0.5]),
+        pytest.approx([-0.25, -0.15]),
+    ]
+    assert {"attcat", "a_1", "BERT", "DistilBERT", "0.4", "-0.2"} <= set(written(picture))
+    signs = bars({"score": [1.0, -1.0]}, ["a", "b"], signs=True)
+    assert [to_hex(bar.get_facecolor()) for bar in signs.axes[0].patches] == [hexadecimal(FOR), hexadecimal(AGAINST)]
+
+
+def test_grid() -> None:
+    picture = grid([[0.2, 0.8], [np.nan, 0.4]], ["$m$", "other"], [1, 2])
+    colours = np.asarray(picture.axes[0].images[0].get_array())
+    expected = [[0.25, 1.0], [0.0, 0.5]]
+    assert colours.tolist() == [[list(shade(value, False)) for value in row] for row in expected]
+    assert {"$m$", "other", "1", "2", ".20", ".80", ".40", "–", "0.00"} <= set(written(picture))
+    limited = grid([[0.2, 0.8]], ["m"], ["a", "b"], limits=(0.2, 0.5), written=False)
+    assert np.asarray(limited.axes[0].images[0].get_array())[0].tolist() == [[255, 255, 255], list(shade(1.0, False))]
+    assert ".80" not in written(limited)
+    signed = grid([[-1.0, 0.5]], ["m"], ["a", "b"])
+    row = np.asarray(signed.axes[0].images[0].get_array())[0].tolist()
+    assert row == [list(shade(-1.0, True)), list(shade(0.5, True))]
+
+
+def test_erasure_curves() -> None:
+    steps = np.array([0, 1, 2, 4])
+    one = Curve(steps, np.array([0.9, 0.5, 0.2, 0.1]))
+    many = [Curve(steps, np.array([0.9, p, p, p])) for p in (0.8, 0.6, 0.7)]
+    drawn = lines(erasure({"attcat": one, "random": many}))
+    assert drawn["attcat"].get_xdata().tolist() == [0, 0.25, 0.5, 1]
+    assert drawn["attcat"].get_ydata().tolist() == one.probabilities.tolist()
+    assert drawn["random"].get_ydata() == pytest.approx([0.9, 0.7, 0.7, 0.7])
+    with pytest.raises(WhenceError, match="different shares"):
+        erasure({"a": one, "b": Curve(np.array([0, 3, 3, 4]), one.probabilities)})
+    with pytest.raises(WhenceError, match="expected the same shares"):
+        erasure({"a": [one, Curve(steps[:2], one.probabilities[:2])]})
+
+
+def test_outliers() -> None:
+    found = [NormOutliers(i, [0, 1], np.array([0.1 * i, 2.0]), np.array([1.0, 0.2]), -0.5 * i) for i in range(3)]
+    found.append(NormOutliers(3, [], np.zeros(0), np.zeros(0), float("nan")))
+    picture = outliers(found, layer=1)
+    left, right = picture.axes
+    assert left.lines[0].get_ydata()[:3].tolist() == [0.0, -0.5, -1.0]
+    assert left.get_xlim() == (0.5, 4.5)
+    assert right.collections[0].get_offsets().tolist() == [[0.1, 1.0], [2.0, 0.2]]
+    assert any("layer 2" in text for text in written(picture))
+
+
+def test_the_shipped_model_is_drawn_by_one_call() -> None:
+    assert outliers(whence.norm_outliers()).axes[0].lines[0].get_xdata().tolist() == list(range(1, 11))
+
+
+def test_what_does_not_fit_is_said() -> None:
+    for message, call in {
+        "2 values for 3 places": lambda: curves({"a": [1.0, 2.0]}, x=[1, 2, 3]),
+        "2 values for 1 groups": lambda: bars({"a": [1.0, 2.0]}, ["x"]),
+        "nothing to draw": lambda: curves({}),
+        "does not fit 2 values": lambda: curves({"a": Series([1.0, 2.0], [0.1])}),
+        "2 rows and 1 columns": lambda: grid([[1.0, 2.0]], ["a", "b"], ["c"]),
+    }.items():
+        with pytest.raises(WhenceError, match=message):
+            call()
