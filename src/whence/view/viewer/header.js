@@ -6,14 +6,22 @@ import { short } from "./data.js";
 const LIKELIEST = 3;
 
 export function header(payload, subjects, buttons) {
-  const [first] = subjects;
-  const { record, explained } = first;
-  const unit = first.units.pieces;
-  const where = unit.position === null ? record.reading.why : `${unit.tokens[unit.position]} (${record.reading.why})`;
-  const facts = [`explained: ${explained}`, `read at: ${where}`, record.model].filter(Boolean);
+  const sides = new Map(); // one for each text that a model has read
+  for (const subject of subjects) {
+    const side = `${subject.text} ${subject.record.model}`;
+    if (!sides.has(side)) sides.set(side, subject);
+  }
   return make("header", { class: "head" }, buttons,
-    record.prediction === null ? make("h1", { class: "title" }, payload.title) : make("h1", {}, ...answerOf(record)),
-    make("p", {}, facts.join("  ·  ")));
+    ...[...sides.values()].flatMap((subject) => said(subject, payload, sides.size > 1)));
+}
+
+function said({ record, explained, units: { pieces } }, payload, several) {
+  const where = pieces.position === null ? record.reading.why : `${pieces.tokens[pieces.position]} (${record.reading.why})`;
+  const facts = [several && record.texts.join(" / "), `explained: ${explained}`, `read at: ${where}`, record.model].filter(Boolean);
+  const title = several ? record.model : payload.title;
+  const line = make("p", {}, facts.join("  ·  "));
+  if (several) line.style.marginBottom = "12px";
+  return [record.prediction === null ? make("h1", { class: "title" }, title) : make("h1", {}, ...answerOf(record)), line];
 }
 
 function answerOf({ prediction, probabilities }) {
