@@ -94,7 +94,7 @@ def test_agreement_is_spearmans_over_the_words() -> None:
 def test_what_has_no_evidence() -> None:
     encoder = tiny.model(task="encoder")
     mapped = whence.explain(TEXT, encoder, TOKENIZER)
-    with pytest.raises(WhenceError, match="probability of an output"):
+    with pytest.raises(WhenceError, match="nothing is predicted"):
         list(checks([mapped], encoder, TOKENIZER))
     model = tiny.model()
     with pytest.raises(WhenceError, match="one word"):

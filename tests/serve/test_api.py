@@ -86,7 +86,7 @@ def test_what_one_method_cannot_the_others_can(client: Any) -> None:
     assert "no number to explain" in by_kind["failed"]["detail"]
     assert by_kind["explanation"]["name"] == "globenc"
     assert by_kind["evidence"]["sentence"] is None
-    assert "probability of an output" in by_kind["evidence"]["detail"]
+    assert "nothing is predicted" in by_kind["evidence"]["detail"]
 
 
 def test_a_masked_word_against_a_foil(client: Any) -> None:

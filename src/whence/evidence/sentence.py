@@ -146,6 +146,8 @@ def _read(opened: Opened, explanation: Explanation) -> tuple[Sentence, Words]:
     texts = explanation.texts
     if not texts or explanation.granularity != "token":
         raise WhenceError("the explanation carries no text, or is over words; expected what `explain` returns")
+    if explanation.target.kind == "none":
+        raise WhenceError("nothing is predicted here, so there is no probability that could fall when words go")
     (sentence,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
     if sentence.tokens != explanation.tokens:
         raise WhenceError("the explanation is of other tokens than this model reads; pass the model it explains")

@@ -81,6 +81,7 @@ def method_cards() -> dict[str, Any]:
             "kind": each.kind,
             "summary": each.summary,
             "paper": str(each.paper),
+            "cite": each.paper.short,
             "needs": each.needs,
             "signed": each.signed,
             "class_specific": each.class_specific,
@@ -98,6 +99,7 @@ def method_cards() -> dict[str, Any]:
             "aggregate": each.aggregate,
             "summary": each.summary,
             "paper": str(each.paper),
+            "cite": each.paper.short,
         }
         for each in presets()
     ]

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from whence.comparison import Comparison
@@ -281,8 +282,8 @@ def _written(found: Evidence) -> Event:
         "taken": found.taken,
         "probabilities": _rounded(found.probabilities),
         "random": _rounded(found.random.mean(0)),
-        "random_low": _rounded(found.random.min(0)),
-        "random_high": _rounded(found.random.max(0)),
+        "random_low": _rounded(np.quantile(found.random, 0.25, axis=0)),
+        "random_high": _rounded(np.quantile(found.random, 0.75, axis=0)),
         "orders": len(found.random),
         "beaten": found.beaten,
         "step": found.step,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from whence.errors import WhenceError
 from whence.explanation import Explanation
+from whence.view.colour import AGAINST, DARK, FOR, STRENGTH, WHITE, Colour, hexadecimal, ink
 from whence.view.html import document
 
 PAGE = Path(__file__).parent / "page"
@@ -28,6 +29,7 @@ class File:
 def page_files() -> dict[str, File]:
     """Everything but the API, by its path."""
     found = {"/": _file(PAGE / "index.html"), "/document.html": File(blank_document(), KINDS[".html"])}
+    found["/page/colours.css"] = File(colours().encode(), KINDS[".css"])
     for prefix, folder in (("/page", PAGE), ("/viewer", VIEWER)):
         for file in sorted(folder.iterdir()):
             if file.suffix in (".css", ".js", ".svg"):
@@ -38,6 +40,23 @@ def page_files() -> dict[str, File]:
 def blank_document() -> bytes:
     """The viewer's document around no explanation in particular: the page puts its data in and offers it as a file."""
     return document({"": Explanation.from_scores([""], [0.0], texts=("",))}).encode()
+
+
+def colours() -> str:
+    """The page's colours in light and dark, as variables: those of every other picture."""
+    light, dark = _variables(WHITE), _variables(DARK)
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        f":root[data-theme='light'] {{ color-scheme: light; {light} }}\n"
+        f":root[data-theme='dark'] {{ color-scheme: dark; {dark} }}\n"
+    )
+
+
+def _variables(ground: Colour) -> str:
+    hues = {"ground": ground, "accent": STRENGTH, "for": FOR, "against": AGAINST}
+    named = {**{name: hexadecimal(hue) for name, hue in hues.items()}, "full": ink(ground), "on-accent": ink(STRENGTH)}
+    return " ".join(f"--{name}: {value};" for name, value in named.items())
 
 
 def _file(path: Path) -> File:

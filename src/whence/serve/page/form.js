@@ -1,0 +1,163 @@
+// The form: which texts, model, methods, target and foil are asked for.
+
+import { make } from "/viewer/dom.js";
+
+const FEATURED = ["attention-rollout", "attention-flow", "globenc", "alti", "value-zeroing", "attcat",
+  "integrated-gradients", "transformer-attribution"];
+const CHOSEN = ["attention-rollout", "globenc", "value-zeroing", "attcat"];
+const WORDS = ["masked-lm", "causal-lm"]; // tasks whose target is a word
+const EDGES = ["start", "end", "answer"];
+
+const by = (id) => document.getElementById(id);
+
+export function form({ models, methods, examples, limits }) {
+  const picked = new Set(CHOSEN.filter((name) => methods.some((each) => each.name === name)));
+  const modelOf = (name) => models.find((each) => each.name === name);
+
+  // Choices that depend on the model ----------------------------------------------------------------------------------
+
+  function fitModel() {
+    const model = modelOf(by("model").value);
+    const values = [by("target")?.value ?? "", by("foil")?.value ?? ""];
+    by("target-slot").replaceChildren(control("target", model, "the prediction"));
+    by("foil-slot").replaceChildren(control("foil", model, "nothing"));
+    setIfThere(by("target"), values[0]);
+    setIfThere(by("foil"), values[1]);
+    by("mask").hidden = !(model.task === "masked-lm" && model.mask);
+    by("mask").textContent = `Put in ${model.mask ?? "a mask"}`;
+    by("model").title = [model.summary, `${model.family}, ${model.layers} layers, ${model.heads} heads`].filter(Boolean).join(" · ");
+  }
+
+  /** A list of classes, a field for a word, or nothing where the model predicts nothing. */
+  function control(id, model, none) {
+    if (WORDS.includes(model.task)) {
+      return make("input", { id, type: "text", placeholder: id === "target" ? none : "nothing", list: "words", maxlength: 100, spellcheck: "false" });
+    }
+    const classes = ["classification", "token-classification"].includes(model.task) ? model.labels : [];
+    const options = model.task === "question-answering" && id === "target" ? EDGES : classes;
+    const all = id === "target" && classes.length > 1 && classes.length <= 4 ? [make("option", { value: "all" }, "every class")] : [];
+    return make("select", { id, disabled: options.length < 2 }, make("option", { value: "" }, none),
+      ...options.map((label) => make("option", { value: label }, label)), ...all);
+  }
+
+  function setIfThere(element, value) {
+    if (element.tagName === "INPUT" || [...element.options].some((option) => option.value === value)) element.value = value;
+  }
+
+  // Methods -----------------------------------------------------------------------------------------------------------
+
+  function drawMethods() {
+    const shown = [...new Set([...FEATURED.filter((name) => methods.some((each) => each.name === name)), ...picked])];
+    by("methods").replaceChildren(...shown.map((name) => {
+      const method = methods.find((each) => each.name === name);
+      return make("button", { type: "button", class: "chip", "aria-pressed": String(picked.has(name)), title: method.summary,
+        onclick: () => toggle(name) }, name);
+    }));
+    for (const box of by("all-methods").querySelectorAll("input")) box.checked = picked.has(box.value);
+  }
+
+  function toggle(name) {
+    if (!picked.delete(name)) picked.add(name);
+    drawMethods();
+    [...by("methods").children].find((chip) => chip.textContent === name)?.focus();
+  }
+
+  function listMethods() {
+    const groups = [["How tokens mix, layer by layer", (each) => !each.class_specific], ["Towards one output", (each) => each.class_specific]];
+    by("all-methods").replaceChildren(...groups.map(([title, belongs]) =>
+      make("div", { class: "group", role: "group", "aria-label": title }, make("h3", {}, title),
+        ...methods.filter(belongs).map((each) => {
+          const box = make("input", { type: "checkbox", value: each.name });
+          box.addEventListener("change", () => (box.checked ? picked.add(each.name) : picked.delete(each.name), drawMethods()));
+          return make("label", {}, box, make("span", {}, make("b", {}, each.name), " ", make("span", { class: "hint" }, each.summary.replaceAll("`", ""), " ", make("cite", { title: each.paper }, each.cite))));
+        }))));
+  }
+
+  // Texts ---------------------------------------------------------------------------------------------------------------
+
+  function showPair(shown) {
+    by("pair-field").hidden = !shown;
+    by("pair-toggle").textContent = shown ? "Without the second text" : "Add a second text";
+    by("pair-toggle").setAttribute("aria-expanded", String(shown));
+    if (!shown) by("pair").value = "";
+  }
+
+  function showOther() {
+    by("other-field").hidden = by("compare").value !== "text";
+    by("other-model-field").hidden = by("compare").value !== "model";
+  }
+
+  function putMask() {
+    const [area, { mask }] = [by("text"), modelOf(by("model").value)];
+    if (!area.value.includes(mask)) area.setRangeText(mask, area.selectionStart, area.selectionEnd, "end");
+    area.focus();
+  }
+
+  function fill({ inputs, pair, model, target, foil, methods: names, compare, other, otherModel }) {
+    by("text").value = inputs;
+    showPair(Boolean(pair));
+    by("pair").value = pair ?? "";
+    setIfThere(by("model"), model);
+    fitModel();
+    setIfThere(by("target"), target ?? "");
+    setIfThere(by("foil"), foil ?? "");
+    by("compare").value = compare ?? "";
+    by("other").value = other ?? "";
+    setIfThere(by("other-model"), otherModel ?? by("other-model").value);
+    showOther();
+    if (names) {
+      picked.clear();
+      names.forEach((name) => picked.add(name));
+      drawMethods();
+    }
+  }
+
+  function read() {
+    return {
+      inputs: by("text").value,
+      pair: by("pair").value || null,
+      model: by("model").value,
+      target: by("target").value || null,
+      foil: by("foil").value || null,
+      methods: [...picked],
+      compare: by("compare").value,
+      other: by("other").value,
+      otherModel: by("other-model").value,
+    };
+  }
+
+  by("model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
+  by("other-model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
+  if (models.length < 2) by("compare").querySelector("[value=model]").remove();
+  else by("other-model").selectedIndex = 1;
+  by("examples").append(...models.filter((model) => examples.some((each) => each.model === model.name)).map((model) =>
+    make("optgroup", { label: model.name }, ...examples.map((each, i) => [each, i]).filter(([each]) => each.model === model.name)
+      .map(([each, i]) => make("option", { value: i }, `${each.inputs}  (${each.source})`)))));
+  for (const id of ["text", "pair", "other"]) by(id).maxLength = limits.characters;
+  by("examples").addEventListener("change", () => {
+    if (by("examples").value !== "") fill({ ...examples[by("examples").value] });
+    by("examples").value = "";
+    by("text").focus();
+  });
+  by("model").addEventListener("change", fitModel);
+  by("compare").addEventListener("change", () => {
+    showOther();
+    if (by("compare").value === "text" && !by("other").value) by("other").value = by("text").value;
+    if (by("compare").value === "text") by("other").focus();
+  });
+  by("pair-toggle").addEventListener("click", () => showPair(by("pair-field").hidden));
+  by("mask").addEventListener("click", putMask);
+  document.body.append(make("datalist", { id: "words" }));
+  listMethods();
+  drawMethods();
+  fitModel();
+  const first = examples.find((each) => each.model === by("model").value);
+  if (first) fill(first);
+
+  return {
+    read,
+    fill,
+    /** Words to choose from as target or foil: what the model found likely. */
+    suggest: (words) => by("words").replaceChildren(...words.map((word) => make("option", { value: word }))),
+  };
+}

@@ -1,0 +1,82 @@
+// One run: what was asked of the server, and what has come back so far. Plain data, so that it can be kept and shown again.
+
+import { compare } from "./api.js";
+
+/** What is compared: one side, or two texts, or two models. */
+function sidesOf(asked) {
+  const first = { inputs: asked.inputs, pair: asked.pair, model: asked.model, label: "" };
+  if (asked.compare === "text") {
+    return [{ ...first, label: "first text" }, { ...first, inputs: asked.other, label: "second text" }];
+  }
+  if (asked.compare === "model") {
+    return [{ ...first, label: asked.model }, { ...first, model: asked.otherModel, label: asked.otherModel }];
+  }
+  return [first];
+}
+
+/** What is wrong with the form, in a sentence; null where nothing is. */
+export function lacks(asked) {
+  if (!asked.inputs.trim()) return "There is no text yet: type or paste one.";
+  if (!asked.methods.length) return "No method is chosen: choose at least one.";
+  if (asked.compare === "text" && !asked.other.trim()) return "The text to compare with is empty.";
+  if (asked.compare === "text" && asked.other === asked.inputs) return "The two texts are the same: change one of them.";
+  if (asked.compare === "model" && asked.model === asked.otherModel) return "The two models are the same: choose another.";
+  return null;
+}
+
+export function newRun(asked) {
+  return { asked, when: Date.now(), title: asked.inputs.trim().replace(/\s+/g, " ").slice(0, 120), payload: null,
+    evidence: {}, agreement: [], failed: [], notes: [], complete: false };
+}
+
+/** Asks for everything, one side after the other. `changed(what)` is called when the run has grown, `tell` for progress. */
+export async function perform(run, { changed, tell, signal }) {
+  const sides = sidesOf(run.asked);
+  for (const [which, side] of sides.entries()) {
+    const name = (method) => (side.label ? `${method} · ${side.label}` : method);
+    await compare(question(run.asked, side), (event) => {
+      if (event.event === "waiting") tell({ waiting: event.ahead });
+      if (event.event === "progress") tell({ share: (which + event.done / event.of) / sides.length, doing: name(event.doing) });
+      if (grow(run, event, name, sides)) changed(event.event);
+    }, signal);
+  }
+  run.complete = true;
+}
+
+function question(asked, side) {
+  const { inputs, pair, model } = side;
+  return { inputs, pair, model, target: asked.target, foil: asked.foil, methods: asked.methods, form: "viewer",
+    heads: true, evidence: true };
+}
+
+/** Under its name on this page; that all heads came along is the page's doing and not worth a word. */
+function named(subject, name) {
+  return { ...subject, name, title: subject.title.replace(" · head=all", "") };
+}
+
+function grow(run, event, name, sides) {
+  const label = event.name && name(event.name);
+  if (event.event === "explanation") add(run, named(event.payload.explanations[0], label), event.payload, sides);
+  else if (event.event === "evidence") run.evidence[label] = event;
+  else if (event.event === "agreement") run.agreement.push({ ...event, label: name("").replace(/^ · /, "") });
+  else if (event.event === "failed") fail(run, label, event.detail);
+  else if (event.event === "note") run.notes.push(event.detail);
+  else return false;
+  return true;
+}
+
+/** Methods that fail for one reason are named together. */
+function fail(run, name, detail) {
+  const same = run.failed.find((each) => each.detail === detail);
+  if (same) same.names.push(name);
+  else run.failed.push({ names: [name], detail });
+}
+
+/** Puts an explanation in its place: by method, and the sides of one method beside each other. */
+function add(run, subject, payload, sides) {
+  const explanations = [...(run.payload?.explanations ?? []), subject];
+  const method = (each) => run.asked.methods.findIndex((asked) => each.name === asked || each.name.startsWith(`${asked}: `) || each.name.startsWith(`${asked} · `));
+  const side = (each) => Math.max(0, sides.findIndex(({ label }) => label && each.name.endsWith(` · ${label}`)));
+  explanations.sort((a, b) => method(a) - method(b) || side(a) - side(b));
+  run.payload = { ...payload, title: run.title, explanations };
+}
