@@ -34,8 +34,16 @@ export function scaleOf(row, shown, own = null) {
   return others || all || 1;
 }
 
+const scales = new WeakMap(); // of maps already seen, by how many tokens were shown
+
 /** The same for a whole map [n, n]: its diagonal does not set the scale. */
 export function mapScale(values, n, shown) {
+  const known = scales.get(values) ?? scales.set(values, new Map()).get(values);
+  if (!known.has(shown.length)) known.set(shown.length, largestApart(values, n, shown));
+  return known.get(shown.length);
+}
+
+function largestApart(values, n, shown) {
   let others = 0;
   let all = 0;
   for (const i of shown) {

@@ -75,7 +75,7 @@ export function toolbar(subjects, views, to) {
     (state) => (state.top && state.top <= most ? state.top - 1 : most));
   if (subjects.some((subject) => subject.units.pieces.special.some(Boolean))) {
     const options = [[true, "Show"], [false, "Hide"]];
-    add(choice("Special tokens", options, (special) => to.set({ special })), (state) => state.special);
+    add(choice("Special", options, (special) => to.set({ special })), (state) => state.special);
   }
   const element = make("div", { class: "toolbar", role: "group", "aria-label": "What is shown" },
     ...parts.map((part) => part.element));

@@ -49,7 +49,7 @@ export function subjectsOf(payload) {
       arrays: lazy,
       depth: (each.maps ?? each.aggregated ?? each.layer_scores ?? each.pieces.rows)?.shape[0] ?? 0,
       heads: each.head_maps?.shape[1] ?? 0,
-      joined: new Map(), // word matrices already made
+      made: new Map(), // the matrices asked for so far
     };
   });
 }
@@ -86,12 +86,13 @@ export function matrix(subject, { units, kind, head }, layer) {
   const { values } = subject.arrays[array]();
   const n = subject.units.pieces.tokens.length;
   const start = (heads ? layer * subject.heads + head : layer) * n * n;
-  const pieces = values.subarray(start, start + n * n);
   const groups = unitFor(subject, units).groups;
-  if (!groups) return pieces;
-  const key = `${array} ${start}`;
-  if (!subject.joined.has(key)) subject.joined.set(key, joinWords(pieces, n, groups));
-  return subject.joined.get(key);
+  const key = `${array} ${start} ${groups ? "words" : "pieces"}`;
+  if (!subject.made.has(key)) {
+    const pieces = values.subarray(start, start + n * n);
+    subject.made.set(key, groups ? joinWords(pieces, n, groups) : pieces);
+  }
+  return subject.made.get(key);
 }
 
 /** Pieces joined into words on both axes by their mean, as `Explanation.words` does. */

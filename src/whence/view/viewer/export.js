@@ -43,7 +43,8 @@ function drawBlock(at, { subject, text, pictures }, x, y, state, look, focusFor)
   for (const { view, box } of pictures) {
     at(x, below, (surface) => {
       view.draw(surface, box, state, look);
-      if (focus) view.overlay(surface, box, state, look, focus);
+      if (view.dims?.(state, focus)) surface.rect(0, 0, box.width, box.height, look.veil);
+      view.overlay(surface, box, state, look, focus);
     });
     below += box.height + 18;
   }

@@ -3,12 +3,15 @@
 
 import { arrangement, matrix, short, strongest, unitFor } from "./data.js";
 import { mapScale } from "./colour.js";
-import { labelled, labelRoom, labelsDown } from "./axes.js";
+import { LABEL, labelled, labelRoom, labelsDown } from "./axes.js";
+import { fitted } from "./surface.js";
 
 const WIDEST = 7;
 const ALL_EDGES = 12; // tokens up to which every edge is drawn
 const FEW = 4; // edges into each token beyond that
+const LEVELS = 20; // of width and strength
 const FAINT = 0.03; // weights that would not be seen
+const SHARE = 0.01; // parts of a token too small to follow further
 
 export const graphView = {
   name: "graph",
@@ -29,44 +32,45 @@ export const graphView = {
     };
   },
 
+  depends: ({ units, kind, head, order, special, top }) => [units, kind, head, order, special, top],
+
   draw(surface, box, state, look) {
-    const { subject, unit, shown, step, room, gap, left, top } = box;
+    const { subject, shown, step, gap, left, top } = box;
     box.edges = edgesOf(box, state);
     const ramp = look.ramp(subject.signed);
-    for (let layer = 0; layer <= subject.depth; layer++) {
-      const chosen = state.layer !== null && layer === state.layer + 1;
-      const every = Math.ceil(22 / gap);
-      if (layer % every && layer !== subject.depth && !chosen) continue;
-      surface.text(layer ? String(layer) : "input", left + layer * gap, 11, {
-        size: 11, align: "center", fill: chosen ? look.ink : look.muted, weight: chosen ? 700 : 400,
-      });
-    }
     box.edges.forEach((edges, layer) => {
-      const dim = state.layer !== null && layer !== state.layer ? 0.25 : 1;
-      for (const edge of edges) stroke(surface, box, layer, edge, edge.weight, dim, ramp);
+      strokes(surface, box, edges.map((edge) => ({ layer, edge, weight: edge.weight })), ramp);
     });
-    const radius = Math.min(2.5, step / 3);
+    const nodes = [];
     for (let layer = 0; layer <= subject.depth; layer++) {
-      for (let place = 0; place < shown.length; place++) {
-        surface.dot(left + layer * gap, top + (place + 0.5) * step, radius, look.muted, 0.8);
-      }
+      for (let place = 0; place < shown.length; place++) nodes.push(left + layer * gap, top + (place + 0.5) * step);
     }
-    const places = labelled(shown, unit.scores, step);
-    labelsDown(surface, { tokens: unit.tokens, shown, places, x: left - 4, y: top, step, room, fill: look.soft });
+    surface.dots(nodes, Math.min(2.5, step / 3), look.muted);
   },
 
+  /** Whether the whole steps back behind what is drawn over it. */
+  dims: (state, focus) => Boolean(focus) || state.layer !== null,
+
+  /** The ways into and out of the token in focus; without one, the edges of the chosen layer. */
   overlay(surface, box, state, look, focus) {
     const { subject, shown, step, gap, left, top } = box;
-    const place = shown.indexOf(focus.token);
-    if (place < 0 || !box.edges) return;
     const ramp = look.ramp(subject.signed);
-    surface.rect(0, top - 4, box.width, box.height - top + 4, look.veil);
+    const place = focus ? shown.indexOf(focus.token) : -1;
+    labels(surface, box, state, look, place);
+    if (state.layer !== null && state.layer < subject.depth && !focus) {
+      const edges = box.edges[state.layer].map((edge) => ({ layer: state.layer, edge, weight: edge.weight }));
+      strokes(surface, box, edges, ramp);
+    }
+    if (place < 0) return;
     const [from, to] = focus.layer === undefined || focus.view !== "graph" ? [subject.depth, 0] : [focus.layer, focus.layer];
-    for (const { layer, edge, share } of reaching(box.edges, place, from)) stroke(surface, box, layer, edge, share, 1, ramp);
-    for (const { layer, edge, share } of leaving(box.edges, place, to)) stroke(surface, box, layer, edge, share, 1, ramp);
+    for (const ways of [reaching(box.edges, place, from), leaving(box.edges, place, to)]) {
+      // As everywhere, what a token keeps for itself does not set the scale.
+      const apart = ways.filter(({ edge }) => edge.from !== edge.to).map(({ weight }) => Math.abs(weight));
+      const scale = Math.max(...apart, 0) || 1;
+      strokes(surface, box, ways.map((way) => ({ ...way, weight: way.weight / scale })), ramp);
+    }
     const y = top + (place + 0.5) * step;
-    for (const layer of new Set([from, to])) surface.dot(left + layer * gap, y, 4, look.ink);
-    surface.text(box.unit.tokens[focus.token], left - 9, y + 4, { size: 12, fill: look.ink, align: "right", weight: 700 });
+    surface.dots([from, to].flatMap((layer) => [left + layer * gap, y]), 4, look.ink);
   },
 
   hit({ subject, shown, step, gap, left, top }, x, y) {
@@ -102,12 +106,31 @@ export const graphView = {
     `Graph of ${subject.title}: ${shown.length} tokens in ${subject.depth + 1} columns, edges as wide as their weight`,
 };
 
+/** Tokens down the left, layers along the top; over the picture, so that they stay when it steps back. */
+function labels(surface, { subject, unit, shown, step, room, gap, left, top }, state, look, place) {
+  const every = Math.ceil(22 / gap);
+  for (let layer = 0; layer <= subject.depth; layer++) {
+    const chosen = state.layer !== null && layer === state.layer + 1;
+    if (layer % every && !chosen) continue;
+    surface.text(layer ? String(layer) : "input", left + layer * gap, 11, {
+      size: 11, align: "center", fill: chosen ? look.ink : look.muted, weight: chosen ? 700 : 400,
+    });
+  }
+  const near = step > LABEL ? 1 : Math.ceil((LABEL + 1) / step); // labels that the one in focus would touch
+  const places = labelled(shown, unit.scores, step).filter((other) => place < 0 || Math.abs(other - place) >= near);
+  labelsDown(surface, { tokens: unit.tokens, shown, places, x: left - 4, y: top, step, room, fill: look.soft });
+  if (place < 0) return;
+  const text = fitted(unit.tokens[shown[place]], room, LABEL);
+  surface.text(text, left - 9, top + (place + 0.5) * step + 4, { size: LABEL, fill: look.ink, align: "right", weight: 700 });
+}
+
 /** How many edges into each token are drawn; 0: all. */
 function few(shown, state) {
   return state.top || (shown.length > ALL_EDGES ? FEW : 0);
 }
 
-/** For every layer the edges drawn, faint ones first: { from, to } as places, value, weight (value by the scale). */
+/** For every layer the edges drawn, { from, to } as places, value, weight (the value by the scale), part (how much of
+ *  what comes into its token comes along it); with them `into` and `outOf`, the edges of each token. */
 export function edgesOf({ subject, unit, shown }, state) {
   const n = unit.tokens.length;
   const most = few(shown, state);
@@ -117,14 +140,23 @@ export function edgesOf({ subject, unit, shown }, state) {
     const values = matrix(subject, state, layer);
     const scale = mapScale(values, n, shown);
     const edges = [];
+    edges.into = shown.map(() => []);
+    edges.outOf = shown.map(() => []);
     shown.forEach((i, to) => {
       const row = values.subarray(i * n, (i + 1) * n);
+      let sum = 0;
       for (const j of strongest(row, shown, most)) {
         const weight = Math.max(-1, Math.min(1, row[j] / scale));
-        if (Math.abs(weight) > FAINT) edges.push({ from: places[j], to, value: row[j], weight });
+        if (Math.abs(weight) <= FAINT) continue;
+        const edge = { from: places[j], to, value: row[j], weight, part: 0 };
+        sum += Math.abs(row[j]);
+        edges.push(edge);
+        edges.into[to].push(edge);
+        edges.outOf[edge.from].push(edge);
       }
+      for (const edge of edges.into[to]) edge.part = Math.abs(edge.value) / sum;
     });
-    return edges.sort((a, b) => Math.abs(a.weight) - Math.abs(b.weight));
+    return edges;
   });
 }
 
@@ -132,7 +164,7 @@ export function edgesOf({ subject, unit, shown }, state) {
 export function reaching(edges, place, layer) {
   const ways = [];
   let held = new Map([[place, 1]]);
-  for (let below = layer - 1; below >= 0; below--) held = follow(edges[below], below, held, "to", "from", ways);
+  for (let below = layer - 1; below >= 0; below--) held = follow(edges[below].into, "from", below, held, ways);
   return ways;
 }
 
@@ -140,30 +172,37 @@ export function reaching(edges, place, layer) {
 export function leaving(edges, place, layer) {
   const ways = [];
   let held = new Map([[place, 1]]);
-  for (let above = layer; above < edges.length; above++) held = follow(edges[above], above, held, "from", "to", ways);
+  for (let above = layer; above < edges.length; above++) held = follow(edges[above].outOf, "to", above, held, ways);
   return ways;
 }
 
-/** One layer on: what is held at one end of the edges, passed to the other by each edge's part of what reaches its token. */
-function follow(edges, layer, held, near, far, ways) {
-  const into = new Map();
-  for (const edge of edges) into.set(edge.to, (into.get(edge.to) ?? 0) + Math.abs(edge.value));
+/** One layer on: what is held is passed along the edges, by the part that each has in its token. */
+function follow(edges, end, layer, held, ways) {
   const passed = new Map();
-  for (const edge of edges) {
-    if (!held.has(edge[near])) continue;
-    const share = (held.get(edge[near]) * Math.abs(edge.value)) / into.get(edge.to);
-    if (share < FAINT) continue;
-    passed.set(edge[far], (passed.get(edge[far]) ?? 0) + share);
-    ways.push({ layer, edge, share: share * Math.sign(edge.value) });
+  for (const [place, holds] of held) {
+    for (const edge of edges[place]) {
+      const share = holds * edge.part;
+      if (share < SHARE) continue;
+      passed.set(edge[end], (passed.get(edge[end]) ?? 0) + share);
+      ways.push({ layer, edge, weight: share * Math.sign(edge.value) });
+    }
   }
   return passed;
 }
 
-function stroke(surface, { left, top, gap, step }, layer, edge, weight, dim, ramp) {
-  const size = Math.min(1, Math.abs(weight));
-  const y = (place) => top + (place + 0.5) * step;
-  const x = left + layer * gap;
+/** Edges { layer, edge, weight }, those of about one weight in one stroke, strong ones last. */
+function strokes(surface, { left, top, gap, step }, ways, ramp) {
+  const levels = new Map();
+  for (const { layer, edge, weight } of ways) {
+    const level = Math.round(Math.max(-1, Math.min(1, weight)) * LEVELS);
+    if (!level) continue;
+    if (!levels.has(level)) levels.set(level, []);
+    const x = left + layer * gap;
+    levels.get(level).push(x, top + (edge.from + 0.5) * step, x + gap, top + (edge.to + 0.5) * step);
+  }
   const widest = Math.min(WIDEST, Math.max(1.5, step * 0.5));
-  const width = Math.max(0.4, size ** 1.5 * widest);
-  surface.curve(x, y(edge.from), x + gap, y(edge.to), ramp.css(Math.sign(weight)), width, dim * (0.08 + 0.62 * size ** 1.5));
+  for (const [level, ends] of [...levels].sort(([a], [b]) => Math.abs(a) - Math.abs(b))) {
+    const size = (Math.abs(level) / LEVELS) ** 1.5;
+    surface.curves(ends, ramp.css(Math.sign(level)), Math.max(0.4, size * widest), 0.08 + 0.62 * size);
+  }
 }

@@ -2,7 +2,8 @@
 
 export const KEYS = [
   { keys: ["←", "→"], says: "previous, next token (in a text or picture)" },
-  { keys: ["↑", "↓"], says: "layer above, below (in a picture: move)" },
+  { keys: ["↑", "↓"], says: "layer above, below (in a text), or move (in a picture)" },
+  { keys: [",", "."], says: "layer below, above" },
   { keys: ["Enter"], says: "pin the token, or let it go" },
   { keys: ["Esc"], says: "let go of the pin" },
   { keys: ["l"], says: "layers × tokens", act: (to) => to.view("layers") },
@@ -33,6 +34,7 @@ export function press(event, to) {
   }
   if (event.key === "Enter" || event.key === " ") return to.pin(target);
   if (event.key === "Escape") return to.release();
+  if (event.key === "," || event.key === ".") return to.layer(event.key === "," ? -1 : 1);
   if (event.key === "[" || event.key === "]") return to.top(event.key === "[" ? -1 : 1);
   const key = KEYS.find((each) => each.act && each.keys.includes(event.key));
   if (!key) return false;

@@ -25,6 +25,8 @@ export const layersView = {
     };
   },
 
+  depends: ({ units, order, special, top }) => [units, order, special, top],
+
   draw(surface, box, state, look) {
     const { subject, unit, shown, step, line, left, top } = box;
     const n = unit.tokens.length;
@@ -42,24 +44,24 @@ export const layersView = {
     surface.rect(left - 0.5, top - 0.5, step * shown.length + 1, line * subject.depth + 1, null, { stroke: look.line });
     const every = Math.ceil(12 / line);
     for (let layer = 0; layer < subject.depth; layer++) {
-      const chosen = state.layer === layer;
-      if (!chosen && (subject.depth - 1 - layer) % every) continue;
+      if ((subject.depth - 1 - layer) % every) continue;
       surface.text(String(layer + 1), left - 7, top + (subject.depth - layer - 0.5) * line + 4, {
-        size: 11, align: "right", fill: chosen ? look.ink : look.muted, weight: chosen ? 700 : 400,
+        size: 11, align: "right", fill: look.muted,
       });
     }
     const places = labelled(shown, unit.scores, step);
     const y = top + line * subject.depth + 2;
     labelsAcross(surface, { ...box, tokens: unit.tokens, places, x: left, y, fill: look.soft });
+  },
+
+  /** The chosen layer, and the token in focus. */
+  overlay(surface, box, state, look, focus) {
+    const { subject, shown, step, line, left, top } = box;
     if (state.layer !== null && state.layer < subject.depth) {
       const at = top + (subject.depth - 1 - state.layer) * line;
       surface.rect(left, at, step * shown.length, line, null, { stroke: look.ink, line: 1.5 });
     }
-  },
-
-  overlay(surface, box, state, look, focus) {
-    const { subject, shown, step, line, left, top } = box;
-    const place = shown.indexOf(focus.token);
+    const place = focus ? shown.indexOf(focus.token) : -1;
     if (place < 0) return;
     const x = left + place * step;
     surface.rect(x, top, step, line * subject.depth, null, { stroke: look.ink, line: 1 });

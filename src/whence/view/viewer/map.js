@@ -21,6 +21,8 @@ export const mapView = {
     return { subject, unit, shown, room, step, left: room, top: 1, width: room + side + 1, height: side + room + 5 };
   },
 
+  depends: ({ units, kind, head, layer, order, special, top }) => [units, kind, head, layer, order, special, top],
+
   draw(surface, box, state, look) {
     const { subject, unit, shown, step, left, top } = box;
     const layer = layerOf(subject, state.layer);
@@ -45,6 +47,7 @@ export const mapView = {
   },
 
   overlay(surface, { shown, step, left, top }, state, look, focus) {
+    if (!focus) return;
     const side = step * shown.length;
     const [row, column] = [shown.indexOf(focus.token), shown.indexOf(focus.source ?? focus.token)];
     const wide = Math.max(step, 3);

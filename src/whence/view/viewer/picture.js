@@ -12,7 +12,7 @@ export function picture(view, subject, { hover, leave, pin, look, state, focus, 
   const element = make("figure", { class: `picture ${view.name}` }, caption, make("div", { class: "scroll" }, stage));
   let box = null;
   let drawn = null; // what the two canvases show
-  let marked = "";
+  let marked = null;
   let width = 0;
 
   const pointOf = (event) => {
@@ -62,19 +62,20 @@ export function picture(view, subject, { hover, leave, pin, look, state, focus, 
     view.draw(canvasSurface(context), box, now, look());
     caption.textContent = view.caption(box, now);
     stage.setAttribute("aria-label", `${view.describe(box, now)}. Arrow keys move, Enter pins.`);
-    marked = "";
+    marked = null;
     mark();
   };
 
   const mark = () => {
     if (!box) return;
     const now = focus();
-    const key = now ? `${now.token} ${now.source} ${now.layer} ${now.view}` : "";
+    const key = JSON.stringify([now, state().layer]);
     if (key === marked) return;
     marked = key;
     const context = over.getContext("2d");
     fit(over, context);
-    if (now) view.overlay(canvasSurface(context), box, state(), look(), now);
+    base.classList.toggle("dim", Boolean(view.dims?.(state(), now)));
+    view.overlay(canvasSurface(context), box, state(), look(), now);
   };
 
   const redraw = inFrame(draw);
@@ -90,8 +91,9 @@ export function picture(view, subject, { hover, leave, pin, look, state, focus, 
     element,
     step,
     mark,
-    /** Draws again if what this view depends on (`key`) has changed. */
-    update(key) {
+    /** Draws again if what this view depends on has changed. */
+    update() {
+      const key = JSON.stringify([view.depends(state()), look().dark]);
       if (key === drawn) return;
       drawn = key;
       redraw();

@@ -46,7 +46,7 @@ function focused(subject, state, focus) {
 function listed(word, unit, tokens, values) {
   const items = tokens
     .slice(0, LISTED)
-    .flatMap((token) => [make("span", { class: "item" }, unit.tokens[token], " ", number(values[token]))]);
+    .flatMap((token) => [make("span", { class: "item" }, unit.tokens[token], " ", number(values[token])), " "]);
   return make("span", {}, make("i", {}, word), " ", ...items);
 }
 

@@ -45,24 +45,29 @@ export function canvasSurface(context) {
       context.fillText(text, 0, 0);
       context.restore();
     },
-    curve(x0, y0, x1, y1, stroke, width, alpha) {
-      const middle = (x0 + x1) / 2;
+    /** Curves [x0, y0, x1, y1, …] of one look: a single stroke for all of them is what makes thousands fast. */
+    curves(ends, stroke, width, alpha) {
       context.globalAlpha = alpha;
       context.strokeStyle = stroke;
       context.lineWidth = width;
       context.beginPath();
-      context.moveTo(x0, y0);
-      context.bezierCurveTo(middle, y0, middle, y1, x1, y1);
+      for (let i = 0; i < ends.length; i += 4) {
+        const middle = (ends[i] + ends[i + 2]) / 2;
+        context.moveTo(ends[i], ends[i + 1]);
+        context.bezierCurveTo(middle, ends[i + 1], middle, ends[i + 3], ends[i + 2], ends[i + 3]);
+      }
       context.stroke();
       context.globalAlpha = 1;
     },
-    dot(x, y, radius, fill, alpha = 1) {
-      context.globalAlpha = alpha;
+    /** Dots [x, y, …]. */
+    dots(places, radius, fill) {
       context.fillStyle = fill;
       context.beginPath();
-      context.arc(x, y, radius, 0, 7);
+      for (let i = 0; i < places.length; i += 2) {
+        context.moveTo(places[i] + radius, places[i + 1]);
+        context.arc(places[i], places[i + 1], radius, 0, 7);
+      }
       context.fill();
-      context.globalAlpha = 1;
     },
     cells(x, y, width, height, rows, columns, pixels) {
       context.imageSmoothingEnabled = false;
@@ -96,14 +101,18 @@ export function svgSurface() {
         "text-anchor": { left: null, center: "middle", right: "end" }[align],
         transform: turn ? `rotate(${turn} ${x} ${y})` : null,
       }, text),
-    curve(x0, y0, x1, y1, stroke, width, alpha) {
-      const [a, b, c, d, middle] = [x0, y0, x1, y1, (x0 + x1) / 2].map((value) => +value.toFixed(2));
-      tag("path", {
-        d: `M${a} ${b}C${middle} ${b} ${middle} ${d} ${c} ${d}`,
-        fill: "none", stroke, "stroke-width": width, "stroke-opacity": alpha,
-      });
+    curves(ends, stroke, width, alpha) {
+      let d = "";
+      for (let i = 0; i < ends.length; i += 4) {
+        const [a, b, c, e] = ends.slice(i, i + 4).map((value) => +value.toFixed(2));
+        const middle = +((a + c) / 2).toFixed(2);
+        d += `M${a} ${b}C${middle} ${b} ${middle} ${e} ${c} ${e}`;
+      }
+      tag("path", { d, fill: "none", stroke, "stroke-width": width, "stroke-opacity": alpha });
     },
-    dot: (x, y, radius, fill, alpha = 1) => tag("circle", { cx: x, cy: y, r: radius, fill, "fill-opacity": alpha }),
+    dots(places, radius, fill) {
+      for (let i = 0; i < places.length; i += 2) tag("circle", { cx: places[i], cy: places[i + 1], r: radius, fill });
+    },
     cells(x, y, width, height, rows, columns, pixels) {
       if (rows * columns > MANY_CELLS) {
         const href = imageOf(rows, columns, pixels).toDataURL();

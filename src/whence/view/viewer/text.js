@@ -6,6 +6,7 @@ import { scaleOf } from "./colour.js";
 import { make } from "./dom.js";
 import { fitted, textWidth } from "./surface.js";
 
+const STEPS = 32; // of colour: fewer changes as the pointer moves, none that one could see
 const UNSEEN = 0.02; // intensities below which there is no ground
 
 /** What the grounds and lines of a text say: { values, scale, kept, goes, going } with or without a focus. */
@@ -104,9 +105,10 @@ export function textView(subject, { hover, leave, pin }) {
     const ramp = look.ramp(subject.signed);
     const pinned = state.pin?.text === subject.text ? state.pin.token : null;
     for (const [token, one] of tokens) {
-      const intensity = kept.has(token) ? values[token] / scale : 0;
+      const intensity = kept.has(token) ? Math.round((values[token] / scale) * STEPS) / STEPS : 0;
       const ground = Math.abs(intensity) < UNSEEN ? "" : ramp.css(intensity);
-      const line = goes ? Math.round(Math.min(1, Math.abs(goes[token]) / going) * 10) / 10 : 0;
+      const part = goes ? Math.min(1, Math.abs(goes[token]) / going) : 0;
+      const line = part > 0.15 ? Math.ceil(part * 3) : 0; // pixels
       const mark = token === focus?.token ? "focus" : token === pinned ? "pinned" : "";
       if (ground !== one.ground || mark !== one.mark) {
         one.element.style.background = ground;
@@ -116,7 +118,7 @@ export function textView(subject, { hover, leave, pin }) {
         [one.ground, one.mark] = [ground, mark];
       }
       if (line !== one.line) {
-        one.element.style.setProperty("--goes", line);
+        one.element.style.boxShadow = line ? `0 ${line}px 0 ${look.muted}` : "";
         one.line = line;
       }
     }

@@ -224,27 +224,23 @@ export function mount(element, payload, options = {}) {
     const state = chosen.get();
     parts.bar.update(state);
     parts.names?.update(state);
-    const { pin: _, hidden: __, views: ___, ...drawing } = state;
-    const key = JSON.stringify([drawing, look.dark]);
-    for (const card of parts.cards) {
-      for (const each of card.pictures) each.update(key);
-    }
+    for (const card of parts.cards) card.pictures.forEach((each) => each.update());
     refocus();
   };
 
   const refocus = inFrame(() => {
     const state = chosen.get();
-    const key = state.theme + look.dark;
     for (const { subject, text, words, pictures } of parts.cards) {
       const focus = focusFor(subject);
-      text.update(state, focus, look, key);
+      text.update(state, focus, look);
       words.update(subject, state, focus);
       pictures.forEach((each) => each.mark());
     }
   });
 
   chosen.listen((state, before) => {
-    if (state.views !== before.views || state.hidden !== before.hidden) rebuildCards();
+    const cards = ({ views, hidden }) => JSON.stringify([views, hidden]);
+    if (cards(state) !== cards(before)) rebuildCards();
     if (state.theme !== before.theme) dress();
     else refresh();
     if (options.hash) keep(state);
