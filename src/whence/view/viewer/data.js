@@ -145,16 +145,21 @@ export function arrangement(subject, { units, order, special }) {
 /** The k entries of a row with the largest magnitude, among those shown, in falling order; all where k is 0. */
 export function strongest(row, shown, k) {
   if (!k || k >= shown.length) return shown;
-  const best = [];
-  for (const i of shown) {
-    const size = Math.abs(row[i]);
-    let place = best.length;
-    while (place > 0 && size > Math.abs(row[best[place - 1]])) place--;
-    if (place >= k) continue;
-    best.splice(place, 0, i);
-    if (best.length > k) best.pop();
+  const best = new Int32Array(k);
+  const sizes = new Float64Array(k);
+  let count = 0;
+  for (let s = 0; s < shown.length; s++) {
+    const size = Math.abs(row[shown[s]]);
+    if (count === k && size <= sizes[k - 1]) continue;
+    let place = count < k ? count++ : k - 1;
+    for (; place > 0 && size > sizes[place - 1]; place--) {
+      sizes[place] = sizes[place - 1];
+      best[place] = best[place - 1];
+    }
+    sizes[place] = size;
+    best[place] = shown[s];
   }
-  return best;
+  return Array.from(best);
 }
 
 /** A number short enough to read: three significant digits. */

@@ -9,6 +9,7 @@ import { fitted } from "./surface.js";
 const WIDEST = 7;
 const ALL_EDGES = 12; // tokens up to which every edge is drawn
 const FEW = 4; // edges into each token beyond that
+const MOST_EDGES = 30000; // that stay fluid
 const LEVELS = 20; // of width and strength
 const FAINT = 0.03; // weights that would not be seen
 const SHARE = 0.01; // parts of a token too small to follow further
@@ -99,8 +100,7 @@ export const graphView = {
     return `${unit.tokens[focus.token]} in ${where}${listed && `, from ${listed}`}`;
   },
 
-  caption: ({ shown }, state) =>
-    `Graph${few(shown, state) ? ` · the ${few(shown, state)} strongest edges into each token` : ""}`,
+  caption: (box, state) => `Graph${few(box, state) ? ` · the ${few(box, state)} strongest edges into each token` : ""}`,
 
   describe: ({ subject, shown }) =>
     `Graph of ${subject.title}: ${shown.length} tokens in ${subject.depth + 1} columns, edges as wide as their weight`,
@@ -125,15 +125,17 @@ function labels(surface, { subject, unit, shown, step, room, gap, left, top }, s
 }
 
 /** How many edges into each token are drawn; 0: all. */
-function few(shown, state) {
-  return state.top || (shown.length > ALL_EDGES ? FEW : 0);
+function few({ subject, shown }, state) {
+  const asked = state.top || (shown.length > ALL_EDGES ? FEW : 0);
+  return asked && Math.min(asked, Math.max(2, Math.floor(MOST_EDGES / (shown.length * subject.depth))));
 }
 
 /** For every layer the edges drawn, { from, to } as places, value, weight (the value by the scale), part (how much of
  *  what comes into its token comes along it); with them `into` and `outOf`, the edges of each token. */
-export function edgesOf({ subject, unit, shown }, state) {
+export function edgesOf(box, state) {
+  const { subject, unit, shown } = box;
   const n = unit.tokens.length;
-  const most = few(shown, state);
+  const most = few(box, state);
   const places = new Int32Array(n);
   shown.forEach((token, place) => (places[token] = place));
   return Array.from({ length: subject.depth }, (_, layer) => {
