@@ -5,6 +5,7 @@ The hues are Okabe & Ito's blue, bluish green and vermilion, which colour-blind 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,3 +67,26 @@ def ink(background: Colour) -> str:
 
 def hexadecimal(colour: Colour) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+@lru_cache(maxsize=4096)
+def nearest_of_256(colour: Colour) -> int:
+    """The number of the xterm colour that looks most like it: the nearest in OKLab (Ottosson 2020)."""
+    steps = (0, 95, 135, 175, 215, 255)
+    palette = [(r, g, b) for r in steps for g in steps for b in steps] + [(8 + 10 * i,) * 3 for i in range(24)]
+    distance = np.square(_oklab(np.array(palette)) - _oklab(np.array(colour))).sum(-1)
+    return 16 + int(distance.argmin())  # the first 16 are the terminal's own
+
+
+def _oklab(colours: NDArray[Any]) -> NDArray[np.float64]:
+    """[..., 3] sRGB in 0-255 -> lightness, green-red, blue-yellow."""
+    share = colours / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    to_cones = np.array(
+        [[0.4122215, 0.5363325, 0.0514460], [0.2119035, 0.6806995, 0.1073970], [0.0883025, 0.2817188, 0.6299787]]
+    )
+    to_lab = np.array(
+        [[0.2104543, 0.7936178, -0.0040720], [1.9779985, -2.4285922, 0.4505937], [0.0259040, 0.7827718, -0.8086758]]
+    )
+    lab: NDArray[np.float64] = np.cbrt(linear @ to_cones.T) @ to_lab.T
+    return lab

@@ -1,6 +1,7 @@
 """Explanations in the terminal: coloured text, and with `layers` what every layer did.
 
-rich steps down from 24-bit colour to 256, 16 and none by itself; without colour the scores are printed.
+24-bit colour, or the nearest of 256. Of 16 the nearest would be cyan for both green and blue, so there the hue is named
+and three steps say how strong. Without colour (NO_COLOR, a pipe) the scores are printed.
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.color import Color, ColorSystem
 from rich.console import Console
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from whence.explanation import Explanation
-from whence.view.colour import hexadecimal, ink, intensities, shade
+from whence.view.colour import hexadecimal, ink, intensities, nearest_of_256, shade
 
 CELL = 3  # characters of one entry of a map
 GROUND = (205, 209, 214)  # white would shine brightest on a dark terminal, where it should say least
+FEW = ("standard", "windows")  # rich's names for 16 colours
+# Of 16 colours: the ink of a weak score, the ground of a stronger one, and the ink on that ground.
+UNSIGNED, TOWARDS, AGAINST = (12, 4, 15), (2, 2, 0), (1, 1, 15)
 
 
 def show(explanations: Sequence[Explanation], *, layers: bool = False, console: Console | None = None) -> None:
     """Print explanations of one input under one heading."""
     console = console or Console()
+    depth = None if console.no_color else console.color_system
     console.print(heading(explanations[0]))
     for each in explanations:
         console.print()
@@ -31,10 +37,10 @@ def show(explanations: Sequence[Explanation], *, layers: bool = False, console: 
         towards = "" if each.target == explanations[0].target else f"  explained: {each.target}"
         missed = "" if each.delta is None else f"  delta {each.delta:+.2g}"
         console.print(Text.assemble((title(each), "bold"), (towards, ""), (missed + took, "dim")))
-        console.print(highlighted(each) if console.color_system else Text(plain(each)))
+        console.print(highlighted(each, depth) if depth else Text(plain(each)))
         if layers:
-            console.print(layer_table(each))
-            for line in map_grid(each, console.width):
+            console.print(layer_table(each, depth))
+            for line in map_grid(each, console.width, depth):
                 console.print(line, no_wrap=True, overflow="ignore", crop=True)
 
 
@@ -62,13 +68,13 @@ def heading(explanation: Explanation) -> Text:
     return text
 
 
-def highlighted(explanation: Explanation) -> Text:
+def highlighted(explanation: Explanation, depth: str | None = "truecolor") -> Text:
     """The text itself, each piece on a ground as strong as its score."""
     text = Text()
     strength = intensities(explanation.scores, explanation.signed, explanation.position)
     for piece, gap, value in zip(explanation.pieces, gaps(explanation), strength, strict=True):
         text.append(gap)
-        text.append(piece, _style(float(value), explanation.signed))
+        text.append(piece, style(float(value), explanation.signed, depth))
     return text
 
 
@@ -107,7 +113,7 @@ def layer_rows(explanation: Explanation) -> np.ndarray[Any, Any] | None:
     return rows
 
 
-def layer_table(explanation: Explanation) -> Table:
+def layer_table(explanation: Explanation, depth: str | None = "truecolor") -> Table:
     """Tokens down, layers across: Abnar & Zuidema's figure 2, turned to fit a terminal."""
     rows = layer_rows(explanation)
     table = Table(box=None, padding=(0, 0), collapse_padding=True, show_edge=False)
@@ -124,7 +130,7 @@ def layer_table(explanation: Explanation) -> Table:
     strength = np.stack([intensities(row, explanation.signed, explanation.position) for row in rows])
     for token, piece in enumerate(explanation.pieces):
         cells = [
-            Text(_short(float(row[token])), _style(float(value), explanation.signed))
+            Text(_short(float(row[token])), style(float(value), explanation.signed, depth))
             for (row, _), value in zip(columns, strength[:, token], strict=True)
         ]
         table.add_row(Text(piece), "", *cells)
@@ -140,7 +146,7 @@ def _readable(row: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], str]:
     return row / 10.0**power, f"×10^{power}"
 
 
-def map_grid(explanation: Explanation, width: int) -> list[Text]:
+def map_grid(explanation: Explanation, width: int, depth: str | None = "truecolor") -> list[Text]:
     """The method's own map of every layer, as many beside each other as fit: Value Zeroing's appendix A.4.
 
     Rows are the tokens being built, columns those they draw on, by number; cells are percent of the map's largest
@@ -154,9 +160,9 @@ def map_grid(explanation: Explanation, width: int) -> list[Text]:
     if across < 1:
         return [Text(f"the maps of {n} tokens are wider than this terminal; save them as .html or .json", "dim")]
     lines = [Text("")]
-    depth = len(explanation.maps)
-    for start in range(0, depth, across):
-        shown = range(start, min(start + across, depth))
+    count = len(explanation.maps)
+    for start in range(0, count, across):
+        shown = range(start, min(start + across, count))
         lines.append(Text(" " * label + "".join(f"layer {layer + 1}".ljust(CELL * n + 2) for layer in shown), "bold"))
         lines.append(Text(" " * label + ("".join(f"{j:{CELL}d}" for j in range(n)) + "  ") * len(shown), "dim"))
         for i, piece in enumerate(pieces):
@@ -164,7 +170,8 @@ def map_grid(explanation: Explanation, width: int) -> list[Text]:
             for layer in shown:
                 for value in intensities(explanation.maps[layer], explanation.signed)[i]:
                     cell = f"{round(99 * abs(value)):{CELL}d}"
-                    line.append(cell if cell.strip() != "0" else " " * CELL, _style(float(value), explanation.signed))
+                    look = style(float(value), explanation.signed, depth)
+                    line.append(cell if cell.strip() != "0" else " " * CELL, look)
                 line.append("  ")
             lines.append(line)
         lines.append(Text(""))
@@ -177,8 +184,20 @@ def _short(score: float) -> str:
     return f"{text:<6.6}"
 
 
-def _style(intensity: float, signed: bool) -> Style:
-    if abs(intensity) < 0.05:
+def style(intensity: float, signed: bool, depth: str | None = "truecolor") -> Style:
+    """Ink and ground of a score, as far as a terminal of that colour depth (rich's name, or None) can show them."""
+    if depth is None or abs(intensity) < 0.05:
         return Style()
+    if depth in FEW:
+        weak, behind, on_it = UNSIGNED if not signed else TOWARDS if intensity > 0 else AGAINST
+        if abs(intensity) < 0.35:
+            return Style(color=Color.from_ansi(weak))
+        bold = abs(intensity) >= 0.7
+        return Style(color=Color.from_ansi(on_it), bgcolor=Color.from_ansi(behind), bold=bold or None)
     background = shade(intensity, signed, GROUND)
+    if depth == "256":
+        ground = Color.from_ansi(nearest_of_256(background))
+        red, green, blue = ground.get_truecolor()
+        letters = Color.parse(ink((red, green, blue))).downgrade(ColorSystem.EIGHT_BIT)
+        return Style(color=letters, bgcolor=ground)
     return Style(color=ink(background), bgcolor=hexadecimal(background))
