@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from whence import storing
 from whence.errors import WhenceError
 from whence.explanation import Explanation
-from whence.view.colour import WHITE, Colour, hexadecimal, ink, shade
+from whence.view.colour import DARK, WHITE, Colour, hexadecimal, ink, shade
 from whence.view.terminal import gaps, layer_rows, title
 from whence.words import group
 
@@ -33,7 +33,6 @@ FORMAT = "whence.view"
 BUDGET = {"f4": 4_000_000, "f2": 32_000_000}  # bytes of all maps together; beyond the last, one byte each
 WIDTH = {"f8": 8, "f4": 4, "f2": 2, "i1": 1}
 MATRICES = ("maps", "aggregated", "head_maps")
-DARK: Colour = (22, 24, 29)  # the ground of the dark theme
 STOPS = 128  # of a colour ramp from nothing to the full hue
 
 
