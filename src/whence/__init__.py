@@ -24,6 +24,9 @@ _HOMES = {
     "LayerTrace": "whence.model",
     "capture": "whence.explaining",
     "estimate": "whence.estimating",
+    "evaluate": "whence.run",
+    "Run": "whence.run",
+    "metrics": "whence.evidence.registry",
     "Estimate": "whence.estimating",
     "open_model": "whence.model",
     "mixing_ratios": "whence.analysis",
@@ -33,11 +36,14 @@ _HOMES = {
     "WhenceWarning": "whence.errors",
 }
 
+_ROOMS = ("data",)  # whole modules: whence.data.read(...)
+
 __all__ = [
     "Comparison",
     "Estimate",
     "Explanation",
     "LayerTrace",
+    "Run",
     "Trace",
     "WhenceError",
     "WhenceWarning",
@@ -46,8 +52,10 @@ __all__ = [
     "capture",
     "compare",
     "estimate",
+    "evaluate",
     "explain",
     "methods",
+    "metrics",
     "mixing_ratios",
     "norm_outliers",
     "open_model",
@@ -58,13 +66,17 @@ if TYPE_CHECKING:
     from whence.comparison import Comparison
     from whence.errors import WhenceError, WhenceWarning
     from whence.estimating import Estimate, estimate
+    from whence.evidence.registry import metrics
     from whence.explaining import capture, compare, explain
     from whence.explanation import Explanation
     from whence.method import methods
     from whence.model import LayerTrace, Trace, open_model
+    from whence.run import Run, evaluate
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"whence.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'whence' has no attribute {name!r}")

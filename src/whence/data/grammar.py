@@ -27,6 +27,7 @@ NAME = "grammar"
 ABOUT = "Our own agreement grammar in five paradigms, with cues known by construction."
 SEED = 0
 COUNT = 2000  # sentences of each paradigm in a split
+PATIENCE = 1000  # draws without a new sentence after which there are no more
 MOST_ATTRACTORS = 3
 NUMBERS = ("singular", "plural")
 SPLITS = ("test", "train")  # a sentence belongs to one of them by its hash
@@ -114,17 +115,17 @@ def _anaphor(draw: random.Random, number: int, attractors: int) -> Draft:
     return Draft(words, target, foil, number, attractors)
 
 
-def _determiner(draw: random.Random, number: int, _: int, adjectives: int = 0) -> Draft:
+def _determiner(draw: random.Random, number: int, _: int, adjective: bool = False) -> Draft:
     demonstrative = draw.choice(DEMONSTRATIVES)
     noun = Word(draw.choice(THINGS)[number], cue=True)
-    middle = [Word(word) for word in draw.sample(ADJECTIVES, adjectives)]
+    middle = [Word(draw.choice(ADJECTIVES))] if adjective else []
     who = draw.choice([*HIS_NAMES, *HER_NAMES, *(f"the {pair[i]}" for pair in PEOPLE for i in (0, 1))])
     words = [*_plain(who), *_plain(draw.choice(TO_A_THING)), Word(MASK), *middle, noun, Word(".")]
     return Draft(words, demonstrative[number], demonstrative[1 - number], number, 0)
 
 
 def _adjective(draw: random.Random, number: int, _: int) -> Draft:
-    return _determiner(draw, number, 0, adjectives=draw.choice((1, 2)))
+    return _determiner(draw, number, 0, adjective=True)
 
 
 def _verb(draw: random.Random, number: int, attractors: int) -> Draft:
@@ -171,7 +172,7 @@ WITH_ATTRACTORS = ("anaphor", "distractor", "subject-verb")
 
 
 def dataset(group: str | None, split: str | None) -> Dataset:
-    """The whole grammar, or one paradigm; `distractor=2` and `anaphor=1` set the number of attractors."""
+    """The whole grammar, or one paradigm; the group `distractor=2` sets the number of attractors."""
     split = split or SPLITS[0]
     if split not in SPLITS:
         raise WhenceError(f"the grammar has no split {split!r}; expected {' or '.join(SPLITS)}")
@@ -205,17 +206,18 @@ def examples(
     kind = PARADIGMS[paradigm]
     draw = random.Random(f"{paradigm} {seed} {split} {attractors}")
     seen: set[str] = set()
-    tries = 0
+    vain = 0  # draws since the last new sentence
     while len(seen) < count:
-        tries += 1
-        if tries > 100 * count:
+        vain += 1
+        if vain > PATIENCE:
             raise WhenceError(f"the grammar has fewer than {count} sentences of {paradigm}; ask for fewer")
         made = len(seen)
         many = kind.attractors[made // 2 % len(kind.attractors)] if attractors is None else attractors
         draft = kind.draw(draw, made % 2, many)
-        example = _placed(draft, f"{split}:{paradigm}-{made + 1}", paradigm)
+        example = _placed(draft, f"{split}:{paradigm}:{made + 1}", paradigm)
         if example.text not in seen and _split(example) == split:
             seen.add(str(example.text))
+            vain = 0
             yield example
 
 

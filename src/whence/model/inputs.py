@@ -10,9 +10,11 @@ must not depend on where its neighbours were padded.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -166,13 +168,14 @@ class Reader:
         special = [bool(flag) for flag in encoding["special_tokens_mask"]]
         if all(special):
             raise WhenceError(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
-        spans: list[Span | None] = [None] * len(ids)
         if fast:
             owners = encoding.sequence_ids()
-            spans = [
+            spans: list[Span | None] = [
                 (owner, start, end) if owner is not None and end > start else None
                 for owner, (start, end) in zip(owners, encoding["offset_mapping"], strict=True)
             ]
+        else:
+            spans = searched(self.tokenizer, texts, ids, special)
         self._check(ids)
         return Sentence(
             ids,
@@ -277,6 +280,36 @@ class Reader:
                 f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; a text is cut with "
                 f"truncate=True (--truncate), token ids you cut yourself"
             )
+
+
+def searched(tokenizer: Any, texts: Sequence[str], ids: Sequence[int], special: Sequence[bool]) -> list[Span | None]:
+    """Offsets where the tokenizer gives none: each word of the text encoded by itself.
+
+    Only where the words' ids, one after another, are the sentence's; else nothing is known. The pieces of a word that
+    do not spell it (an unknown word, a lost accent) all stand for the whole of it.
+    """
+    found: list[Span] = []
+    alone: list[int] = []
+    marks = "|".join(re.escape(mark) for mark in tokenizer.all_special_tokens)
+    for which, text in enumerate(texts):
+        for match in re.finditer(rf"{marks}|(?:(?!{marks})\S)+" if marks else r"\S+", text):
+            pieces = tokenizer.encode(match.group(), add_special_tokens=False)
+            alone += pieces
+            found += [(which, *place) for place in _places(tokenizer, match.group(), match.start(), pieces)]
+    written = [i for i, ornament in zip(ids, special, strict=True) if not ornament]
+    if alone != written:
+        return [None] * len(ids)
+    left = iter(found)
+    return [None if ornament else next(left) for ornament in special]
+
+
+def _places(tokenizer: Any, word: str, start: int, ids: list[int]) -> list[tuple[int, int]]:
+    """Where each piece of a word that begins at `start` stands: the length of what the pieces so far spell."""
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    spelt = ["".join(tokenizer.convert_tokens_to_string(tokens[:k]).split()) for k in range(len(tokens) + 1)]
+    if spelt[-1].lower() != word.lower() or any(not word.lower().startswith(part.lower()) for part in spelt):
+        return [(start, start + len(word))] * len(ids)
+    return [(start + len(a), start + len(b)) for a, b in pairwise(spelt)]
 
 
 def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
