@@ -30,13 +30,13 @@ def spearman(a: ArrayLike, b: ArrayLike, protocol: str = "scipy") -> float:
         return float(1 - 6 * (gap**2).sum() / (len(x) * (len(x) ** 2 - 1)))
     if protocol != "scipy":
         raise WhenceError(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
-    return np.nan if _constant(x, y) else float(stats.spearmanr(x, y).statistic)
+    return np.nan if _constant(x, y) else _linear(stats.rankdata(x), stats.rankdata(y))
 
 
 def pearson(a: ArrayLike, b: ArrayLike) -> float:
     """Linear correlation of two arrays of one shape (vectors, or whole maps)."""
     x, y = _pair(a, b)
-    return np.nan if _constant(x, y) else float(stats.pearsonr(x, y).statistic)
+    return np.nan if _constant(x, y) else _linear(x, y)
 
 
 def kendall(a: ArrayLike, b: ArrayLike) -> float:
@@ -80,6 +80,12 @@ def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise WhenceError("cannot correlate NaN or infinite scores")
     return x.ravel(), y.ravel()
+
+
+def _linear(x: Vector, y: Vector) -> float:
+    """Pearson's r. scipy's own also tests it, which takes ten times as long."""
+    a, b = (v / np.abs(v).max() for v in (x - x.mean(), y - y.mean()))  # squares of tiny scores would vanish
+    return float(np.clip(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)), -1.0, 1.0))
 
 
 def _constant(*vectors: Vector) -> bool:
