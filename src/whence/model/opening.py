@@ -29,6 +29,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
     "encoder": ("AutoModel", ("Model",)),
 }
+OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -261,10 +262,10 @@ def _load(request: _Request, tokenizer: Any | None) -> Opened:
 
 def _from_pretrained(request: _Request, tokenizer: Any | None) -> tuple[Any, Any]:
     source = request.source
-    config = transformers.AutoConfig.from_pretrained(source)
+    config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE)
     family_of(config.model_type)  # before any weights are read
     task = request.task or _task_in(config)
-    options = dict(request.options)
+    options = {**OWN_CODE, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
         options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
     model, info = getattr(transformers, TASKS[task][0]).from_pretrained(source, output_loading_info=True, **options)
@@ -278,7 +279,7 @@ def _from_pretrained(request: _Request, tokenizer: Any | None) -> tuple[Any, Any
             model = model.to(request.device)
         except (RuntimeError, AssertionError) as error:
             raise WhenceError(f"cannot use the device '{request.device}': {error}") from error
-    return model, transformers.AutoTokenizer.from_pretrained(source) if tokenizer is None else tokenizer
+    return model, transformers.AutoTokenizer.from_pretrained(source, **OWN_CODE) if tokenizer is None else tokenizer
 
 
 @contextmanager
