@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,8 @@ import pytest
 from serve.conftest import HERE, client_of, listening
 from whence.errors import WhenceError
 from whence.model import Opened
-from whence.serve.guard import COOKIE, Rules
+from whence.serve.about import opened_by_name
+from whence.serve.guard import Rules
 from whence.serve.limits import Limits
 from whence.serve.running import run
 
@@ -186,7 +188,7 @@ def test_the_address_with_the_token_opens_the_page(models: dict[str, Opened]) ->
         first = client.get("/", params={"token": TOKEN}, follow_redirects=False)
         assert (first.status_code, first.headers["location"]) == (303, "/")
         cookie = first.headers["set-cookie"]
-        assert cookie.startswith(f"{COOKIE}=")
+        assert cookie.startswith("whence-")
         assert "HttpOnly" in cookie
         assert "SameSite=Lax" in cookie
         assert client.get("/").status_code == 200  # the cookie came along
@@ -211,3 +213,14 @@ def test_no_open_address_without_a_token() -> None:
 def test_a_port_in_use_is_said_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(WhenceError, match="another with --port"):
         run(port=taken.getsockname()[1])
+
+
+def test_a_models_own_code_is_never_run(tmp_path: Path) -> None:
+    """Nor is anybody asked whether it should be."""
+    ran = tmp_path / "ran"
+    (tmp_path / "configuration_evil.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    config = {"model_type": "evil", "auto_map": {"AutoConfig": "configuration_evil.Evil"}, "architectures": ["Evil"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(WhenceError, match="cannot open the model"):
+        opened_by_name([str(tmp_path)])
+    assert not ran.exists()

@@ -28,6 +28,7 @@ def serve_command(
     token: Annotated[
         str | None, typer.Option(envvar="WHENCE_TOKEN", help="What clients must know; made up where one is needed.")
     ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")] = None,
 ) -> None:
     """Explain in a browser: type a text, choose methods, see whether to believe them."""
     from whence.extras import need
@@ -36,4 +37,13 @@ def serve_command(
     need("uvicorn", extra="serve")
     from whence.serve.running import run
 
-    run(model or (), host=host, port=port, names=allow_host or (), token=token, browse=open_page, say=typer.echo)
+    run(
+        model or (),
+        host=host,
+        port=port,
+        names=allow_host or (),
+        token=token,
+        browse=open_page,
+        device=device,
+        say=typer.echo,
+    )

@@ -13,7 +13,7 @@ from whence.model import Opened, open_model
 
 LABELS = 200  # classes listed by name
 
-# Sentences that the papers show, for models of a kind: task, text, target, foil, where it stands.
+# Sentences that the papers show, for models of a kind: task, text (or pair), target, foil, where it stands.
 EXAMPLES = (
     ("classification", "a clever blend of fact and fiction .", None, None, "ALTI, figure 5"),
     (
@@ -34,18 +34,27 @@ EXAMPLES = (
     ("masked-lm", "many teenagers were helping [MASK] .", "themselves", "herself", "Value Zeroing, table 1"),
     ("masked-lm", "the pictures of martha [MASK] not disgust anne .", "do", "does", "Value Zeroing, table 1"),
     ("masked-lm", "mary convinced john of [MASK] love .", "his", "her", "Abnar & Zuidema, figure 4"),
+    (
+        "question-answering",
+        (
+            "which nfl team represented the afc at super bowl 50 ?",
+            "super bowl 50 was an american football game to determine the champion of the national football league "
+            "( nfl ) for the 2015 season . the american football conference ( afc ) champion denver broncos defeated "
+            "the national football conference ( nfc ) champion carolina panthers 24 - 10 .",
+        ),
+        None,
+        None,
+        "AttCAT, figure 5",
+    ),
     ("masked-lm", "the key to the cabinets [MASK] on the table .", "is", "are", "after Abnar & Zuidema, section 2"),
 )
 
 
-def opened_by_name(names: Sequence[str]) -> dict[str, Opened]:
+def opened_by_name(names: Sequence[str], device: str | None = None) -> dict[str, Opened]:
     """The models named at the start, and no others, ever. Code that a checkpoint brings along is not run."""
     if repeated := {name for name in names if list(names).count(name) > 1}:
         raise WhenceError(f"a model is named twice: {', '.join(sorted(repeated))}; expected each once")
-    found = {name: open_model(name) for name in names}
-    for opened in found.values():
-        opened.model.eval()
-    return found
+    return {name: open_model(name, device=device) for name in names}
 
 
 def model_cards(opened: Mapping[str, Opened]) -> list[dict[str, Any]]:
@@ -114,12 +123,14 @@ def examples(opened: Mapping[str, Opened]) -> list[dict[str, Any]]:
     found = []
     for name, each in opened.items():
         for task, text, target, foil, source in EXAMPLES:
-            if each.task == task and not (task == "classification" and each.causal):
+            if each.task == task:
                 mask = getattr(each.tokenizer, "mask_token", None) or "[MASK]"
+                first, pair = (text, None) if isinstance(text, str) else text
                 found.append(
                     {
                         "model": name,
-                        "inputs": text.replace("[MASK]", mask),
+                        "inputs": first.replace("[MASK]", mask),
+                        "pair": pair,
                         "target": target,
                         "foil": foil,
                         "source": source,

@@ -22,7 +22,7 @@ from whence.serve.about import examples, method_cards, model_cards
 from whence.serve.files import File, page_files
 from whence.serve.guard import Guard, Rules
 from whence.serve.limits import Limits
-from whence.serve.line import Full, Line
+from whence.serve.line import Full, Job, Line
 
 NDJSON = "application/x-ndjson"
 ABOUT = (
@@ -135,14 +135,28 @@ def _answers(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line: L
                 f"{limits.waiting} requests wait already; come back in a few seconds",
                 {"Retry-After": "5"},
             ) from None
-        source = line.events(job)
         if how is asking.told:
-            return StreamingResponse((text async for _, text in source), media_type=NDJSON)
-        return await _whole(request, source)
+            return Told(line, job, (text async for _, text in line.events(job)), NDJSON)
+        return await _whole(request, line, job)
 
 
-async def _whole(request: Request, source: AsyncIterator[tuple[str, bytes]]) -> Response:
+class Told(StreamingResponse):
+    """A job's answer on its way to the client; however that ends, the job is over."""
+
+    def __init__(self, line: Line, job: Job, content: AsyncIterator[bytes], kind: str) -> None:
+        super().__init__(content, media_type=kind)
+        self.line, self.job = line, job
+
+    async def __call__(self, *asgi: Any) -> None:
+        try:
+            await super().__call__(*asgi)
+        finally:
+            self.line.leave(self.job)
+
+
+async def _whole(request: Request, line: Line, job: Job) -> Response:
     """The one event of a job as an answer with its status, unless the client leaves before."""
+    source = line.events(job)
     first = asyncio.ensure_future(_first(source))
     left = asyncio.ensure_future(_left(request))
     await asyncio.wait({first, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +170,7 @@ async def _whole(request: Request, source: AsyncIterator[tuple[str, bytes]]) -> 
     if kind == "error":
         error = await _parsed(source, text)
         return JSONResponse({"detail": error["detail"]}, error["status"])
-    return StreamingResponse(_rest(source, text), media_type="application/json")
+    return Told(line, job, _rest(source, text), "application/json")
 
 
 async def _first(source: AsyncIterator[tuple[str, bytes]]) -> tuple[str, bytes]:

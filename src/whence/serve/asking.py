@@ -41,6 +41,8 @@ Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 Choice = Annotated[str, Field(max_length=200)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 Number = Annotated[int, Field(ge=-1000, le=1000)] | Annotated[float, Field(ge=-1000, le=1000)]
+HEADS = 100_000  # numbers of all heads' maps up to which they are given along
+LONGEST_FLOW = 4 * LARGE_FLOW  # entries of the maps beyond which even one token's flows take more than a minute
 PACKED = 8  # numbers packed for the viewer take the room of one written as text
 Event = dict[str, Any]
 
@@ -135,7 +137,7 @@ def settle(asked: Asked, limits: Limits) -> None:
 def explained(asked: Explain, opened: Opened, limits: Limits, check: Check) -> Iterator[Event]:
     """One event with what `whence.explain` returns."""
     with _interruptible(opened, check):
-        inputs = _inputs(asked, opened, limits)
+        inputs = _inputs(asked, opened, limits, [asked.method])
         options: dict[str, Any] = dict(asked.options)
         found = explain(inputs, opened, method=asked.method, **asked.arguments(), **options)
         yield {"event": "result", "result": _results(asked, found, opened, limits)}
@@ -144,12 +146,14 @@ def explained(asked: Explain, opened: Opened, limits: Limits, check: Check) -> I
 def compared(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterator[Event]:
     """One event with what `whence.compare` returns."""
     with _interruptible(opened, check):
-        found = compare(_inputs(asked, opened, limits), opened, methods=asked.methods, **asked.arguments())
+        found = compare(
+            _inputs(asked, opened, limits, asked.methods), opened, methods=asked.methods, **asked.arguments()
+        )
         yield {"event": "result", "result": _results(asked, found, opened, limits)}
 
 
-def _inputs(asked: Asked, opened: Opened, limits: Limits) -> Any:
-    """As `explain` takes them, none longer than this server reads."""
+def _inputs(asked: Asked, opened: Opened, limits: Limits, methods: Sequence[str] = ()) -> Any:
+    """As `explain` takes them, none longer than this server reads, nor than these methods can take as they are."""
     texts = asked.texts(limits)
     inputs = texts[0] if isinstance(asked.inputs, str) else texts
     for sentence in reader(opened, asked.truncate, None).read(inputs)[0]:
@@ -157,6 +161,9 @@ def _inputs(asked: Asked, opened: Opened, limits: Limits) -> Any:
             raise WhenceError(
                 f"the text has {len(sentence)} tokens; this server reads at most {limits.tokens}: shorten it"
             )
+        for name in methods:
+            if _rows(asked, name, len(sentence), opened) != asked.rows:
+                raise WhenceError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='reading'")
     return inputs
 
 
@@ -228,20 +235,25 @@ def _named(name: str, found: Explanation | Comparison) -> Mapping[str, Explanati
 def _fitting(asked: Compare, name: str, text: Any, opened: Opened) -> tuple[dict[str, Any], str]:
     """The arguments of one method, and what was changed about them."""
     arguments = asked.arguments()
+    method, _ = lookup(name)
+    (sentence,), _ = reader(opened, asked.truncate, None).read(text)
+    entries = opened.depth * int(opened.config.num_attention_heads) * len(sentence) ** 2
+    if asked.heads and asked.head is None and method.heads is not None and entries <= HEADS:
+        arguments["head"] = "all"
+    arguments["rows"] = _rows(asked, name, len(sentence), opened)
+    if arguments["rows"] == asked.rows:
+        return arguments, ""
+    return arguments, f"{name}: the flows of the answering token alone; those of all tokens would take minutes."
+
+
+def _rows(asked: Asked, name: str, n: int, opened: Opened) -> str:
+    """The rows asked for; of a long text the flows of one token alone. A solver of flows cannot be interrupted."""
     method, preset = lookup(name)
     joins = (preset.aggregate if preset else method.aggregate) if asked.aggregate == AUTO else asked.aggregate
-    (sentence,), _ = reader(opened, asked.truncate, None).read(text)
-    size = opened.depth * len(sentence) ** 2
-    if asked.heads and asked.head is None and method.heads is not None and size * _heads(opened) <= LARGE_FLOW:
-        arguments["head"] = "all"
-    if joins == "flow" and size > LARGE_FLOW and asked.rows == "all":
-        arguments["rows"] = "reading"
-        return arguments, f"{name}: the flows of the answering token alone; those of all tokens would take minutes."
-    return arguments, ""
-
-
-def _heads(opened: Opened) -> int:
-    return int(opened.config.num_attention_heads)
+    size = opened.depth * n**2
+    if joins == "flow" and size > LONGEST_FLOW:
+        raise WhenceError(f"{name} of {n} tokens would take minutes on this server; choose a shorter text or rollout")
+    return "reading" if joins == "flow" and size > LARGE_FLOW else asked.rows
 
 
 def _shown(asked: Compare, name: str, explanation: Explanation) -> Event:

@@ -13,6 +13,7 @@ Every answer carries the headers that forbid the browser everything the page doe
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import ipaddress
 import json
@@ -31,7 +32,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-COOKIE = "whence-token"
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?", re.IGNORECASE)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -60,6 +60,11 @@ class Rules:
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and not self.token:
             raise ValueError("an address that others can reach needs a token")
+
+    @property
+    def cookie(self) -> str:
+        """Its name: cookies do not tell the ports of a machine apart, so that two servers need two names."""
+        return f"whence-{hashlib.sha256((self.token or '').encode()).hexdigest()[:8]}"
 
     def knows(self, name: str) -> bool:
         """Whether a name in a Host header is one of this server's own."""
@@ -142,12 +147,12 @@ class Guard:
         if scope["path"] == "/" and scope["method"] == "GET":
             given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
             if any(self._matches(each) for each in given):
-                cookie = f"{COOKIE}={self.rules.token}; Path=/; HttpOnly; SameSite=Lax"
+                cookie = f"{self.rules.cookie}={self.rules.token}; Path=/; HttpOnly; SameSite=Lax"
                 raise Refused(303, "", {"location": "/", "set-cookie": cookie})
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.casefold() == "bearer" and self._matches(bearer.strip()):
             return
-        if self._matches(_cookie(headers.get("cookie", ""))):
+        if self._matches(_cookie(headers.get("cookie", ""), self.rules.cookie)):
             return
         raise Refused(
             401,
@@ -198,9 +203,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _cookie(header: str) -> str:
+def _cookie(header: str, name: str) -> str:
     try:
-        found = SimpleCookie(header).get(COOKIE)
+        found = SimpleCookie(header).get(name)
     except CookieError:
         return ""
     return "" if found is None else found.value

@@ -108,7 +108,7 @@ class Line:
                 yield found
                 self._taken(job, len(found[1]))
         finally:
-            self._leave(job)
+            self.leave(job)
 
     def _ahead(self, job: Job) -> int:
         with self._changed:
@@ -121,7 +121,8 @@ class Line:
             self.unsent -= size
             self._changed.notify_all()
 
-    def _leave(self, job: Job) -> None:
+    def leave(self, job: Job) -> None:
+        """Nobody waits for this job any more."""
         with self._changed:
             job.gone = True
             if job in self._jobs:

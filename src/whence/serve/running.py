@@ -31,6 +31,7 @@ def run(
     names: Sequence[str] = (),
     token: str | None = None,
     browse: bool = True,
+    device: str | None = None,
     limits: Limits | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
@@ -41,7 +42,7 @@ def run(
         raise WhenceError("the token is too short or has odd characters; expected 16 or more letters and digits")
     limits = limits or Limits()
     bound = _bound(host, port)
-    opened = opened_by_name(models or _shipped())
+    opened = opened_by_name(models or _shipped(), device)
     own = (*names, *(() if is_loopback(host) else (socket.gethostname(),)))
     app = guarded(opened, Rules(host, own, token), limits)
     address = f"http://{_written(host)}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")

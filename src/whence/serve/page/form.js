@@ -25,6 +25,8 @@ export function form({ models, methods, examples, limits }) {
     setIfThere(by("foil"), values[1]);
     by("mask").hidden = !(model.task === "masked-lm" && model.mask);
     by("mask").textContent = `Put in ${model.mask ?? "a mask"}`;
+    by("position-field").hidden = model.task !== "token-classification"; // which gives a label to every token
+    if (by("position-field").hidden) by("position").value = "";
     by("model").title = [model.summary, `${model.family}, ${model.layers} layers, ${model.heads} heads`].filter(Boolean).join(" · ");
   }
 
@@ -93,7 +95,7 @@ export function form({ models, methods, examples, limits }) {
     area.focus();
   }
 
-  function fill({ inputs, pair, model, target, foil, methods: names, compare, other, otherModel }) {
+  function fill({ inputs, pair, model, target, foil, position, methods: names, compare, other, otherModel }) {
     by("text").value = inputs;
     showPair(Boolean(pair));
     by("pair").value = pair ?? "";
@@ -101,13 +103,14 @@ export function form({ models, methods, examples, limits }) {
     fitModel();
     setIfThere(by("target"), target ?? "");
     setIfThere(by("foil"), foil ?? "");
+    by("position").value = position ?? "";
     by("compare").value = compare ?? "";
     by("other").value = other ?? "";
     setIfThere(by("other-model"), otherModel ?? by("other-model").value);
     showOther();
     if (names) {
       picked.clear();
-      names.forEach((name) => picked.add(name));
+      names.filter((name) => methods.some((each) => each.name === name)).forEach((name) => picked.add(name));
       drawMethods();
     }
   }
@@ -119,6 +122,7 @@ export function form({ models, methods, examples, limits }) {
       model: by("model").value,
       target: by("target").value || null,
       foil: by("foil").value || null,
+      position: /^-?\d+$/.test(by("position").value) ? Number(by("position").value) : by("position").value || null,
       methods: [...picked],
       compare: by("compare").value,
       other: by("other").value,

@@ -92,8 +92,12 @@ async function listKept(asks, view) {
       running?.abort();
       asks.fill(run.asked);
       view.reset();
-      show(run, view);
       complain(null);
+      try {
+        show(run, view);
+      } catch {
+        complain("this was kept by another release of whence and cannot be shown; explain the text again");
+      }
       by("status").textContent = "";
       by("results").scrollIntoView({ block: "start" });
     };

@@ -34,6 +34,7 @@ export function panel(place, css, themed) {
         host = make("div", { class: "viewer" });
         place.replaceChildren(host);
         viewer = mount(host, run.payload, { css, hash: true, keys: "focus", state: last ?? undefined });
+        themed(viewer.state().theme);
         host.addEventListener("click", follow);
         host.addEventListener("keydown", follow);
       } else if (run.payload) viewer.update(run.payload);

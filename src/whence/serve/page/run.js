@@ -45,7 +45,7 @@ export async function perform(run, { changed, tell, signal }) {
 
 function question(asked, side) {
   const { inputs, pair, model } = side;
-  return { inputs, pair, model, target: asked.target, foil: asked.foil, methods: asked.methods, form: "viewer",
+  return { inputs, pair, model, target: asked.target, foil: asked.foil, position: asked.position, methods: asked.methods, form: "viewer",
     heads: true, evidence: true };
 }
 
