@@ -23,3 +23,8 @@ def chromium() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def settle(page: Any) -> None:
+    """Until what was asked for has been drawn."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

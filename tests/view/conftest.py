@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from browser import chromium
+from browser import chromium, settle
 from whence.view.bundle import FOLDER
 
 ORIGIN = "http://whence.test"  # answered from here, never looked up
@@ -79,8 +79,3 @@ def modules(page: Any) -> Any:
     page.route("**/*", answer)
     page.goto(f"{ORIGIN}/")
     return page
-
-
-def settle(page: Any) -> None:
-    """Until what was asked for has been drawn."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

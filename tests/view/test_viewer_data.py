@@ -97,7 +97,7 @@ class Scripts(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.found: dict[str | None, list[str]] = {}
         self.attributes: list[str] = []
-        self.open: str | None | bool = False
+        self.open: str | bool | None = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.attributes += [name for name, _ in attrs]

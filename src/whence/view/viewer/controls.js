@@ -22,7 +22,7 @@ function choice(label, options, pick) {
 
 /** A slider that says in words where it stands. */
 function slider(label, most, say, pick) {
-  const said = make("output", { class: "said" });
+  const said = make("span", { class: "said" });
   const input = make("input", { type: "range", min: 0, max: most, step: 1, "aria-label": label });
   input.addEventListener("input", () => pick(Number(input.value)));
   const element = group(make("span", {}, label, " ", said), input);

@@ -11,7 +11,8 @@ export function readout() {
   return {
     element,
     update(subject, state, focus) {
-      element.replaceChildren(...(focus ? focused(subject, state, focus) : [listed("strongest", ...top(subject, state))]));
+      const parts = focus ? focused(subject, state, focus) : [listed("strongest", ...top(subject, state))];
+      element.replaceChildren(...parts.flatMap((part) => [part, " "]));
     },
   };
 }
