@@ -1,22 +1,31 @@
 """The pictures of the documentation, made by the shipped models: python scripts/pictures.py
 
-Each is what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer does.
+Those of README are what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer
+does. Those of docs/gallery.md are made by the page itself: each block of Python makes the picture linked under it.
 """
 
 from __future__ import annotations
 
+import ast
 import io
-from collections.abc import Sequence
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from PIL import Image
 from rich.console import Console
 
 import whence
 from whence.explanation import Explanation
 from whence.view.terminal import show
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "img"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+IMAGES = DOCS / "img"
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n!\[[^\]]*\]\((\S+)\))?", re.MULTILINE | re.DOTALL)
 # AttCAT, figure 5b, and Value Zeroing, figure 4.
 REVIEW = "i really didn ' t like this movie . some of the actors were good , but overall the movie was boring ."
 HAT = "the pictures of some hat [MASK] scaring marcus ."
@@ -38,6 +47,38 @@ def picture(name: str, explanations: Sequence[Explanation], *, width: int, layer
     print(f"docs/img/{name}.svg")
 
 
+def blocks(page: Path) -> Iterator[tuple[str, str | None]]:
+    """The Python of a page of the documentation, block by block, with the picture that stands under it."""
+    for found in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        yield found.group(1), found.group(2)
+
+
+def last_value(source: str, names: dict[str, Any]) -> Any:
+    """Run a block; what its last line is worth, if that is an expression."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<block>", "exec"), names)
+    return None if last is None else eval(compile(ast.Expression(last.value), "<block>", "eval"), names)
+
+
+def gallery(page: Path) -> None:
+    names: dict[str, Any] = {}
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as elsewhere:  # what the blocks save themselves is not kept
+        os.chdir(elsewhere)
+        try:
+            for source, image in blocks(page):
+                made = last_value(source, names)
+                if image is not None:
+                    (DOCS / image).parent.mkdir(parents=True, exist_ok=True)
+                    # A palette of 256 colours is a third of the size, and none of these has more that one could see.
+                    drawn = Image.open(io.BytesIO(made.file("png", dpi=144))).convert("RGB")
+                    drawn.quantize(256, Image.Quantize.MAXCOVERAGE).save(DOCS / image, optimize=True)
+                    print(f"docs/{image}")
+        finally:
+            os.chdir(here)
+
+
 def main() -> None:
     methods = ["attcat", "transformer-attribution", "raw-attention", "attention-rollout", "globenc", "alti", "ablation"]
     compared = whence.compare(REVIEW, methods=methods)
@@ -48,6 +89,7 @@ def main() -> None:
     picture("explain", [single], width=112, layers=True, title='whence explain "a deep and meaningful film ." --layers')
     zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing", target="were", foil="is")
     picture("maps", [zeroed], width=176, layers=True, title="whence explain … --method value-zeroing --layers")
+    gallery(DOCS / "gallery.md")
 
 
 if __name__ == "__main__":

@@ -231,7 +231,8 @@ class Explanation:
         from whence.view.plot import draw
         from whence.view.terminal import title
 
-        return draw({title(self): self}, kind, **options)
+        layerwise = options.get("own") or options.get("edges") == "paths"  # shows what was not aggregated
+        return draw({title(replace(self, aggregate=None) if layerwise else self): self}, kind, **options)
 
     def to_html(self) -> str:
         """The viewer with this explanation: one HTML document that needs nothing beside it."""
