@@ -203,7 +203,7 @@ def edges(picture: Picture, title: str) -> dict[tuple[int, int, int], float]:
 def test_edges_are_as_wide_as_the_weights(signed: bool) -> None:
     found = example(signed=signed)
     for own, stack in ((False, found.aggregated), (True, found.maps)):
-        widths = edges(found.plot("graph", own=own), "made · rollout")
+        widths = edges(found.plot("graph", own=own), "made" if own else "made · rollout")
         others = {key: width for key, width in widths.items() if key[1] != key[2]}
         ratios = [width / abs(stack[key]) for key, width in others.items()]
         assert ratios == pytest.approx([ratios[0]] * len(ratios))

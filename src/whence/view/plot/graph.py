@@ -119,9 +119,9 @@ def _draw(
     chosen = strong[order]
     value = share[tuple(chosen.T)]
     lines = [((layer, j), (layer + 1, i)) for layer, i, j in chosen.tolist()]
-    colours = (
-        shades(np.sign(value) * (0.12 + 0.88 * np.abs(value) ** 1.5), explanation.signed, picture.theme.ground) / 255
-    )
+    least = 0.3 if picture.theme.dark else 0.12  # dark grounds swallow thin lines
+    strength = np.sign(value) * (least + (1 - least) * np.abs(value) ** 1.5)
+    colours = shades(strength, explanation.signed, picture.theme.ground) / 255
     axes.add_collection(LineCollection(lines, linewidths=thickest(n) * np.abs(value), colors=colours, capstyle="butt"))
     places = np.stack(np.meshgrid(np.arange(depth + 1), np.arange(n)), -1).reshape(-1, 2)
     axes.scatter(places[:, 0], places[:, 1], s=1.6, color=picture.theme.faint, linewidths=0, zorder=3)
