@@ -92,7 +92,7 @@ def main() -> None:
             work = f"(async () => {{ {FRAME} {ROOT} {step} await frame(); }})"
             spent = np.array(page.evaluate(FRAMES, work))
             middle, high, most = np.percentile(spent, [50, 95, 100])
-            print(f"{name:24s} {len(spent):4d} frames, script ms: median {middle:6.1f}  95% {high:6.1f}  most {most:6.1f}")
+            print(f"{name:24s} {len(spent):4d} frames, ms: median {middle:6.1f}  95% {high:6.1f}  most {most:6.1f}")
         browser.close()
 
 

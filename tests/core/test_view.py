@@ -148,7 +148,7 @@ def test_every_target_is_named_and_what_is_missed_is_said() -> None:
     text = console.export_text()
     assert all(f"class 'LABEL_{i}'" in text for i in range(3))
     assert text.count("delta ") == 3
-    assert every._repr_html_().count("delta ") == 3
+    assert every._repr_html_().count(" · delta ") == 3
 
 
 def test_markup_in_a_text_is_not_markup_in_the_terminal() -> None:

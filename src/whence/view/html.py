@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import uuid
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -55,9 +54,10 @@ def document(explanations: Mapping[str, Explanation], title: str | None = None) 
 
 def fragment(explanations: Mapping[str, Explanation]) -> str:
     """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
-    key = uuid.uuid4().hex
+    content = _data(payload(explanations)) + _static(explanations)
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]  # the same explanation twice makes the same cell twice
     return (
-        f'<div data-whence="{key}">{_data(payload(explanations))}{_static(explanations)}</div>'
+        f'<div data-whence="{key}">{content}</div>'
         f"<script>{_start(key, {'hash': False, 'keys': 'focus'})}</script>"
     )
 

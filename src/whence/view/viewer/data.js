@@ -77,15 +77,22 @@ export function kindsOf(subject) {
   return [subject.arrays.maps && "own", subject.arrays.aggregated && "joined"].filter(Boolean);
 }
 
+const ARRAY_OF = { own: "maps", joined: "aggregated", head: "head_maps" };
+
+/** Which map of this subject is drawn: "head", "own" or "joined"; of what is asked for, what there is. */
+export function whichMap(subject, { kind, head }) {
+  const kinds = kindsOf(subject);
+  if (head !== null && head < subject.heads) return "head";
+  return kinds.includes(kind) ? kind : kinds[0];
+}
+
 /** The map [n, n] of one layer in these units, row-major: row i is the token built, column j what it draws on. */
 export function matrix(subject, { units, kind, head }, layer) {
-  const kinds = kindsOf(subject);
-  if (!kinds.length) return null;
-  const heads = head !== null && head < subject.heads;
-  const array = heads ? "head_maps" : (kinds.includes(kind) ? kind : kinds[0]) === "own" ? "maps" : "aggregated";
+  const array = ARRAY_OF[whichMap(subject, { kind, head })];
+  if (!array) return null;
   const { values } = subject.arrays[array]();
   const n = subject.units.pieces.tokens.length;
-  const start = (heads ? layer * subject.heads + head : layer) * n * n;
+  const start = (array === "head_maps" ? layer * subject.heads + head : layer) * n * n;
   const groups = unitFor(subject, units).groups;
   const key = `${array} ${start} ${groups ? "words" : "pieces"}`;
   if (!subject.made.has(key)) {

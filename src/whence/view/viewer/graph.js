@@ -1,7 +1,7 @@
 // Tokens in columns of layers, edges as wide as the weight between them (Abnar & Zuidema, figure 1). The input is on the
 // left. With many tokens only the strongest edges into each are drawn; a token in focus shows what reaches it.
 
-import { arrangement, matrix, short, strongest, unitFor } from "./data.js";
+import { arrangement, matrix, short, strongest, unitFor, whichMap } from "./data.js";
 import { mapScale } from "./colour.js";
 import { LABEL, labelled, labelRoom, labelsDown } from "./axes.js";
 import { fitted } from "./surface.js";
@@ -100,7 +100,11 @@ export const graphView = {
     return `${unit.tokens[focus.token]} in ${where}${listed && `, from ${listed}`}`;
   },
 
-  caption: (box, state) => `Graph${few(box, state) ? ` · the ${few(box, state)} strongest edges into each token` : ""}`,
+  caption(box, state) {
+    const which = { own: "each layer alone", joined: "each layer from the input", head: `head ${state.head + 1}` };
+    const most = few(box, state);
+    return `Graph · ${which[whichMap(box.subject, state)]}${most ? ` · the ${most} strongest edges into each token` : ""}`;
+  },
 
   describe: ({ subject, shown }) =>
     `Graph of ${subject.title}: ${shown.length} tokens in ${subject.depth + 1} columns, edges as wide as their weight`,

@@ -94,7 +94,7 @@ export const layersView = {
     return `layer ${focus.layer + 1}: ${unit.tokens[focus.token]} ${short(unit.rows[focus.layer * n + focus.token])}`;
   },
 
-  caption: () => "Layers × tokens",
+  caption: () => "Layers × tokens · each layer by its strongest token",
 
   describe: ({ subject, shown }) => `Layer map of ${subject.title}: ${subject.depth} layers by ${shown.length} tokens`,
 };

@@ -1,6 +1,6 @@
 // The map of one layer, n × n: row i is the token being built, column j the token it draws on.
 
-import { arrangement, layerOf, matrix, short, strongest, unitFor } from "./data.js";
+import { arrangement, layerOf, matrix, short, strongest, unitFor, whichMap } from "./data.js";
 import { mapScale } from "./colour.js";
 import { labelled, labelRoom, labelsAcross, labelsDown } from "./axes.js";
 
@@ -77,7 +77,12 @@ export const mapView = {
     return `${unit.tokens[focus.token]} draws ${value} on ${unit.tokens[focus.source]}`;
   },
 
-  caption: ({ subject }, state) => `Map of layer ${layerOf(subject, state.layer) + 1} · rows draw on columns`,
+  caption({ subject, unit, shown }, state) {
+    const layer = layerOf(subject, state.layer);
+    const which = { own: " alone", joined: " from the input", head: `, head ${state.head + 1}` }[whichMap(subject, state)];
+    const scale = mapScale(matrix(subject, state, layer), unit.tokens.length, shown);
+    return `Map of layer ${layer + 1}${which} · rows draw on columns · full colour at ${short(scale)}`;
+  },
 
   describe: ({ subject, shown }, state) =>
     `Map of ${subject.title}, layer ${layerOf(subject, state.layer) + 1}: ${shown.length} by ${shown.length} tokens, ` +

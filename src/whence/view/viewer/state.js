@@ -33,10 +33,10 @@ export function toHash(state) {
   return written.toString();
 }
 
-/** The inverse; what cannot be read is left at its start. A fragment is typed by anyone, so nothing of it is trusted. */
-export function fromHash(hash) {
+/** The inverse; what is not there or cannot be read is left as in `start`. A fragment is typed by anyone, so nothing of it is trusted. */
+export function fromHash(hash, start = START) {
   const read = new URLSearchParams(hash.replace(/^#/, ""));
-  const state = { ...START };
+  const state = { ...start };
   const oneOf = (key, allowed) => {
     if (allowed.includes(read.get(key))) state[key] = read.get(key);
   };
@@ -50,7 +50,7 @@ export function fromHash(hash) {
   if (whole(read.get("head"))) state.head = whole(read.get("head")) - 1;
   if (whole(read.get("top"))) state.top = whole(read.get("top"));
   if (read.get("special") === "0") state.special = false;
-  state.hidden = read.getAll("hide");
+  if (read.has("hide")) state.hidden = read.getAll("hide");
   const pin = /^(\d{1,6})\.(\d{1,6})$/.exec(read.get("pin") ?? "");
   if (pin) state.pin = { text: Number(pin[1]), token: Number(pin[2]) };
   return state;

@@ -10,6 +10,7 @@
 // A child of the element with slot="under-0" (1, …) appears under the explanation of that number, one with slot="after"
 // below all of them.
 
+import { card } from "./card.js";
 import { rampOf } from "./colour.js";
 import { buttons, helpDialog, legend, saveDialog, toolbar } from "./controls.js";
 import { subjectsOf } from "./data.js";
@@ -20,26 +21,22 @@ import { header } from "./header.js";
 import { press } from "./keyboard.js";
 import { layersView } from "./layers.js";
 import { mapView } from "./map.js";
-import { picture } from "./picture.js";
-import { readout, sentence } from "./readout.js";
+import { sentence } from "./readout.js";
 import { fitState, fromHash, START, store, toHash } from "./state.js";
-import { textView } from "./text.js";
 import { lookOf, watchTheme } from "./theme.js";
-
-/** Which hue is which, for scores with signs. */
-const signs = () => make("small", { class: "signs" }, make("span", { class: "for" }, "for"), make("span", { class: "against" }, "against"));
 
 const VIEWS_DRAWN = [layersView, mapView, graphView];
 
 export function mount(element, payload, options = {}) {
+  let subjects = subjectsOf(payload); // before anything is changed: a wrong payload leaves the page as it was
   const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
   if (options.css) {
     const rules = new CSSStyleSheet();
     rules.replaceSync(options.css);
     root.adoptedStyleSheets = [rules];
   }
-  let subjects = subjectsOf(payload);
-  const begin = { ...START, ...options.state, ...(options.hash ? fromHash(location.hash) : {}) };
+  const start = { ...START, ...options.state };
+  const begin = options.hash ? fromHash(location.hash, start) : start;
   const chosen = store(fitState(begin, subjects));
   let hovered = null; // { text, token, view, layer, source }
   let look = null;
@@ -104,21 +101,22 @@ export function mount(element, payload, options = {}) {
     open: (name) => parts[name].showModal(),
     opened: () => parts.help.open || parts.save.open,
     move(target, dx, dy) {
-      const card = parts.cards.find((each) => each.element.contains(target));
-      const drawn = card?.pictures.find((each) => each.element.contains(target));
+      const at = parts.cards.find((each) => each.element.contains(target));
+      const drawn = at?.pictures.find((each) => each.element.contains(target));
       if (drawn) drawn.step(dx, dy);
-      else if (!card?.text.element.contains(target)) return false; // the page scrolls
+      else if (!at?.text.element.contains(target)) return false; // the page scrolls
       else if (dy) return to.layer(-dy);
       else {
-        card.text.step(dx);
-        if (hovered) announce(sentence(card.subject, chosen.get(), hovered));
+        at.text.step(dx);
+        if (hovered) announce(sentence(at.subject, chosen.get(), hovered));
       }
       return true;
     },
     pin(target) {
-      const card = parts.cards.find((each) => each.element.contains(target));
-      if (!card || !hovered || target.matches("button, a")) return false;
-      pin(card.subject, hovered.token);
+      const at = parts.cards.find((each) => each.element.contains(target));
+      const token = target.dataset?.token ?? hovered?.token;
+      if (!at || token === undefined || target.matches("button, a")) return false;
+      pin(at.subject, Number(token));
       return true;
     },
     release() {
@@ -159,34 +157,19 @@ export function mount(element, payload, options = {}) {
 
   // What is on the page -------------------------------------------------------------------------------------------
 
-  const cardOf = (subject) => {
-    const state = chosen.get();
-    const number = subjects.indexOf(subject);
-    const acts = {
+  const cardOf = (subject) =>
+    card(subject, subjects, VIEWS_DRAWN.filter((view) => chosen.get().views.includes(view.name)), {
       hover: (found) => hover(subject, typeof found === "number" ? { token: found } : found),
       leave: () => hover(subject, null),
       pin: (token, found) => pin(subject, token, found),
-    };
-    const text = textView(subject, acts);
-    const words = readout();
-    const pictures = VIEWS_DRAWN.filter((view) => state.views.includes(view.name) && view.has(subject)).map((view) =>
-      picture(view, subject, { ...acts, look: () => look, state: chosen.get, focus: () => focusFor(subject), announce }));
-    const differs = number > 0 && subject.explained !== subjects[0].explained;
-    const facts = [
-      differs && `explained: ${subject.explained}`,
-      subject.record.delta !== null && `delta ${subject.record.delta.toPrecision(2)}`,
-      subject.record.seconds > 0 && `${Math.max(1, Math.round(1000 * subject.record.seconds))} ms`,
-    ].filter(Boolean);
-    const element = make("section", { class: "card", "aria-label": subject.title },
-      make("h2", {}, subject.name === subject.record.method ? subject.title : subject.name,
-        make("small", {}, facts.join(" · ")), subject.signed ? signs() : null),
-      text.element, words.element, make("div", { class: "pictures" }, ...pictures.map((each) => each.element)),
-      make("slot", { name: `under-${number}` }));
-    return { subject, element, text, words, pictures };
-  };
+      look: () => look,
+      state: chosen.get,
+      focus: () => focusFor(subject),
+      announce,
+    });
 
   const build = () => {
-    parts?.cards.forEach((card) => card.pictures.forEach((each) => each.destroy()));
+    parts?.cards.forEach((each) => each.destroy());
     const state = chosen.get();
     const bar = toolbar(subjects, VIEWS_DRAWN, to);
     const names = legend(subjects, to);
@@ -194,8 +177,8 @@ export function mount(element, payload, options = {}) {
     const help = helpDialog();
     const saving = saveDialog(save);
     const live = make("p", { class: "live", role: "status", "aria-live": "polite" });
-    const plain = state.views.length === 0 || cards.every((card) => card.pictures.length === 0);
-    const main = make("div", { class: plain ? "cards plain" : "cards" }, ...cards.map((card) => card.element));
+    const plain = state.views.length === 0 || cards.every((each) => each.pictures.length === 0);
+    const main = make("div", { class: plain ? "cards plain" : "cards" }, ...cards.map((each) => each.element));
     const page = make("div", { class: "whence" }, header(payload, subjects, buttons(to)), bar.element,
       names?.element, main, make("slot", { name: "after" }), live, help, saving);
     root.replaceChildren(...(options.sheet ? [make("link", { rel: "stylesheet", href: options.sheet })] : []), page);
@@ -205,11 +188,11 @@ export function mount(element, payload, options = {}) {
 
   /** Only the cards and what depends on them, so that the toolbar keeps its focus. */
   const rebuildCards = () => {
-    parts.cards.forEach((card) => card.pictures.forEach((each) => each.destroy()));
+    parts.cards.forEach((each) => each.destroy());
     const cards = shownSubjects().map(cardOf);
     const main = parts.page.querySelector(".cards");
-    main.replaceChildren(...cards.map((card) => card.element));
-    main.classList.toggle("plain", cards.every((card) => card.pictures.length === 0));
+    main.replaceChildren(...cards.map((each) => each.element));
+    main.classList.toggle("plain", cards.every((each) => each.pictures.length === 0));
     parts.cards = cards;
   };
 
@@ -224,19 +207,11 @@ export function mount(element, payload, options = {}) {
     const state = chosen.get();
     parts.bar.update(state);
     parts.names?.update(state);
-    for (const card of parts.cards) card.pictures.forEach((each) => each.update());
+    parts.cards.forEach((each) => each.redraw());
     refocus();
   };
 
-  const refocus = inFrame(() => {
-    const state = chosen.get();
-    for (const { subject, text, words, pictures } of parts.cards) {
-      const focus = focusFor(subject);
-      text.update(state, focus, look);
-      words.update(subject, state, focus);
-      pictures.forEach((each) => each.mark());
-    }
-  });
+  const refocus = inFrame(() => parts.cards.forEach((each) => each.refocus()));
 
   chosen.listen((state, before) => {
     const cards = ({ views, hidden }) => JSON.stringify([views, hidden]);
@@ -279,7 +254,7 @@ export function mount(element, payload, options = {}) {
       window.removeEventListener("hashchange", onHash);
       unwatch();
       refocus.cancel();
-      parts.cards.forEach((card) => card.pictures.forEach((each) => each.destroy()));
+      parts.cards.forEach((each) => each.destroy());
       root.replaceChildren();
     },
     state: () => chosen.get(),

@@ -1,0 +1,52 @@
+// One explanation: its name, its text, a line of words about what is in focus, and the pictures asked for.
+
+import { make } from "./dom.js";
+import { picture } from "./picture.js";
+import { readout } from "./readout.js";
+import { textView } from "./text.js";
+
+export function card(subject, subjects, views, acts) {
+  const number = subjects.indexOf(subject);
+  const text = textView(subject, acts);
+  const words = readout();
+  const pictures = views.filter((view) => view.has(subject)).map((view) => picture(view, subject, acts));
+  const element = make("section", { class: "card", "aria-label": subject.title },
+    make("h2", {}, subject.name === subject.record.method ? subject.title : subject.name,
+      make("small", {}, facts(subject, subjects[0])), subject.signed ? signs() : null),
+    text.element, words.element, make("div", { class: "pictures" }, ...pictures.map((each) => each.element)),
+    missing(views.filter((view) => !view.has(subject))), make("slot", { name: `under-${number}` }));
+  return {
+    subject, element, text, pictures,
+    /** The pictures whose numbers have changed. */
+    redraw: () => pictures.forEach((each) => each.update()),
+    /** What depends on the focus. */
+    refocus() {
+      const [state, focus] = [acts.state(), acts.focus()];
+      text.update(state, focus, acts.look());
+      words.update(subject, state, focus);
+      pictures.forEach((each) => each.mark());
+    },
+    destroy: () => pictures.forEach((each) => each.destroy()),
+  };
+}
+
+/** What it explains, where that differs from the first; by how much its scores miss their sum; how long it took. */
+function facts({ explained, record }, first) {
+  return [
+    explained !== first.explained && `explained: ${explained}`,
+    record.delta !== null && `delta ${record.delta.toPrecision(2)}`,
+    record.seconds > 0 && `${Math.max(1, Math.round(1000 * record.seconds))} ms`,
+  ].filter(Boolean).join(" · ");
+}
+
+/** Which hue is which, for scores with signs. */
+function signs() {
+  const named = ["for", "against"].map((side) => make("span", { class: side }, side));
+  return make("small", { class: "signs" }, ...named);
+}
+
+/** Why a picture that was asked for is not there. */
+function missing(views) {
+  const names = views.map((view) => view.name).join(" or ");
+  return names ? make("p", { class: "none" }, `No ${names}: this explanation has none.`) : null;
+}
