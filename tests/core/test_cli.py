@@ -95,6 +95,13 @@ def test_save(folder: str, tmp_path: Path, suffix: str) -> None:
     assert file.stat().st_size > 100
 
 
+def test_html_is_the_viewer(folder: str, tmp_path: Path) -> None:
+    for command, name in (("explain", "one.html"), ("compare", "several.html")):
+        said = run(command, "the film", "--model", folder, "--html", str(tmp_path / name))
+        assert said.strip() == f"written to {tmp_path / name}"
+        assert "data-whence" in (tmp_path / name).read_text(encoding="utf-8")
+
+
 def test_compare(folder: str) -> None:
     out = run("compare", "a deep film .", "-m", folder, "--methods", "attention, rollout", "--layers")
     assert out.index("attention") < out.index("rollout")

@@ -14,7 +14,7 @@ export function sheet(subjects, state, views, look, title, focusFor) {
   const blocks = subjects.map((subject) => {
     const text = layoutText(subject, state, column);
     const pictures = views.filter((view) => view.has(subject)).map((view) => ({ view, box: view.layout(subject, state, column) }));
-    const height = 26 + text.height + pictures.reduce((sum, { box }) => sum + box.height + 18, 0);
+    const height = 26 + text.height + pictures.reduce((sum, { box }) => sum + box.height + 40, 0);
     const width = Math.max(column, ...pictures.map(({ box }) => box.width));
     return { subject, text, pictures, width, height };
   });
@@ -41,6 +41,9 @@ function drawBlock(at, { subject, text, pictures }, x, y, state, look, focusFor)
   at(x, y + 22, (surface) => drawText(surface, text, state, look, focus));
   let below = y + 26 + text.height;
   for (const { view, box } of pictures) {
+    const caption = fitted(view.caption(box, state), box.width, 12);
+    at(x, below, (surface) => surface.text(caption, 0, 15, { size: 12, fill: look.muted }));
+    below += 22;
     at(x, below, (surface) => {
       view.draw(surface, box, state, look);
       if (view.dims?.(state, focus)) surface.rect(0, 0, box.width, box.height, look.veil);

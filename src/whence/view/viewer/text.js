@@ -139,18 +139,26 @@ const TEXT_LINE = 27;
 
 export function layoutText(subject, state, width) {
   const unit = unitFor(subject, state.units);
-  const placed = [];
-  let [x, y] = [0, 0];
-  arrangement(subject, state).forEach((token, place, shown) => {
-    const gap = place ? textWidth(state.order === "text" ? gapBetween(unit, shown[place - 1], token) : " ", TEXT_SIZE) : 0;
-    const text = fitted(unit.tokens[token], width - 6, TEXT_SIZE);
-    const wide = textWidth(text, TEXT_SIZE) + 4;
-    if (x + gap + wide > width && x > 0) [x, y] = [0, y + TEXT_LINE];
-    else x += gap;
-    placed.push({ token, text, x, y, wide });
-    x += wide;
+  const shown = arrangement(subject, state);
+  const tokens = shown.map((token, place) => {
+    const text = fitted(unit.tokens[token], width - 4, TEXT_SIZE);
+    const gap = place === 0 ? "" : state.order === "text" ? gapBetween(unit, shown[place - 1], token) : " ";
+    return { token, text, gap: textWidth(gap, TEXT_SIZE), wide: textWidth(text, TEXT_SIZE) + 2, x: 0, y: 0 };
   });
-  return { subject, placed, width, height: y + TEXT_LINE };
+  let [x, y] = [0, 0];
+  tokens.forEach((one, place) => {
+    x += one.gap;
+    if (one.gap || place === 0) {
+      // A word stays whole: as far as the next gap, if that fits on a line.
+      const next = tokens.findIndex((other, later) => later > place && other.gap > 0);
+      const word = tokens.slice(place, next < 0 ? undefined : next).reduce((sum, { wide }) => sum + wide, 0);
+      if (x > 0 && x + word > width) [x, y] = [0, y + TEXT_LINE];
+    }
+    if (x > 0 && x + one.wide > width) [x, y] = [0, y + TEXT_LINE];
+    [one.x, one.y] = [x, y];
+    x += one.wide;
+  });
+  return { subject, placed: tokens, width, height: y + TEXT_LINE };
 }
 
 export function drawText(surface, { subject, placed }, state, look, focus) {
@@ -159,7 +167,8 @@ export function drawText(surface, { subject, placed }, state, look, focus) {
   for (const { token, text, x, y, wide } of placed) {
     const intensity = kept.has(token) ? values[token] / scale : 0;
     const grounded = Math.abs(intensity) >= UNSEEN;
-    if (grounded) surface.rect(x, y + 2, wide, 21, ramp.css(intensity), { radius: 3 });
-    surface.text(text, x + 2, y + 17, { size: TEXT_SIZE, fill: grounded ? ramp.ink(intensity) : look.ink });
+    const stroke = token === focus?.token ? look.ink : null;
+    if (grounded || stroke) surface.rect(x, y + 2, wide, 21, grounded ? ramp.css(intensity) : null, { radius: 3, stroke, line: 2 });
+    surface.text(text, x + 1, y + 17, { size: TEXT_SIZE, fill: grounded ? ramp.ink(intensity) : look.ink });
   }
 }
