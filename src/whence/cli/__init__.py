@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from whence.cli import estimate, explain, models, serve, train
+from whence.cli import estimate, evaluate, explain, models, serve, train
 from whence.errors import WhenceError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 explain.register(app)
 estimate.register(app)
+evaluate.register(app)
 models.register(app)
 serve.register(app)
 train.register(app)

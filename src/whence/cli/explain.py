@@ -219,19 +219,12 @@ def _number(value: str | None) -> int | str | None:
 
 
 def _options(typed: list[str]) -> dict[str, Any]:
-    """`["n_steps=50", "metric=l2"]` as keyword arguments; values are JSON where they can be, else words."""
+    """`["n_steps=50", "metric=l2"]` as keyword arguments of the method."""
     import whence
+    from whence.asking import options
     from whence.errors import WhenceError
 
-    found: dict[str, Any] = {}
-    for each in typed:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise WhenceError(f"cannot read the option {each!r}; expected NAME=VALUE")
-        if name in inspect.signature(whence.explain).parameters:
-            raise WhenceError(f"'{name}' is no option of a method; see `whence explain --help`")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = {"True": True, "False": False, "None": None}.get(value, value)
+    found = options(typed)
+    if taken := found.keys() & inspect.signature(whence.explain).parameters:
+        raise WhenceError(f"'{min(taken)}' is no option of a method; see `whence explain --help`")
     return found

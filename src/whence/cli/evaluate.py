@@ -1,0 +1,156 @@
+"""`whence evaluate`, `whence metrics`, `whence runs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whence.cli.explain import Device, Dtype, Model, Task, Truncate
+
+Folder = Annotated[Path, typer.Argument(help="A run folder.")]
+Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also every layer, where a measure has layers.")]
+
+runs_app = typer.Typer(help="Runs of `whence evaluate`: look, compare, export.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the application."""
+    app.command("evaluate")(evaluate_command)
+    app.command("metrics")(metrics_command)
+    app.add_typer(runs_app, name="runs")
+
+
+def evaluate_command(
+    data: Annotated[str, typer.Option("--data", "-d", help="A dataset's name, a file, or hub:owner/name.")],
+    methods: Annotated[str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
+    metrics: Annotated[str, typer.Option(help="Names from `whence metrics`, by commas.")] = "aopc,log-odds",
+    model: Model = "whence/sentiment",
+    split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Which column is what: --column text=review.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHENCE_DATA.")] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many rows.", min=1)] = None,
+    target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)] = 16,
+    shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
+    workers: Annotated[int | None, typer.Option(help="Processes, or Ray actors.", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker.", min=1)] = None,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    seed: Annotated[int, typer.Option(help="For methods that draw numbers.")] = 0,
+    layers: Layers = False,
+    truncate: Truncate = False,
+    task: Task = None,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Measure methods on a dataset; killed at any moment, the same command goes on where it stopped."""
+    import whence
+    from whence.asking import options
+
+    run = whence.evaluate(
+        data,
+        model,
+        methods=methods,
+        metrics=metrics,
+        split=split,
+        columns={name: str(value) for name, value in options(column or []).items()} or None,
+        folder=folder,
+        limit=limit,
+        out=out,
+        target=target,
+        batch_size=batch_size,
+        shard=shard,
+        truncate=truncate,
+        seed=seed,
+        workers=workers,
+        threads=threads,
+        engine=engine,
+        task=task,
+        device=device,
+        dtype=dtype,
+    )
+    run.show(layers=layers)
+
+
+def metrics_command() -> None:
+    """List the measures that `whence evaluate` takes."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    import whence
+    from whence.evidence.registry import NEEDS
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("measure", no_wrap=True)
+    for column in ("what it is", "better", "needs", "options"):
+        table.add_column(column)
+    for each in whence.metrics():
+        name = each.name + (":METHOD" if each.reference else "") + ("[@K]" if "K" in each.where else "")
+        at = [f"@{where}" for where in each.where if where != "K"]
+        needs = ", ".join(NEEDS[need] for need in each.needs)
+        table.add_row(*map(Text, (name, each.summary, each.better, needs, ", ".join([*each.options, *at]))))
+    Console().print(table)
+
+
+@runs_app.command("list")
+def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")] = Path("runs")) -> None:
+    """The runs in a folder and how they stand."""
+    from whence.run import runs
+    from whence.run.export import described
+
+    for run in runs(folder):
+        first, second, *_ = described(run)
+        print(f"{first}: {second}, {'not finished' if run.finished is None else 'finished'}")
+
+
+@runs_app.command("show")
+def show_command(run: Folder, layers: Layers = False) -> None:
+    """One run: what was asked, its means, what failed."""
+    from whence.run import Run
+
+    Run(run).show(layers=layers)
+
+
+@runs_app.command("compare")
+def compare_command(
+    first: Folder,
+    second: Annotated[Path | None, typer.Argument(help="Another run; without it, the methods of one.")] = None,
+    layers: Layers = False,
+    form: Annotated[str | None, typer.Option("--format", "-f", help="csv, md or latex; a table here if none.")] = None,
+) -> None:
+    """Paired tests on the examples that two runs share, or between the methods of one run."""
+    from whence.run import Run, compare_methods, compare_runs
+    from whence.run.export import comparison, export_comparison, show_rows
+
+    if second is None:
+        found = compare_methods(Run(first), layers=layers)
+    else:
+        found = compare_runs(Run(first), Run(second), layers=layers)
+    if form is None:
+        show_rows(comparison(found))
+    else:
+        print(export_comparison(found, form), end="")
+
+
+@runs_app.command("export")
+def export_command(
+    run: Folder,
+    form: Form = "md",
+    layers: Layers = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+) -> None:
+    """The means of a run as a table for a paper or a program."""
+    from whence.run import Run
+    from whence.run.export import export
+    from whence.storing import write
+
+    text = export(Run(run), form, layers=layers)
+    if out is None:
+        print(text, end="")
+    else:
+        write(out, text)
+        print(f"written to {out}")

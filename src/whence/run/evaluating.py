@@ -1,0 +1,305 @@
+"""`evaluate`: methods and measures over a dataset, into a folder that a kill does no harm to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from whence.data import Dataset, Dropped, Example
+from whence.data import read as read_data
+from whence.errors import WhenceError
+from whence.explaining import DEFAULT_MODEL
+from whence.explanation import Explanation
+from whence.extras import need
+from whence.run import local, manifest, plan, shards, tables
+from whence.run.progress import Clock, bar
+from whence.run.reading import Run
+from whence.run.setting import Setting, check, check_model, check_needs, count_needs, names
+from whence.run.work import Item, Task, Worker
+
+ENGINES = ("local", "ray")
+SHARD = 64  # rows
+
+
+def evaluate(
+    data: Any = None,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    methods: str | Iterable[str] = (),
+    metrics: str | Iterable[str] = ("aopc", "log-odds"),
+    *,
+    explanations: Mapping[str, Sequence[Explanation]] | None = None,
+    split: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    limit: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    target: int | str | None = None,
+    batch_size: int = 16,
+    shard: int = SHARD,
+    truncate: bool = False,
+    seed: int = 0,
+    workers: int | None = None,
+    threads: int | None = None,
+    engine: str = "local",
+    task: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    tokenizer_kwargs: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Measure methods on a dataset. The result is a `Run`: a folder with tables, which `out` names.
+
+    data: what `whence.data.read` takes (a name, a file; with split, columns, folder), a Dataset, or a list of texts
+        or Examples.
+    methods: names from `whence.methods()`, with options in brackets: "integrated-gradients(n_steps=50)".
+    metrics: names from `whence.metrics()`: "aopc(by=mask)", "spearman:saliency@layers", "cue-dot".
+    explanations: scores made elsewhere, by name: one Explanation for each example, in their order.
+    target: the class that is explained; "label" for each example's gold one; by default the word that the example
+        names, or what the model predicts.
+    out: the run folder. Killed at any moment, the same call goes on where it stopped. By default a temporary one.
+    limit: the first so many rows. batch_size, shard: sentences in one captured pass, rows in one shard.
+    workers: processes (engine "local") or Ray actors (engine "ray"). threads: of each. They may change between a kill
+        and going on, the rest may not; numbers are the same to the last bit if threads are.
+    progress: a bar with the time left; by default when the standard error is a terminal.
+    """
+    need("pyarrow", extra="eval")
+    given = dict(explanations or {})
+    if engine not in ENGINES:
+        raise WhenceError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    for name, value in (("limit", limit), ("shard", shard), ("workers", workers), ("threads", threads)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise WhenceError(f"{name} is {value!r}; expected a whole number, at least 1")
+    workers = workers or (1 if engine == "local" else os.cpu_count() or 1)
+    setting = Setting(
+        model=model,
+        methods=names(methods, "methods"),
+        metrics=names(metrics, "measures"),
+        given=tuple(given),
+        tokenizer=tokenizer,
+        target=target,
+        batch_size=batch_size,
+        truncate=truncate,
+        seed=seed,
+        task=task,
+        device=None if device is None else str(device),
+        dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+        model_kwargs=dict(model_kwargs or {}),
+        tokenizer_kwargs=dict(tokenizer_kwargs or {}),
+    )
+    check(setting)
+    source = _dataset(data, split, columns, folder, limit)
+    survey = _survey(source)
+    check_needs(setting, survey.having, survey.rows, source.name)
+    for name, every in given.items():
+        if len(every) != survey.rows:
+            raise WhenceError(f"{len(every)} explanations '{name}' for {survey.rows} examples; expected one each")
+    worker = Worker.open(setting)
+    check_model(worker.opened, setting)
+    temporary = tempfile.TemporaryDirectory(prefix="whence-run-") if out is None else None
+    path = Path(temporary.name if temporary else out)  # type: ignore[arg-type]
+    asked = {
+        "methods": list(setting.methods),
+        "metrics": list(setting.metrics),
+        "target": target,
+        "limit": limit,
+        "batch_size": batch_size,
+        "shard": shard,
+        "truncate": truncate,
+        "seed": seed,
+        "model_kwargs": {key: str(value) for key, value in setting.model_kwargs.items()},
+        "tokenizer_kwargs": {key: str(value) for key, value in setting.tokenizer_kwargs.items()},
+        "explanations": {name: _scores_hash(every) for name, every in given.items()},
+    }
+    with manifest.locked(path):
+        kept = manifest.settle(
+            path,
+            {
+                "format": manifest.FORMAT,
+                "version": manifest.VERSION,
+                "asked": asked,
+                "model": manifest.model_identity(worker.opened),
+                "data": {
+                    "name": source.name,
+                    "split": source.split,
+                    "fingerprint": source.fingerprint,
+                    "rows": survey.rows,
+                    "dropped": len(source.dropped),
+                },
+                "versions": manifest.versions(),
+                "threads": threads or max(1, torch.get_num_threads() // workers),
+                "command": sys.argv,
+                "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+            },
+        )
+        setting = replace(setting, threads=threads or kept["threads"])
+        worker = replace(worker, setting=setting)
+        _go_on(path, source, given, survey, worker, shard, engine, workers, progress)
+    return Run(path, temporary)
+
+
+# The data -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """One pass over the data before anything is computed."""
+
+    rows: int
+    having: dict[str, int]  # how many rows have cues, a label, …
+    characters: list[plan.Load]  # of each window
+
+
+def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None) -> Dataset:
+    if data is None:
+        raise WhenceError("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
+    if isinstance(data, Dataset):
+        return data if limit is None else replace(data, make=lambda: _first(data, limit))
+    if isinstance(data, str | os.PathLike):
+        return read_data(data, split, columns, limit, folder)
+    examples = [
+        each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
+        for row, each in enumerate(islice(data, limit))
+    ]
+    if len({each.id for each in examples}) < len(examples):
+        raise WhenceError("two examples have the same id; expected each to have its own")
+    return Dataset("given", "", lambda: iter(examples))
+
+
+def _first(data: Dataset, limit: int) -> Iterator[Example | Dropped]:
+    """The first usable rows, and those dropped among them."""
+    left = limit
+    for item in data.make():
+        if left == 0:
+            return
+        left -= isinstance(item, Example)
+        yield item
+
+
+def _survey(source: Dataset) -> _Survey:
+    rows, having, characters = 0, dict[str, int](), list[plan.Load]()
+    for _, window in plan.windows(_items(source, {})):
+        for item in window:
+            count_needs(item.example, having)
+        rows += len(window)
+        characters.append(plan.load(plan.characters(item.example) for item in window))
+    if not rows:
+        raise WhenceError(f"{source.name} has no examples to evaluate on")
+    return _Survey(rows, having, characters)
+
+
+def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:
+    for row, example in enumerate(source):
+        yield Item(row, example, {name: every[row] for name, every in given.items()})
+
+
+def _scores_hash(every: Sequence[Explanation]) -> str:
+    digest = hashlib.sha256()
+    for each in every:
+        digest.update(json.dumps([each.tokens, str(each.target)]).encode())
+        digest.update(np.ascontiguousarray(each.scores, dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+# The work -------------------------------------------------------------------------------------------------
+
+
+def _go_on(
+    path: Path,
+    source: Dataset,
+    given: Mapping[str, Sequence[Explanation]],
+    survey: _Survey,
+    worker: Worker,
+    shard: int,
+    engine: str,
+    workers: int,
+    progress: bool | None,
+) -> None:
+    """Compute the shards that are missing, then the tables."""
+    kept = path / manifest.SHARDS
+    whole = shards.found(kept)
+    clock = Clock(sum(survey.characters, plan.Load()), workers)
+    full = shards.complete(whole)
+    before = sum(int(survey.characters[window].rows) for window in full)
+    shown = sys.stderr.isatty() if progress is None else progress
+
+    def tasks() -> Iterator[Task]:
+        for number, window in plan.windows(_items(source, given)):
+            characters = survey.characters[number]
+            if number in full:
+                clock.skips(characters)
+                continue
+            every = plan.cut(number, window, worker.length, shard)
+            waiting = plan.pending(every, whole)
+            all_of_it, rest = (sum((plan.load(each.tokens) for each in some), plan.Load()) for some in (every, waiting))
+            clock.reads(characters, all_of_it, rest)
+            yield from waiting
+
+    with bar(survey.rows, before, shown) as show:
+        for done in _engine(engine, worker, tasks(), workers):
+            whole[done.task.name] = shards.put(kept, done.task.name, done.content)
+            clock.done(plan.load(done.task.tokens), done.seconds)
+            show(clock)
+    if not (path / manifest.FINISHED).exists() or not _tables_whole(path):
+        _finish(path, whole, worker.setting)
+
+
+def _engine(engine: str, worker: Worker, tasks: Iterator[Task], workers: int) -> Iterator[local.Done]:
+    first = next(tasks, None)
+    if first is None:  # nothing is left, and nobody need be started for it
+        return iter(())
+
+    def every() -> Iterator[Task]:
+        yield first
+        yield from tasks
+
+    if engine == "ray":
+        from whence.run.cluster import actors
+
+        return actors(worker.setting, every(), workers)
+    return local.here(worker, every()) if workers == 1 else local.beside(worker.setting, every(), workers)
+
+
+def _finish(path: Path, whole: dict[str, Path], setting: Setting) -> None:
+    totals = tables.build(path, whole, (*setting.methods, *setting.given), setting.metrics)
+    if sum(totals.failures.values()) == totals.examples:
+        reasons = "; ".join(f"{count} times: {reason}" for reason, count in list(totals.failures.items())[:3])
+        raise WhenceError(f"none of the {totals.examples} examples could be explained ({reasons})")
+    finished = {
+        "examples": totals.examples,
+        "failures": totals.failures,
+        "seconds": {name: round(spent, 3) for name, spent in sorted(totals.seconds.items())},
+        "tables": {name: _file_hash(path / name) for name in _TABLES},
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    shards.write(path / manifest.FINISHED, json.dumps(finished, indent=1, ensure_ascii=False).encode())
+
+
+_TABLES = (tables.EXAMPLES, tables.RECORDS, tables.CURVES, tables.SUMMARY, tables.SUMMARY_CSV)
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _tables_whole(path: Path) -> bool:
+    """Whether the tables are those that were written."""
+    try:
+        known = json.loads((path / manifest.FINISHED).read_text(encoding="utf-8"))["tables"]
+        return all(_file_hash(path / name) == known[name] for name in _TABLES)
+    except (OSError, ValueError, KeyError):
+        return False

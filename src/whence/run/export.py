@@ -1,0 +1,201 @@
+"""Tables for people: in the terminal, as Markdown, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from whence.errors import WhenceError
+from whence.evidence.correlation import Summary
+from whence.evidence.registry import metrics as known_metrics
+from whence.extras import need
+from whence.run.progress import span
+from whence.run.reading import Compared, Run
+from whence.run.tables import RECORDS, SUMMARY_CSV, Key
+
+Rows = list[list[str]]  # the heading first
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\^{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+}
+
+
+def export(run: Run, form: str, *, layers: bool = False) -> str:
+    """The summary of a run as csv (every number), md or latex (a table of means)."""
+    if form == "csv":
+        run.table("summary")  # says what is wrong with a run that is not finished
+        return (run.path / SUMMARY_CSV).read_text(encoding="utf-8")
+    return _written(means(run), form) + ("\n" + _written(by_layer(run), form) if layers and by_layer(run)[1:] else "")
+
+
+def export_comparison(compared: Sequence[Compared], form: str) -> str:
+    return _written(comparison(compared), form)
+
+
+def means(run: Run) -> Rows:
+    """A row for each method, a column for each measure; `mean ± half the 99 % interval`, the best one marked."""
+    summary = run.summary
+    whole = {key: found for key, found in summary.items() if key.layer is None}
+    metrics = list(dict.fromkeys(key.metric for key in whole))
+    methods = list(dict.fromkeys(key.method for key in summary))
+    marked = {metric: _best(metric, whole) for metric in metrics}
+    rows = [["method", *metrics]]
+    for method in methods:
+        cells = [(metric, whole.get(Key(method, metric, None))) for metric in metrics]
+        rows.append([method, *(_cell(found, marked[metric] == method) for metric, found in cells)])
+    return rows
+
+
+def by_layer(run: Run) -> Rows:
+    """A row for each measure and method, a column for each layer."""
+    summary = run.summary
+    layers = sorted({key.layer for key in summary if key.layer is not None})
+    pairs = dict.fromkeys((key.metric, key.method) for key in summary if key.layer is not None)
+    rows = [["metric", "method", *map(str, layers)]]
+    for metric, method in pairs:
+        found = [summary.get(Key(method, metric, layer)) for layer in layers]
+        rows.append([metric, method, *("" if each is None else f"{each.mean:.3f}" for each in found)])
+    return rows
+
+
+def comparison(compared: Sequence[Compared]) -> Rows:
+    """A row for each comparison."""
+    rows = [["metric", "layer", "first", "second", "difference", "99 % interval", "p (t)", "p (Wilcoxon)", "d", "n"]]
+    for each in compared:
+        found = each.found
+        rows.append(
+            [
+                each.metric,
+                "" if each.layer is None else str(each.layer),
+                each.first,
+                each.second,
+                f"{found.difference:+.4f}",
+                f"{found.interval[0]:+.4f} to {found.interval[1]:+.4f}",
+                f"{found.t_p:.2g}",
+                f"{found.wilcoxon_p:.2g}",
+                f"{found.effect:.2f}",
+                str(found.count),
+            ]
+        )
+    return rows
+
+
+def _best(metric: str, whole: dict[Key, Summary]) -> str | None:
+    """The method that does best; none where no direction is better."""
+    better = {each.name: each.better for each in known_metrics()}[re.split("[(:@ ]", metric)[0]]
+    known = [(each.mean, key.method) for key, each in whole.items() if key.metric == metric and each.count]
+    if not better or len(known) < 2:
+        return None
+    return (max if better == "higher" else min)(known)[1]
+
+
+def _cell(found: Summary | None, best: bool) -> str:
+    if found is None or not found.count:
+        return "–"
+    text = f"{found.mean:.3f}" + (f" ± {found.interval:.3f}" if found.count > 1 else "")
+    return f"**{text}**" if best else text
+
+
+# Forms ----------------------------------------------------------------------------------------------------
+
+
+def _written(rows: Rows, form: str) -> str:
+    forms: dict[str, Callable[[Rows], str]] = {"csv": _csv, "md": _markdown, "latex": _latex}
+    if form not in forms:
+        raise WhenceError(f"unknown format {form!r}; expected one of {', '.join(forms)}")
+    return forms[form](rows)
+
+
+def _csv(rows: Rows) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([[cell.strip("*") for cell in row] for row in rows])
+    return text.getvalue()
+
+
+def _markdown(rows: Rows) -> str:
+    lines = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    ruled = [lines[0], ["---"] * len(rows[0]), *lines[1:]]
+    return "".join(f"| {' | '.join(row)} |\n" for row in ruled)
+
+
+def _latex(rows: Rows) -> str:
+    def cell(text: str) -> str:
+        plain = "".join(LATEX.get(char, char) for char in text.strip("*"))
+        plain = plain.replace("±", r"$\pm$").replace("–", "--")
+        return rf"\textbf{{{plain}}}" if text.startswith("**") else plain
+
+    lines = [" & ".join(map(cell, row)) + r" \\" for row in rows]
+    body = [lines[0], r"\midrule", *lines[1:]]
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}"
+    return "\n".join([begin, r"\toprule", *body, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def show(run: Run, *, layers: bool = False) -> None:
+    """What a run is, its means, and what failed."""
+    from rich.console import Console
+
+    console = Console()
+    for line in described(run):
+        console.print(line, markup=False, highlight=False)
+    if run.finished is None:
+        return
+    console.print(_terminal(means(run)))
+    if layers and by_layer(run)[1:]:
+        console.print(_terminal(by_layer(run)))
+
+
+def show_rows(rows: Rows) -> None:
+    from rich.console import Console
+
+    Console().print(_terminal(rows))
+
+
+def described(run: Run) -> list[str]:
+    """A run in a few lines."""
+    known, finished = run.manifest, run.finished
+    data, model = known["data"], known["model"]
+    lines = [
+        f"{run.path}: {model['name']} ({model['device']}, {model['dtype']}) on {data['name']} {data['split']}".rstrip(),
+        f"{data['rows']} rows" + (f", {data['dropped']} more dropped in reading" if data["dropped"] else ""),
+    ]
+    if finished is None:
+        return [*lines, f"not finished; the same command goes on: {run.command}"]
+    for reason, count in finished["failures"].items():
+        lines.append(f"{count} could not be explained: {reason}")
+    for metric, why, count in undefined(run):
+        lines.append(f"{count} times no value of {metric}: {why}")
+    if finished["seconds"]:
+        spent = ", ".join(f"{name} {span(seconds)}" for name, seconds in finished["seconds"].items())
+        lines.append(f"time of the explanations: {spent}")
+    return lines
+
+
+def undefined(run: Run) -> list[tuple[str, str, int]]:
+    """How often a measure had no value, and why."""
+    if not any(found.undefined for found in run.summary.values()):
+        return []
+    parquet, compute = need("pyarrow.parquet", extra="eval"), need("pyarrow.compute", extra="eval")
+    counts: dict[tuple[str, str], int] = {}
+    file = parquet.ParquetFile(run.path / RECORDS)
+    for batch in file.iter_batches(columns=["metric", "why"]):
+        chosen = batch.filter(compute.is_valid(batch["why"]))
+        for metric, why in zip(chosen["metric"].to_pylist(), chosen["why"].to_pylist(), strict=True):
+            counts[metric, why] = counts.get((metric, why), 0) + 1
+    return [(metric, why, count) for (metric, why), count in counts.items()]
+
+
+def _terminal(rows: Rows) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in rows[0]:
+        table.add_column(name, no_wrap=name == "method")
+    for row in rows[1:]:
+        table.add_row(*(Text(cell.strip("*"), style="bold" if cell.startswith("**") else "") for cell in row))
+    return table

@@ -1,0 +1,126 @@
+"""What a run folder says of itself: what was asked, of which model, on which data, with which versions.
+
+A folder belongs to one run. The same command in it goes on; another one is refused, since its numbers would stand
+beside those of something else. How the work is done (workers, engine) is no part of that and may change on the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from whence.errors import WhenceError
+from whence.model import Opened
+from whence.run.shards import write
+
+FORMAT = "whence.run"
+VERSION = 1
+FILE = "manifest.json"
+FINISHED = "finished.json"
+SHARDS = "shards"
+PACKAGES = ("whence", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
+IDENTITY = ("asked", "model", "data", "versions")
+
+
+def versions() -> dict[str, str]:
+    """Of everything that numbers or files depend on."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def model_identity(opened: Opened) -> dict[str, str]:
+    """A model by its content: weights, configuration and vocabulary."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(opened.model.state_dict().items()):
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    config = {key: value for key, value in opened.config.to_dict().items() if not key.startswith("_")}
+    config.pop("transformers_version", None)
+    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    if opened.tokenizer is not None:
+        words = sorted(opened.tokenizer.get_vocab().items())
+        digest.update(json.dumps([type(opened.tokenizer).__name__, words]).encode())
+    return {
+        "name": opened.name,
+        "hash": digest.hexdigest(),
+        "task": opened.task,
+        "device": opened.device.type,
+        "dtype": opened.dtype,
+    }
+
+
+def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of the folder: this one if it is new, its own if that is the same run; else an error."""
+    try:
+        (folder / SHARDS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WhenceError(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
+    path = folder / FILE
+    if not path.exists():
+        if any((folder / SHARDS).glob("*.parquet")):
+            raise WhenceError(f"'{folder}' holds shards but no {FILE}; choose another folder")
+        write(path, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
+        return manifest
+    there = read(folder)
+    as_written = json.loads(json.dumps(manifest))
+    differences = [
+        f"{part} {key}: {_short(there[part].get(key))} there, {_short(as_written[part].get(key))} now"
+        for part in IDENTITY
+        for key in sorted({*there[part], *as_written[part]})
+        if there[part].get(key) != as_written[part].get(key)
+    ]
+    if differences:
+        raise WhenceError(
+            f"'{folder}' holds another run ({'; '.join(differences)}); choose another folder for this one, or repeat "
+            f"the command that began it"
+        )
+    return there
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The manifest of a run folder."""
+    try:
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise WhenceError(f"'{folder}' is no run folder: it has no {FILE}") from error
+    except (OSError, ValueError) as error:
+        raise WhenceError(f"'{folder / FILE}' cannot be read: {error}") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise WhenceError(f"'{folder / FILE}' is no manifest of a whence run")
+    if found.get("version") != VERSION:
+        raise WhenceError(f"'{folder}' has version {found.get('version')!r}; this whence reads version {VERSION}")
+    return found
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else works on this folder. The system frees the lock when a process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock; two runs in one folder then only waste time
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise WhenceError(f"another process is working on '{folder}'; wait for it, or stop it first") from error
+        yield

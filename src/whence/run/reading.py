@@ -1,0 +1,173 @@
+"""A run folder, read: its state, its tables, and two runs compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.errors import WhenceError
+from whence.evidence.correlation import Summary
+from whence.evidence.paired import Paired, holm, paired
+from whence.extras import need
+from whence.run import manifest, tables
+from whence.run.tables import Key
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """An evaluation in its folder. `summary` are the means; `table` gives records, curves and examples whole."""
+
+    path: Path
+    _temporary: Any = field(default=None, repr=False)  # the folder goes when the run does
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What was asked, of which model, on which data, with which versions."""
+        return manifest.read(self.path)
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """What it came to; None while it is not finished."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / manifest.FINISHED).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found
+
+    @property
+    def summary(self) -> dict[Key, Summary]:
+        """Mean, deviation and 99 % interval by (method, metric, layer)."""
+        rows = self.table(tables.SUMMARY).to_pylist()
+        return {Key(*(row.pop(name) for name in Key._fields)): Summary(**_numbers(row)) for row in rows}
+
+    def mean(self, method: str, metric: str, layer: int | None = None) -> float:
+        """One mean of the summary."""
+        found = self.summary.get(Key(method, metric, layer))
+        if found is None:
+            known = ", ".join(sorted({f"{key.method} {key.metric}" for key in self.summary}))
+            raise WhenceError(f"the run has no {metric!r} of {method!r} (layer {layer}); it has: {known}")
+        return found.mean
+
+    def table(self, name: str = "records") -> Any:
+        """A pyarrow table: records, curves, examples or summary."""
+        if self.finished is None:
+            raise WhenceError(f"'{self.path}' is not finished; repeat its command to go on: {self.command}")
+        file = name if name.endswith(".parquet") else f"{name}.parquet"
+        if not (self.path / file).is_file():
+            raise WhenceError(f"'{self.path}' has no table {name!r}; expected records, curves, examples or summary")
+        return need("pyarrow.parquet", extra="eval").read_table(self.path / file)
+
+    @property
+    def command(self) -> str:
+        return " ".join(self.manifest.get("command", []))
+
+    def values(self, key: Key) -> dict[str, float]:
+        """One measure of one method by example; NaN where it has no value."""
+        chosen = [("method", "=", key.method), ("metric", "=", key.metric)]
+        parquet = need("pyarrow.parquet", extra="eval")
+        columns = ["example", "layer", "value"]
+        found = parquet.read_table(self.path / tables.RECORDS, columns=columns, filters=chosen)
+        ids, layers, values = (found[name].to_pylist() for name in columns)
+        return {
+            i: float("nan") if value is None else value
+            for i, layer, value in zip(ids, layers, values, strict=True)
+            if layer == key.layer
+        }
+
+    def show(self, *, layers: bool = False) -> None:
+        """The tables in the terminal."""
+        from whence.run.export import show
+
+        show(self, layers=layers)
+
+    def __repr__(self) -> str:
+        return f"<Run '{self.path}', {'finished' if self.finished else 'not finished'}>"
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: float("nan") if value is None else value for name, value in row.items()}
+
+
+def runs(folder: Path) -> Iterator[Run]:
+    """The runs in a folder, or the one that it is."""
+    if not folder.is_dir():
+        raise WhenceError(f"there is no folder '{folder}'")
+    for path in (folder, *sorted(folder.iterdir())):
+        if (path / manifest.FILE).is_file():
+            yield Run(path)
+
+
+# Comparing ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One measure of two methods, or of one method in two runs, on the examples that both have."""
+
+    metric: str
+    layer: int | None
+    first: str
+    second: str
+    found: Paired  # p-values corrected by Holm for all comparisons made
+
+
+def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0) -> list[Compared]:
+    """Every measure that both runs have, method by method; where they have no method in common, each with each."""
+    one, other = first.manifest["data"], second.manifest["data"]
+    if (one["name"], one["split"]) != (other["name"], other["split"]):
+        raise WhenceError(
+            f"the runs are on different data ({one['name']} {one['split']} against {other['name']} {other['split']}); "
+            f"a paired test needs the same examples"
+        )
+    ours, theirs = list(_keys(first, layers)), list(_keys(second, layers))
+    shared = {key.method for key in ours} & {key.method for key in theirs}
+    pairs = [(a, b) for a in ours for b in theirs if a[1:] == b[1:] and (a.method == b.method if shared else True)]
+    if not pairs:
+        raise WhenceError("the runs have no measure in common")
+    return _tested([(first, a, second, b) for a, b in pairs], seed)
+
+
+def compare_methods(run: Run, *, layers: bool = False, seed: int = 0) -> list[Compared]:
+    """Every two methods of one run, measure by measure."""
+    keys = list(_keys(run, layers))
+    pairs = [(a, b) for a, b in combinations(keys, 2) if a[1:] == b[1:]]
+    if not pairs:
+        raise WhenceError("the run has one method; expected two to compare, or a second run")
+    return _tested([(run, a, run, b) for a, b in pairs], seed)
+
+
+def _keys(run: Run, layers: bool) -> Iterator[Key]:
+    """What is compared: the answer, or the last layer where a measure has only layers; or all layers."""
+    every = list(run.summary)
+    for key in every:
+        siblings = [each.layer for each in every if each[:2] == key[:2]]
+        last = None if None in siblings else max(each for each in siblings if each is not None)
+        if layers or key.layer == last:
+            yield key
+
+
+def _tested(pairs: list[tuple[Run, Key, Run, Key]], seed: int) -> list[Compared]:
+    found = []
+    for first, a, second, b in pairs:
+        x, y = _aligned(first.values(a), second.values(b))
+        names = (a.method, b.method) if first is second or a.method != b.method else (str(first.path), str(second.path))
+        found.append(Compared(a.metric, a.layer, *names, paired(x, y, seed=seed)))
+    by_t, by_rank = (holm([getattr(each.found, name) for each in found]) for name in ("t_p", "wilcoxon_p"))
+    return [
+        replace(each, found=replace(each.found, t_p=float(t), wilcoxon_p=float(w)))
+        for each, t, w in zip(found, by_t, by_rank, strict=True)
+    ]
+
+
+def _aligned(a: dict[str, float], b: dict[str, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    shared = [example for example in a if example in b]
+    if not shared:
+        raise WhenceError("the runs share no example; a paired test needs the same examples in both")
+    return np.array([a[each] for each in shared]), np.array([b[each] for each in shared])

@@ -1,0 +1,144 @@
+"""What is asked of a run, settled and checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from whence.asking import parse, split
+from whence.errors import WhenceError
+from whence.evidence.registry import NEEDS, Asked, lookup
+from whence.jobs import AUTO, Job, settle_job, settle_reach
+from whence.method import lookup as lookup_method
+
+if TYPE_CHECKING:
+    from whence.data import Example
+    from whence.model import Opened
+
+REACH = ("aggregate", "layers", "head", "drop_self")  # options that `explain` takes beside a method's own
+LABEL = "label"  # the target that is each example's gold class
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run, as every worker needs to know it. It can be pickled, and is settled anew wherever it arrives."""
+
+    model: Any
+    methods: tuple[str, ...]
+    metrics: tuple[str, ...]
+    given: tuple[str, ...] = ()  # methods whose explanations come with the examples
+    tokenizer: Any = None
+    target: int | str | None = None
+    batch_size: int = 16
+    truncate: bool = False
+    threads: int = 1
+    seed: int = 0
+    task: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def asked(self) -> list[Asked]:
+        """The measures, each name settled."""
+        return [lookup(name) for name in self.metrics]
+
+    def explained(self) -> list[str]:
+        """Every method that is run: the measured ones, and those that they are compared with."""
+        references = [each.reference for each in self.asked() if each.reference and each.reference not in self.given]
+        return list(dict.fromkeys([*self.methods, *references]))
+
+
+def names(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
+    """Names as they were typed or listed, each once."""
+    found = split(asked) if isinstance(asked, str) else [part for each in asked for part in split(each)]
+    if twice := {name for name in found if found.count(name) > 1}:
+        raise WhenceError(f"{', '.join(sorted(twice))} stands twice among the {what}; expected each once")
+    return tuple(found)
+
+
+def check(setting: Setting) -> None:
+    """Refuse what can be refused without the model."""
+    if not setting.methods and not setting.given:
+        raise WhenceError("no methods to evaluate; expected names from `whence methods`, or explanations=")
+    if not setting.metrics:
+        raise WhenceError("no measures to evaluate by; expected names from `whence metrics`")
+    if setting.target == "all":
+        raise WhenceError("target='all' is no single answer; the measure 'confidence' looks at every class by itself")
+    for each in (setting.batch_size, setting.threads):
+        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
+            raise WhenceError(f"batch size or threads is {each!r}; expected a whole number, at least 1")
+    if both := set(setting.methods) & set(setting.given):
+        raise WhenceError(f"{', '.join(sorted(both))} is both a method and given as explanations; rename one")
+    for name in setting.explained():
+        lookup_method(parse(name)[0])
+    for asked in setting.asked():
+        _check_maps(setting, asked)
+        if asked.metric.every_class and setting.given:
+            raise WhenceError(
+                f"'{asked.name}' compares explanations of every class, and those given are of one; leave it out"
+            )
+
+
+def _check_maps(setting: Setting, asked: Asked) -> None:
+    """Whole maps can be compared only of methods that have maps."""
+    if asked.reference is None or (asked.where or asked.metric.where[0]) != "maps":
+        return
+    for name in (*setting.methods, asked.reference):
+        if name not in setting.given and lookup_method(parse(name)[0])[0].kind != "map":
+            raise WhenceError(
+                f"'{asked.name}' compares layer maps, and '{name}' has none; ask for {asked.metric.name}:"
+                f"{asked.reference}@scores, or leave that method out"
+            )
+
+
+def check_model(opened: Opened, setting: Setting) -> None:
+    """Refuse what this model cannot give."""
+    from whence.evidence.erasure import blank_id
+
+    jobs(opened, setting)
+    for asked in setting.asked():
+        if asked.way is not None:
+            blank_id(opened, asked.way.by)
+            if opened.task == "encoder":
+                raise WhenceError(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
+            if asked.way.by == "delete" and opened.task != "classification":
+                raise WhenceError(
+                    f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; replace them: "
+                    f"{asked.metric.name}(by=mask)"
+                )
+        if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
+            raise WhenceError(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
+
+
+def check_needs(setting: Setting, having: Mapping[str, int], rows: int, data: str) -> None:
+    """Refuse a dataset of which no row has what a measure needs."""
+    for asked in setting.asked():
+        for need in asked.metric.needs:
+            if not having[need]:
+                raise WhenceError(
+                    f"'{asked.name}' needs {NEEDS[need]}, and none of the {rows} rows of {data} has that; choose "
+                    f"another dataset or measure, or name the column that holds it (columns=)"
+                )
+    if setting.target == LABEL and not having["label"]:
+        raise WhenceError(f"target='label' explains the gold class, and no row of {data} has a label; leave it out")
+
+
+def count_needs(example: Example, having: dict[str, int]) -> None:
+    """Add one for everything that this example has."""
+    for need in NEEDS:
+        having[need] = having.get(need, 0) + (getattr(example, need) not in (None, ()))
+
+
+def jobs(opened: Opened, setting: Setting) -> list[Job]:
+    """The methods as one capture runs them. Only answering rows are aggregated, which is all that measures read."""
+    found = []
+    for name in setting.explained():
+        method, options = parse(name)
+        reach = {key: options.pop(key) for key in REACH if key in options}
+        aggregate = reach.get("aggregate", AUTO)
+        layers: Sequence[int | None] | None = reach.get("layers")
+        settled = settle_reach(opened, aggregate, None if layers is None else tuple(layers), False, "reading")  # type: ignore[arg-type]
+        found.append(settle_job(method, settled, reach.get("head"), options, bool(reach.get("drop_self", False))))
+    return found

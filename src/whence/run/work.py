@@ -1,0 +1,328 @@
+"""What a worker does with a shard: one captured pass a batch for all methods, then all erasure together.
+
+A shard's result depends on its examples and the setting alone, not on who computes it or when.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from whence.answer import Answer
+from whence.data import Example
+from whence.errors import WhenceError, WhenceWarning
+from whence.evidence import erasure
+from whence.evidence.registry import Asked, Case, Number
+from whence.explaining import reader
+from whence.explanation import Explanation
+from whence.jobs import Job, Question, run
+from whence.model import Opened, Reader, Sentence, answers, collate, open_model, stream
+from whence.run.setting import LABEL, Setting, jobs
+
+TOKENS = 4096  # in one captured batch: what its maps take is this times the length
+
+
+class Item(NamedTuple):
+    """One example of a dataset, its number there, and the explanations that came with it."""
+
+    row: int
+    example: Example
+    given: Mapping[str, Explanation] = {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A shard to be computed."""
+
+    name: str
+    items: tuple[Item, ...]
+    tokens: tuple[int, ...]  # of each item; 0 where it cannot be read
+
+
+class Record(NamedTuple):
+    """One number of one method."""
+
+    method: str
+    number: Number
+
+
+class Curve(NamedTuple):
+    """One erasure curve of one method."""
+
+    method: str
+    way: str
+    curve: erasure.Curve
+
+
+@dataclass
+class Outcome:
+    """All that came of one example."""
+
+    item: Item
+    tokens: int = 0
+    answer: Answer | None = None
+    failure: str | None = None
+    records: list[Record] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+
+
+class _Erasing(NamedTuple):
+    """An explanation that waits for erasure."""
+
+    outcome: Outcome
+    method: str
+    sentence: Sentence
+    explanation: Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """A model opened for one setting."""
+
+    setting: Setting
+    opened: Opened
+    reader: Reader
+    jobs: list[Job]
+    asked: list[Asked]
+
+    @classmethod
+    def open(cls, setting: Setting) -> Worker:
+        opened = open_model(
+            setting.model,
+            setting.tokenizer,
+            task=setting.task,
+            device=setting.device,
+            dtype=setting.dtype,
+            model_kwargs=setting.model_kwargs or None,
+        )
+        reads = reader(opened, setting.truncate, setting.tokenizer_kwargs)
+        return cls(setting, opened, reads, jobs(opened, setting), setting.asked())
+
+    def length(self, example: Example) -> int:
+        """How many tokens an example has; 0 where it cannot be read."""
+        try:
+            return len(self._sentence(self._masked(example)))
+        except WhenceError:
+            return 0
+
+    def compute(self, task: Task) -> tuple[list[Outcome], dict[str, float]]:
+        """Measure every example of a shard; what was measured, and the seconds that each method took."""
+        torch.set_num_threads(self.setting.threads)
+        torch.manual_seed(_seed(self.setting.seed, task.name))
+        outcomes = [Outcome(item) for item in task.items]
+        seconds: dict[str, float] = {}
+        waiting: list[_Erasing] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WhenceWarning)
+            for batch in self._batches(self._read(outcomes)):
+                waiting += self._measure(batch, seconds)
+            self._erase(waiting)
+        return outcomes, seconds
+
+    # Reading ----------------------------------------------------------------------------------------------
+
+    def _masked(self, example: Example) -> Example:
+        mask = getattr(self.opened.tokenizer, "mask_token", None)
+        return example if mask is None else example.with_mask(mask)
+
+    def _sentence(self, example: Example) -> Sentence:
+        return self.reader.read(example.text)[0][0]
+
+    def _read(self, outcomes: list[Outcome]) -> list[tuple[Outcome, Sentence]]:
+        readable = []
+        for outcome in outcomes:
+            outcome.item = outcome.item._replace(example=self._masked(outcome.item.example))
+            try:
+                sentence = self._sentence(outcome.item.example)
+            except WhenceError as error:
+                outcome.failure = str(error)
+                continue
+            outcome.tokens = len(sentence)
+            readable.append((outcome, sentence))
+        return readable
+
+    def _batches(self, readable: list[tuple[Outcome, Sentence]]) -> Iterator[list[tuple[Outcome, Sentence]]]:
+        """Neighbours by length, as many as the setting allows and memory bears."""
+        batch: list[tuple[Outcome, Sentence]] = []
+        for each in sorted(readable, key=lambda pair: len(pair[1])):
+            if batch and (len(batch) >= self.setting.batch_size or (len(batch) + 1) * len(each[1]) > TOKENS):
+                yield batch
+                batch = []
+            batch.append(each)
+        if batch:
+            yield batch
+
+    # Explaining and measuring -----------------------------------------------------------------------------
+
+    def _question(self, example: Example) -> Question:
+        if any(asked.metric.every_class for asked in self.asked):
+            return Question("all", None, None)
+        if self.setting.target == LABEL:
+            if example.label is None:
+                raise WhenceError("the example has no gold label to explain")
+            return Question(example.label, None, None)
+        if self.setting.target is not None:
+            return Question(self.setting.target, None, None)
+        return Question(example.target, example.foil, None)
+
+    def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[list[list[Explanation]]]:
+        if self.jobs:
+            return run(self.opened, sentences, questions, self.jobs, len(sentences))
+        trace = stream(self.opened, collate(sentences, self.opened.pad_id), lambda _: None)
+        return [
+            [
+                [
+                    Explanation.from_scores(
+                        sentence.tokens,
+                        [0.0] * len(sentence),
+                        target=found.target,
+                        reading=found.reading,
+                        prediction=found.prediction,
+                        probabilities=found.probabilities,
+                    )
+                    for found in answers(self.opened, sentence, trace.output, row, *_three(question))
+                ]
+            ]
+            for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
+        ]
+
+    def _measure(self, batch: list[tuple[Outcome, Sentence]], seconds: dict[str, float]) -> list[_Erasing]:
+        """Everything but erasure; what waits for that is kept without its maps."""
+        asked = []
+        for outcome, sentence in batch:
+            try:
+                asked.append((outcome, sentence, self._question(outcome.item.example)))
+            except WhenceError as error:
+                outcome.failure = str(error)
+        waiting = []
+        for outcome, sentence, found in self._all_or_each(asked):
+            try:
+                waiting += self._measure_one(outcome, sentence, found, seconds)
+            except WhenceError as error:
+                outcome.failure = str(error)
+        return waiting
+
+    def _all_or_each(
+        self, asked: list[tuple[Outcome, Sentence, Question]]
+    ) -> Iterator[tuple[Outcome, Sentence, list[list[Explanation]]]]:
+        """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost."""
+        if not asked:
+            return
+        outcomes, sentences, questions = (list(column) for column in zip(*asked, strict=True))
+        try:
+            found = self._explain(sentences, questions)
+        except WhenceError as error:
+            if len(asked) == 1:
+                outcomes[0].failure = str(error)
+                return
+            for one in asked:
+                yield from self._all_or_each([one])
+            return
+        yield from zip(outcomes, sentences, found, strict=True)
+
+    def _measure_one(
+        self, outcome: Outcome, sentence: Sentence, found: list[list[Explanation]], seconds: dict[str, float]
+    ) -> list[_Erasing]:
+        example = outcome.item.example
+        main = [self._main(each, example) for each in found]
+        outcome.answer = Answer(main[0].target, main[0].reading, main[0].prediction, main[0].probabilities)
+        by_name = dict(zip(self.setting.explained(), main, strict=True)) if self.jobs else {}
+        classes = dict(zip(by_name, ({str(e.target.label): e for e in each} for each in found), strict=False))
+        for name, every in zip(by_name, found, strict=False):
+            seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in every)
+        for name in self.setting.given:
+            by_name[name] = _completed(outcome.item.given[name], sentence, main[0], name)
+        waiting = []
+        for name in (*self.setting.methods, *self.setting.given):
+            case = Case(example, by_name[name], by_name, classes.get(name, {}))
+            for asked in self.asked:
+                if asked.way is None:
+                    outcome.records += [Record(name, number) for number in asked.measure(case)]
+            if any(asked.way is not None for asked in self.asked):
+                light = replace(by_name[name], maps=None, aggregated=None, layer_scores=None, head_maps=None)
+                waiting.append(_Erasing(outcome, name, sentence, light))
+        return waiting
+
+    def _main(self, every: list[Explanation], example: Example) -> Explanation:
+        """The explanation that is measured, where every class was explained."""
+        if len(every) == 1:
+            return every[0]
+        wanted = every[0].prediction if self.setting.target is None else self.setting.target
+        wanted = example.label if wanted == LABEL else wanted
+        chosen = [each for each in every if _is_class(each, wanted)]
+        if len(chosen) != 1:
+            raise WhenceError(f"there is no class {wanted!r}; the model's are {', '.join(map(_label, every))}")
+        return chosen[0]
+
+    # Erasure ----------------------------------------------------------------------------------------------
+
+    def _erase(self, waiting: Sequence[_Erasing]) -> None:
+        """All curves of the shard at once, over sentences, methods and ways; then what the measures make of them."""
+        ways = list(dict.fromkeys(asked.way for asked in self.asked if asked.way is not None))
+        wanted = [(each, way) for each in waiting for way in ways]
+        found = self._curves(wanted) if wanted else []
+        for start, each in zip(range(0, len(wanted), max(1, len(ways))), waiting, strict=False):
+            mine = dict(zip(ways, found[start : start + len(ways)], strict=True))
+            known = {way: curve for way, curve in mine.items() if isinstance(curve, erasure.Curve)}
+            each.outcome.curves += [Curve(each.method, str(way), curve) for way, curve in known.items()]
+            case = Case(each.outcome.item.example, each.explanation, curves=known)
+            for asked in self.asked:
+                if asked.way is None:
+                    continue
+                missing = mine[asked.way]
+                numbers = (
+                    [Number(asked.name, None, float("nan"), missing)]
+                    if isinstance(missing, str)
+                    else asked.measure(case)
+                )
+                each.outcome.records += [Record(each.method, number) for number in numbers]
+
+    def _curves(self, wanted: Sequence[tuple[_Erasing, erasure.Way]]) -> list[erasure.Curve | str]:
+        """A curve each; the reason where there is none."""
+        try:
+            return [*erasure.curves(self.opened, [(e.sentence, e.explanation, way) for e, way in wanted])]
+        except WhenceError as error:
+            if len(wanted) == 1:
+                return [str(error)]
+            return [found for one in wanted for found in self._curves([one])]
+
+
+def _three(question: Question) -> tuple[Any, Any, Any]:
+    return question.target, question.foil, question.position
+
+
+def _is_class(explanation: Explanation, wanted: Any) -> bool:
+    label, index = str(explanation.target.label), explanation.target.index
+    return index == wanted or label == wanted or label.casefold() == str(wanted).casefold() or str(index) == wanted
+
+
+def _label(explanation: Explanation) -> str:
+    return str(explanation.target.label)
+
+
+def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: str) -> Explanation:
+    """An explanation made elsewhere, with what is known of the tokens and the answer put in where it says nothing."""
+    if list(given.tokens) != list(sentence.tokens):
+        raise WhenceError(
+            f"'{name}' was given over other tokens than the model reads ({list(given.tokens)[:6]} … against "
+            f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
+        )
+    told = main if given.target.kind == "none" else given
+    return replace(
+        given,
+        method=name,
+        texts=sentence.texts,
+        spans=sentence.spans,
+        special=sentence.special,
+        target=told.target,
+        reading=told.reading,
+    )
+
+
+def _seed(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
