@@ -157,6 +157,16 @@ def test_a_long_body_is_refused_as_it_arrives(models: dict[str, Opened]) -> None
         connection.close()
 
 
+def test_a_promise_is_enough_to_be_refused(models: dict[str, Opened]) -> None:
+    """Before a byte of the body has come."""
+    with listening(models, Limits(body=1000)) as address:
+        where = urlsplit(address)
+        with socket.create_connection((where.hostname, where.port), timeout=10) as one:
+            head = f"POST /api/explain HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
+            one.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+            assert b" 413 " in one.recv(1000)
+
+
 def test_a_body_that_never_ends_is_not_waited_for(models: dict[str, Opened]) -> None:
     with listening(models, Limits(patience=0.3)) as address:
         where = urlsplit(address)
