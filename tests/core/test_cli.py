@@ -95,6 +95,14 @@ def test_save(folder: str, tmp_path: Path, suffix: str) -> None:
     assert file.stat().st_size > 100
 
 
+def test_pictures(folder: str, tmp_path: Path) -> None:
+    for command, chosen, kind in (("explain", ["--layers"], "layers"), ("compare", ["--kind", "tokens"], "tokens")):
+        file = tmp_path / f"{command}.svg"
+        run(command, "a film", "-m", folder, "--save", str(file), *chosen)
+        found = getattr(whence, command)("a film", model=folder)
+        assert file.read_bytes() == found.plot(kind).file("svg")
+
+
 def test_html_is_the_viewer(folder: str, tmp_path: Path) -> None:
     for command, name in (("explain", "one.html"), ("compare", "several.html")):
         said = run(command, "the film", "--model", folder, "--html", str(tmp_path / name))

@@ -33,7 +33,14 @@ Rows = Annotated[str, typer.Option(help="all, or reading: only the row that answ
 Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its answering row and its map.")]
 Words = Annotated[bool, typer.Option("--words", help="Show words instead of the tokenizer's pieces.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Save = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json, .npz or .html file.")]
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", "-o", help="Write to a .json, .npz or .html file, or a .png, .svg or .pdf picture."),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph; layers with --layers."),
+]
 Html = Annotated[Path | None, typer.Option("--html", help="Write the viewer to this HTML file, to open in a browser.")]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")]
@@ -73,6 +80,7 @@ def explain_command(
     words: Words = False,
     as_json: AsJson = False,
     save: Save = None,
+    kind: Kind = None,
     html: Html = None,
     truncate: Truncate = False,
     task: Task = None,
@@ -101,7 +109,7 @@ def explain_command(
         dtype=dtype,
         **_options(option or []),
     )
-    _present(result, layers=layers, words=words, as_json=as_json, save=save, html=html)
+    _present(result, layers=layers, words=words, as_json=as_json, save=save, kind=kind, html=html)
 
 
 def compare_command(
@@ -124,6 +132,7 @@ def compare_command(
     words: Words = False,
     as_json: AsJson = False,
     save: Save = None,
+    kind: Kind = None,
     html: Html = None,
     truncate: Truncate = False,
     task: Task = None,
@@ -150,7 +159,7 @@ def compare_command(
         device=device,
         dtype=dtype,
     )
-    _present(result, layers=layers, words=words, as_json=as_json, save=save, html=html)
+    _present(result, layers=layers, words=words, as_json=as_json, save=save, kind=kind, html=html)
 
 
 def methods_command(
@@ -196,13 +205,20 @@ def _method_table() -> Table:
 
 
 def _present(
-    result: Explanation | Comparison, *, layers: bool, words: bool, as_json: bool, save: Path | None, html: Path | None
+    result: Explanation | Comparison,
+    *,
+    layers: bool,
+    words: bool,
+    as_json: bool,
+    save: Path | None,
+    kind: str | None,
+    html: Path | None,
 ) -> None:
     from whence.storing import write
 
     result = result.words() if words else result
     if save is not None:
-        result.save(save)
+        result.save(save, kind or ("layers" if layers else "text"))
     if html is not None:
         write(html, result.to_html())
     if as_json:
