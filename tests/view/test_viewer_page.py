@@ -97,7 +97,7 @@ def test_the_map_shows_the_layers_numbers(opened: Open, one: Explanation) -> Non
     states = {
         "kind=own&layer=2": one.maps[1],
         "kind=joined&layer=1": one.aggregated[0],
-        "layer=3&head=2": one.head_maps[2, 1],
+        "layer=3&head=1": one.head_maps[2, 1],
     }
     n = len(one)
     for state, maps in states.items():

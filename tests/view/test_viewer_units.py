@@ -109,7 +109,7 @@ def test_the_state_comes_back_from_the_address(modules: Any) -> None:
     changes: list[dict[str, Any]] = [
         {},
         {"views": []},
-        {"views": ["layers", "graph"], "units": "words", "kind": "own", "layer": 0, "head": 3, "top": 7},
+        {"views": ["layers", "graph"], "units": "words", "kind": "own", "layer": 0, "head": 0, "top": 7},
         {
             "order": "score",
             "special": False,

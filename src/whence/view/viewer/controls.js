@@ -64,7 +64,7 @@ export function toolbar(subjects, views, to) {
   const heads = Math.max(...subjects.map((subject) => subject.heads));
   if (heads) {
     const select = make("select", { "aria-label": "Head" }, make("option", { value: "" }, "all heads"),
-      ...Array.from({ length: heads }, (_, head) => make("option", { value: head }, `head ${head + 1}`)));
+      ...Array.from({ length: heads }, (_, head) => make("option", { value: head }, `head ${head}`)));
     select.addEventListener("change", () => to.set({ head: select.value === "" ? null : Number(select.value) }));
     parts.push({ element: group("Head", select), show: (state) => (select.value = state.head ?? "") });
   }

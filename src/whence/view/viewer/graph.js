@@ -101,7 +101,7 @@ export const graphView = {
   },
 
   caption(box, state) {
-    const which = { own: "each layer alone", joined: "each layer from the input", head: `head ${state.head + 1}` };
+    const which = { own: "each layer alone", joined: "each layer from the input", head: `head ${state.head}` };
     const most = few(box, state);
     return `Graph · ${which[whichMap(box.subject, state)]}${most ? ` · the ${most} strongest edges into each token` : ""}`;
   },

@@ -79,7 +79,7 @@ export const mapView = {
 
   caption({ subject, unit, shown }, state) {
     const layer = layerOf(subject, state.layer);
-    const which = { own: " alone", joined: " from the input", head: `, head ${state.head + 1}` }[whichMap(subject, state)];
+    const which = { own: " alone", joined: " from the input", head: `, head ${state.head}` }[whichMap(subject, state)];
     const scale = mapScale(matrix(subject, state, layer), unit.tokens.length, shown);
     return `Map of layer ${layer + 1}${which} · rows draw on columns · full colour at ${short(scale)}`;
   },

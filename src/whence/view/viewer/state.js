@@ -6,8 +6,8 @@ export const START = Object.freeze({
   views: Object.freeze(["layers"]), // beside the text, which is always there
   units: "pieces", // or "words"
   kind: "joined", // or "own": what one layer does by itself
-  layer: null, // null: the answer
-  head: null, // null: all heads
+  layer: null, // from 0, shown and written from 1, as everywhere; null: the answer
+  head: null, // counted from 0, as in Python; null: all heads
   top: 0, // how many of a row's strongest tokens are shown; 0: all
   order: "text", // or "score"
   special: true,
@@ -25,7 +25,7 @@ export function toHash(state) {
   put("view", state.views.join(" "), START.views.join(" "));
   for (const key of ["units", "kind", "order", "theme"]) put(key, state[key], START[key]);
   put("layer", state.layer === null ? null : state.layer + 1, null);
-  put("head", state.head === null ? null : state.head + 1, null);
+  put("head", state.head, null);
   put("top", state.top, START.top);
   put("special", state.special ? 1 : 0, 1);
   for (const name of state.hidden) written.append("hide", name);
@@ -47,7 +47,7 @@ export function fromHash(hash, start = START) {
   oneOf("theme", ["auto", "light", "dark"]);
   const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : null);
   if (whole(read.get("layer"))) state.layer = whole(read.get("layer")) - 1;
-  if (whole(read.get("head"))) state.head = whole(read.get("head")) - 1;
+  if (whole(read.get("head")) !== null) state.head = whole(read.get("head"));
   if (whole(read.get("top"))) state.top = whole(read.get("top"));
   if (read.get("special") === "0") state.special = false;
   if (read.has("hide")) state.hidden = read.getAll("hide");
