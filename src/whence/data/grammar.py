@@ -3,7 +3,7 @@
     anaphor        the boys (near the king) saw [MASK] .             themselves / himself     cue: the subject
     determiner     mary saw [MASK] houses .                          these / this             cue: the noun
     adjective      mary saw [MASK] old houses .                      these / this             cue: the noun
-    distractor     the houses near the old tree [MASK] very small .  are / is                 cue: the noun
+    distractor     the houses near the tree [MASK] very small .      are / is                 cue: the noun
     subject-verb   many writers [MASK] in the city .                 live / lives             cue: the subject
 
 They are after the five paradigms of BLiMP that Value Zeroing uses. A cue is every word that shows the number: the noun,
