@@ -80,8 +80,7 @@ def test_every_number_is_that_of_a_plain_call(tmp_path: Path) -> None:
 
 
 def test_the_summary_is_that_of_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "WINDOW", 10)
-    monkeypatch.setattr(plan.windows, "__defaults__", (10,))  # several windows, whose means are joined
+    monkeypatch.setattr(plan, "WINDOW", 10)  # several windows, whose means are joined
     run = evaluate(examples(36), out=tmp_path / "run", shard=4)
     by_key: dict[Key, list[float]] = {}
     for row in run.table().to_pylist():

@@ -24,7 +24,7 @@ from whence.run import evaluating, local, plan
 from whence.run.setting import Setting
 from whence.run.work import Item, Worker
 
-ROWS, SHARD = 160, 8
+ROWS, SHARD = 80, 5
 # The command, started from a process that has everything imported: what is killed is the run, not the interpreter's
 # start. It counts the shards that it computes.
 SERVER = """
@@ -147,6 +147,7 @@ def evaluate(folder: Path, command: list[str], **options: Any) -> whence.Run:
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     """The same shards from a worker process that is killed on the way as from this process."""
     setting = Setting(str(runs.model_folder(tmp_path)), ("globenc",), ("aopc",))
@@ -215,6 +216,7 @@ def test_a_killed_ray_actor_is_replaced_and_the_bytes_are_the_same(
 ) -> None:
     ray = pytest.importorskip("ray")
     evaluate(tmp_path / "here", command)
+    monkeypatch.setenv("WHENCE_TEST", str(tmp_path))  # by which our actors are known from others
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     killed: list[int] = []
     original = evaluating.shards.put
@@ -224,7 +226,8 @@ def test_a_killed_ray_actor_is_replaced_and_the_bytes_are_the_same(
         path = original(folder, name, content)
         if len(list(folder.glob("*.parquet"))) == 2:
             for each in Path("/proc").iterdir():
-                if each.name.isdigit() and b"ray::Actor" in _title(each):
+                ours = b"ray::Actor" in _read(each / "cmdline") and str(tmp_path).encode() in _read(each / "environ")
+                if each.name.isdigit() and ours:
                     os.kill(int(each.name), signal.SIGKILL)
                     killed.append(int(each.name))
                     break
@@ -239,8 +242,8 @@ def test_a_killed_ray_actor_is_replaced_and_the_bytes_are_the_same(
     assert runs.tables(tmp_path / "ray") == runs.tables(tmp_path / "here")
 
 
-def _title(process: Path) -> bytes:
+def _read(file: Path) -> bytes:
     try:
-        return (process / "cmdline").read_bytes()
+        return file.read_bytes()
     except OSError:
         return b""

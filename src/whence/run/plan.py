@@ -45,11 +45,11 @@ def characters(example: Example) -> int:
     return len(example.text) if isinstance(example.text, str) else sum(map(len, example.text))
 
 
-def windows(items: Iterable[Item], size: int = WINDOW) -> Iterator[tuple[int, list[Item]]]:
+def windows(items: Iterable[Item]) -> Iterator[tuple[int, list[Item]]]:
     """The dataset in pieces, numbered."""
     iterator = iter(items)
     number = 0
-    while window := list(islice(iterator, size)):
+    while window := list(islice(iterator, WINDOW)):
         yield number, window
         number += 1
 

@@ -20,6 +20,8 @@ from scipy.optimize import nnls
 
 from whence.run.plan import Load
 
+DOUBT = 0.03
+
 
 @dataclass
 class Clock:
@@ -58,8 +60,10 @@ class Clock:
         # Divided by its tokens, each shard counts alike, and not the longest alone.
         sizes = np.array([max(load.tokens, load.rows) for load, _ in self._seen])
         design = np.stack([_row(load) for load, _ in self._seen]) / sizes[:, None]
-        scale = design.max(0).clip(1e-12)
-        prices = nnls(design / scale, np.array([seconds for _, seconds in self._seen]) / sizes)[0] / scale
+        scale, took = design.max(0).clip(1e-12), np.array([seconds for _, seconds in self._seen]) / sizes
+        # While few shards leave it open what a second was spent on, it was spent on tokens.
+        doubt = np.diag([DOUBT, 0.0, DOUBT])
+        prices = nnls(np.vstack([design / scale, doubt]), np.append(took, np.zeros(3)))[0] / scale
         ratio = self.read_tokens / self.read_characters if self.read_characters else 0.25
         unread = Load(self.unread.rows, self.unread.tokens * ratio, self.unread.squares * ratio**2)
         return float(max(0.0, prices @ _row(self.left + unread)) / self.workers)
