@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tiny
 import whence
 from whence.comparison import Comparison
 from whence.evidence.sentence import checks
 from whence.explanation import Explanation
-from whence.model import Opened
+from whence.model import Opened, open_model
+from whence.serve.about import examples
 
 TEXT = "the cat sat on a mat and slept"
 
@@ -187,3 +189,19 @@ def test_the_models_come_back_as_they_were(client: Any, models: dict[str, Opened
     stream(client, inputs=TEXT, methods=["attcat", "value-zeroing"], evidence=True)
     client.post("/api/explain", json={"inputs": TEXT, "position": 99})
     assert all(not module._forward_pre_hooks for module in models["tiny"].model.modules())
+
+
+def test_examples_suit_their_models(models: dict[str, Opened]) -> None:
+    """A film review is nothing for a model that tells singular from plural."""
+    named = {"tones": ("negative", "positive"), "numbers": ("singular", "plural"), "topics": ("sport", "war")}
+    tiny_ones = {
+        name: open_model(tiny.model(num_labels=2, id2label=dict(enumerate(labels))), tiny.tokenizer())
+        for name, labels in named.items()
+    }
+    found = examples({**tiny_ones, "mlm": models["tiny-mlm"]})
+    by_model = {name: [each["inputs"] for each in found if each["model"] == name] for name in (*named, "mlm")}
+    assert by_model["tones"][0] == "a clever blend of fact and fiction ."
+    assert by_model["numbers"][0] == "the key to the cabinets"
+    assert by_model["topics"] == []
+    assert not {*by_model["tones"]} & {*by_model["numbers"]}
+    assert all("[MASK]" in text for text in by_model["mlm"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from whence import zoo
@@ -13,40 +14,75 @@ from whence.model import Opened, open_model
 
 LABELS = 200  # classes listed by name
 
-# Sentences that the papers show, for models of a kind: task, text (or pair), target, foil, where it stands.
+TONES = ("negative", "positive", "neg", "pos")
+NUMBERS = ("singular", "plural")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence that a paper shows, for models of a kind: a task, and classes with one of these names."""
+
+    task: str
+    inputs: str
+    source: str
+    labels: tuple[str, ...] = ()
+    pair: str | None = None
+    target: str | None = None
+    foil: str | None = None
+
+    def suits(self, opened: Opened) -> bool:
+        if opened.task != self.task:
+            return False
+        named = [label.casefold() for label in opened.labels.values()]
+        return not self.labels or bool({*named} & {*self.labels}) or all(label.startswith("label_") for label in named)
+
+
 EXAMPLES = (
-    ("classification", "a clever blend of fact and fiction .", None, None, "ALTI, figure 5"),
-    (
+    Example("classification", "a clever blend of fact and fiction .", "ALTI, figure 5", TONES),
+    Example(
         "classification",
         "i really didn't like this movie . some of the actors were good , but overall the movie was boring .",
-        None,
-        None,
         "AttCAT, figure 5",
+        TONES,
     ),
-    (
+    Example(
         "classification",
         "this may be the dumbest , sketchiest movie on record about an aspiring writer's coming-of-age .",
-        None,
-        None,
         "ALTI, appendix",
+        TONES,
     ),
-    ("masked-lm", "the pictures of some hat [MASK] scaring marcus .", "are", "is", "Value Zeroing, appendix A.4"),
-    ("masked-lm", "many teenagers were helping [MASK] .", "themselves", "herself", "Value Zeroing, table 1"),
-    ("masked-lm", "the pictures of martha [MASK] not disgust anne .", "do", "does", "Value Zeroing, table 1"),
-    ("masked-lm", "mary convinced john of [MASK] love .", "his", "her", "Abnar & Zuidema, figure 4"),
-    (
+    Example("classification", "the key to the cabinets", "Abnar & Zuidema, section 2", NUMBERS),
+    Example("classification", "the article on large systems", "after Abnar & Zuidema, figure 2", NUMBERS),
+    Example(
+        "masked-lm",
+        "the pictures of some hat [MASK] scaring marcus .",
+        "Value Zeroing, appendix A.4",
+        target="are",
+        foil="is",
+    ),
+    Example(
+        "masked-lm",
+        "many teenagers were helping [MASK] .",
+        "Value Zeroing, table 1",
+        target="themselves",
+        foil="herself",
+    ),
+    Example(
+        "masked-lm",
+        "the pictures of martha [MASK] not disgust anne .",
+        "Value Zeroing, table 1",
+        target="do",
+        foil="does",
+    ),
+    Example("masked-lm", "mary convinced john of [MASK] love .", "Abnar & Zuidema, figure 4", target="his", foil="her"),
+    Example(
         "question-answering",
-        (
-            "which nfl team represented the afc at super bowl 50 ?",
-            "super bowl 50 was an american football game to determine the champion of the national football league "
-            "( nfl ) for the 2015 season . the american football conference ( afc ) champion denver broncos defeated "
-            "the national football conference ( nfc ) champion carolina panthers 24 - 10 .",
-        ),
-        None,
-        None,
+        "which nfl team represented the afc at super bowl 50 ?",
         "AttCAT, figure 5",
+        pair="super bowl 50 was an american football game to determine the champion of the national football league "
+        "( nfl ) for the 2015 season . the american football conference ( afc ) champion denver broncos defeated the "
+        "national football conference ( nfc ) champion carolina panthers 24 - 10 .",
     ),
-    ("masked-lm", "the key to the cabinets [MASK] on the table .", "is", "are", "after Abnar & Zuidema, section 2"),
 )
 
 
@@ -122,18 +158,8 @@ def examples(opened: Mapping[str, Opened]) -> list[dict[str, Any]]:
     """The papers' sentences for each model that can read them, its own mask put in."""
     found = []
     for name, each in opened.items():
-        for task, text, target, foil, source in EXAMPLES:
-            if each.task == task:
-                mask = getattr(each.tokenizer, "mask_token", None) or "[MASK]"
-                first, pair = (text, None) if isinstance(text, str) else text
-                found.append(
-                    {
-                        "model": name,
-                        "inputs": first.replace("[MASK]", mask),
-                        "pair": pair,
-                        "target": target,
-                        "foil": foil,
-                        "source": source,
-                    }
-                )
+        mask = getattr(each.tokenizer, "mask_token", None) or "[MASK]"
+        for example in (example for example in EXAMPLES if example.suits(each)):
+            shown = {key: value for key, value in asdict(example).items() if key not in ("task", "labels")}
+            found.append({"model": name, **shown, "inputs": example.inputs.replace("[MASK]", mask)})
     return found
