@@ -56,10 +56,7 @@ def fragment(explanations: Mapping[str, Explanation]) -> str:
     """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
     content = _data(payload(explanations)) + _static(explanations)
     key = hashlib.sha256(content.encode()).hexdigest()[:16]  # the same explanation twice makes the same cell twice
-    return (
-        f'<div data-whence="{key}">{content}</div>'
-        f"<script>{_start(key, {'hash': False, 'keys': 'focus'})}</script>"
-    )
+    return f'<div data-whence="{key}">{content}</div><script>{_start(key, {"hash": False, "keys": "focus"})}</script>'
 
 
 def _start(key: str, options: dict[str, Any]) -> str:
