@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -20,7 +18,9 @@ import whence
 from serve.conftest import client_of, listening, until
 from whence.model import Opened
 from whence.serve import asking
+from whence.serve.guard import Guard, Rules
 from whence.serve.limits import Limits
+from whence.serve.line import Line
 
 TEXT = "the cat sat on a mat"
 
@@ -132,32 +132,48 @@ def test_what_takes_too_long_is_stopped(models: dict[str, Opened]) -> None:
         assert "longer than" in response.json()["detail"]
 
 
-def test_answers_nobody_takes_do_not_pile_up(models: dict[str, Opened]) -> None:
-    """Clients that never read: what waits for them stays under the limit, and others are served after a while."""
-    limits = Limits(unsent=200_000, patience=0.5)
-    asked = {"inputs": [TEXT * 4] * 16, "methods": ["attention", "globenc", "alti"]}
-    with listening(models, limits) as address:
-        where = urlsplit(address)
-        body = json.dumps(asked)
-        deaf = []
-        for _ in range(4):
-            one = socket.create_connection((where.hostname, where.port))
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.sendall(
-                f"POST /api/compare HTTP/1.1\r\nHost: {where.netloc}\r\nAccept: application/x-ndjson\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-            )
-            deaf.append(one)
-        most = 0
-        begin = time.monotonic()
-        while time.monotonic() - begin < 2:
-            most = max(most, httpx.get(f"{address}/api/health").json()["unsent"])
-            time.sleep(0.02)
-        assert 0 < most <= 2 * limits.unsent  # one piece larger than the rest may pass alone
-        answer = httpx.post(f"{address}/api/explain", json={"inputs": TEXT, "maps": False}, timeout=20)
-        assert answer.status_code == 200
-        for one in deaf:
-            one.close()
+def test_answers_nobody_takes_do_not_pile_up() -> None:
+    """A client that stops reading: what waits for it stays under the limit, its job ends, and others are served."""
+    made: list[int] = []
+
+    def lots(_: Any) -> Iterator[dict[str, Any]]:
+        for i in range(50):
+            made.append(i)
+            yield {"event": "piece", "data": "x" * 100_000}
+
+    def little(_: Any) -> Iterator[dict[str, Any]]:
+        yield {"event": "piece", "data": "x"}
+
+    async def everything() -> None:
+        line = Line(Limits(unsent=250_000, patience=0.2))
+        line.start()
+        deaf = line.events(line.enter(lots))
+        await anext(deaf)
+        while line.working:
+            await asyncio.sleep(0.01)
+        assert 100_000 < line.unsent <= 250_000
+        assert len(made) < 5
+        assert [kind async for kind, _ in line.events(line.enter(little))] == ["piece"]
+        await deaf.aclose()
+        assert line.unsent == 0
+        line.close()
+
+    asyncio.run(asyncio.wait_for(everything(), 20))
+
+
+def test_a_client_that_takes_nothing_is_dropped() -> None:
+    async def speaks(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def deaf(_: Any) -> None:
+        await asyncio.sleep(20)
+
+    async def body() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+    with pytest.raises(TimeoutError):
+        asyncio.run(Guard(speaks, Rules(), Limits(patience=0.1))(scope, body, deaf))
 
 
 def test_long_flows_are_not_begun(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
