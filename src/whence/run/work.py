@@ -168,6 +168,8 @@ class Worker:
             return Question(example.label, None, None)
         if self.setting.target is not None:
             return Question(self.setting.target, None, None)
+        if self.opened.task not in ("masked-lm", "causal-lm"):
+            return Question(None, None, None)  # a word is no answer of this model
         return Question(example.target, example.foil, None)
 
     def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[list[list[Explanation]]]:
