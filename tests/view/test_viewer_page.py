@@ -70,12 +70,14 @@ def test_a_text_is_coloured_by_its_scores_and_by_what_is_pointed_at(opened: Open
     for card, each in enumerate(several.values()):
         assert page.locator(".text").nth(card).inner_text() == "[CLS] Meaningful, the deep film! [SEP]"
         assert near(grounds(page, card), expected(each.scores, each.signed, each.position))
+    place = page.locator(".text").last.bounding_box()
     page.locator(".text .token", has_text="film").first.hover()
     settle(page)
     token = several["globenc"].pieces.index("film")
     for card, name in enumerate(("attention-rollout", "globenc")):  # one pointer, all texts
         assert near(grounds(page, card), expected(several[name].aggregated[-1, token], False, token))
     assert "from" in page.locator(".readout").first.inner_text()
+    assert page.locator(".text").last.bounding_box() == place  # nothing moves under the pointer
     page.mouse.move(1, 1)
     settle(page)
     first = several["attention-rollout"]

@@ -4,7 +4,8 @@ import { answer, arrangement, layerOf, matrix, short, strongest, unitFor } from 
 import { make } from "./dom.js";
 import { fromRow, toColumn } from "./text.js";
 
-const LISTED = 4;
+const LISTED = 4; // tokens named without a focus,
+const NEAR = 3; // and on either side of one
 
 export function readout() {
   const element = make("p", { class: "readout" });
@@ -39,14 +40,14 @@ function focused(subject, state, focus) {
   }
   const column = toColumn(subject, state, focus.token, n);
   const others = shown.filter((i) => i !== focus.token);
-  parts.push(listed("from", unit, strongest(row, others, LISTED), row));
-  parts.push(listed("to", unit, strongest(column, others, LISTED), column));
+  parts.push(listed("from", unit, strongest(row, others, NEAR), row));
+  parts.push(listed("to", unit, strongest(column, others, NEAR), column));
   return parts;
 }
 
 function listed(word, unit, tokens, values) {
   const items = tokens
-    .slice(0, LISTED)
+    .slice(0, LISTED) // a short text has fewer
     .flatMap((token) => [make("span", { class: "item" }, unit.tokens[token], " ", number(values[token])), " "]);
   return make("span", {}, make("i", {}, word), " ", ...items);
 }
