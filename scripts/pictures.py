@@ -1,7 +1,8 @@
 """The pictures of the documentation, made by the shipped models: python scripts/pictures.py
 
 Those of README are what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer
-does. Those of docs/gallery.md are made by the page itself: each block of Python makes the picture linked under it.
+does. Those of docs/gallery.md are made by the page itself: each block of Python makes the picture linked under it. The
+notebook docs/tour.ipynb is run and keeps its outputs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from nbclient import NotebookClient
 from PIL import Image
 from rich.console import Console
 
@@ -79,6 +82,18 @@ def gallery(page: Path) -> None:
             os.chdir(here)
 
 
+def tour(notebook: Path) -> None:
+    """Run a notebook and store its outputs in it."""
+    book = nbformat.read(notebook, as_version=4)
+    NotebookClient(book, kernel_name="python3", resources={"metadata": {"path": str(notebook.parent)}}).execute()
+    for cell in book.cells:
+        cell.metadata.clear()  # when each cell ran: different every time
+        if cell.cell_type == "code":  # warnings name paths of this machine
+            cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
+    nbformat.write(book, notebook)
+    print(f"docs/{notebook.name}")
+
+
 def main() -> None:
     methods = ["attcat", "transformer-attribution", "raw-attention", "attention-rollout", "globenc", "alti", "ablation"]
     compared = whence.compare(REVIEW, methods=methods)
@@ -90,6 +105,7 @@ def main() -> None:
     zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing", target="were", foil="is")
     picture("maps", [zeroed], width=176, layers=True, title="whence explain … --method value-zeroing --layers")
     gallery(DOCS / "gallery.md")
+    tour(DOCS / "tour.ipynb")
 
 
 if __name__ == "__main__":

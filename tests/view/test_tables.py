@@ -15,7 +15,7 @@ from whence.errors import WhenceError
 from whence.evidence.correlation import summary
 from whence.evidence.erasure import Curve
 from whence.view.colour import AGAINST, DARK, FOR, SERIES, hexadecimal, shade
-from whence.view.plot import Picture, Series, bars, curves, erasure, grid, outliers
+from whence.view.plot import Picture, Series, bars, curves, erasure, grid, measured, outliers
 
 
 def written(picture: Picture) -> list[str]:
@@ -123,6 +123,31 @@ def test_outliers() -> None:
 
 def test_the_shipped_model_is_drawn_by_one_call() -> None:
     assert outliers(whence.norm_outliers()).axes[0].lines[0].get_xdata().tolist() == list(range(1, 11))
+
+
+def test_what_a_run_measured() -> None:
+    texts = ["a deep film .", "not a good film ."]
+    run = whence.evaluate(
+        texts, methods=["raw-attention", "random"], metrics=["aopc", "spearman:random@layers"], progress=False
+    )
+    picture = measured(run, "aopc")
+    heights = [bar.get_height() for bar in picture.axes[0].patches]
+    assert heights == [run.mean("raw-attention", "aopc"), run.mean("random", "aopc")]
+    assert {"raw-attention", "random", "aopc"} <= set(written(picture))
+    drawn = lines(measured(run, "spearman:random@layers"))
+    expected = [run.mean("raw-attention", "spearman:random@layers", layer) for layer in range(10)]
+    assert drawn["raw-attention"].get_ydata().tolist() == expected
+    assert drawn["raw-attention"].get_xdata().tolist() == list(range(1, 11))
+    cells = np.asarray(measured(run, "spearman:random@layers", "grid").axes[0].images[0].get_array())
+    assert cells.shape == (2, 10, 3)
+    for message, metric, kind in (
+        ("no measure 'comfort'; it has: aopc, spearman", "comfort", None),
+        ("measured over whole inputs, not over layers", "aopc", "grid"),
+        ("measured over layers, not over whole inputs", "spearman:random@layers", "bars"),
+        ("unknown kind of picture 'pie'", "aopc", "pie"),
+    ):
+        with pytest.raises(WhenceError, match=message):
+            measured(run, metric, kind)
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -8,7 +8,8 @@
     map      one n × n map and its answering row
     graph    tokens in columns of layers, edges as wide as the weight
 
-`curves`, `bars`, `grid`, `erasure` and `outliers` draw numbers of any origin. A view never computes a score.
+`curves`, `bars`, `grid`, `erasure` and `outliers` draw numbers of any origin, `measured` those of an evaluation. A view
+never computes a score.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ need("matplotlib", extra="plot")  # said before the first module below fails to 
 from whence.view.plot.canvas import Picture, inches, save, theme  # noqa: E402
 from whence.view.plot.graph import graph  # noqa: E402
 from whence.view.plot.maps import layers, maps, one_map, tokens  # noqa: E402
+from whence.view.plot.runs import measured  # noqa: E402
 from whence.view.plot.tables import Series, bars, curves, erasure, grid, outliers  # noqa: E402
 from whence.view.plot.text import highlighted  # noqa: E402
 
 if TYPE_CHECKING:
     from whence.explanation import Explanation
 
-__all__ = ["KINDS", "Picture", "Series", "bars", "curves", "draw", "erasure", "grid", "outliers", "save"]
+__all__ = ["KINDS", "Picture", "Series", "bars", "curves", "draw", "erasure", "grid", "measured", "outliers", "save"]
 
 
 def scores(named: Mapping[str, Explanation], width: float, theme: Any, *, special: bool = True) -> Picture:

@@ -89,7 +89,7 @@ def curves(
         mark: dict[str, Any] = {"marker": "o", "markersize": 2.2} if len(values) <= 30 else {}
         axes.plot(places, values, label=name, linewidth=1.1, **style, **mark)
     axes.margins(x=0.03)
-    if x is None:
+    if x is None or all(float(place_).is_integer() for place_ in x):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True, min_n_ticks=1))
     if limits is not None:
         axes.set_ylim(limits)
