@@ -27,6 +27,7 @@ _HOMES = {
     "evaluate": "whence.run",
     "Run": "whence.run",
     "metrics": "whence.evidence.registry",
+    "reproduce": "whence.papers",
     "Estimate": "whence.estimating",
     "open_model": "whence.model",
     "mixing_ratios": "whence.analysis",
@@ -59,6 +60,7 @@ __all__ = [
     "mixing_ratios",
     "norm_outliers",
     "open_model",
+    "reproduce",
 ]
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from whence.explanation import Explanation
     from whence.method import methods
     from whence.model import LayerTrace, Trace, open_model
+    from whence.papers import reproduce
     from whence.run import Run, evaluate
 
 

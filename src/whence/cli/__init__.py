@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from whence.cli import estimate, evaluate, explain, models, serve, train
+from whence.cli import estimate, evaluate, explain, models, reproduce, serve, train
 from whence.errors import WhenceError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ explain.register(app)
 estimate.register(app)
 evaluate.register(app)
 models.register(app)
+reproduce.register(app)
 serve.register(app)
 train.register(app)
 

@@ -291,3 +291,16 @@ def _sentence(example: Example) -> bytes:
 def known() -> dict[str, str]:
     """The datasets that `read` knows by name, and what each is."""
     return {**{row.name: row.about for row in SOURCES.values()}, grammar.NAME: grammar.ABOUT}
+
+
+def on_this_machine(name: str, folder: str | os.PathLike[str] | None = None) -> bool:
+    """Whether `read` finds a dataset without the Hub: the grammar, a file, or one in `folder` or WHENCE_DATA."""
+    if name.partition(":")[0] == grammar.NAME or Path(name).exists():
+        return True
+    row = SOURCES.get(name.partition(":")[0])
+    if row is None:
+        return False
+    try:
+        return _folder(row, None if folder is None else Path(folder)) is not None
+    except WhenceError:
+        return False

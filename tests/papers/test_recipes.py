@@ -1,0 +1,165 @@
+"""Every recipe runs from end to end on a fresh clone, has the paper's rows, and prints the paper's numbers."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import whence
+from whence.cli import app
+from whence.errors import WhenceError
+from whence.papers import Result, lookup, recipes
+from whence.papers.recipe import Claim, Recipe, Reported, Table, number, reported, settle
+from whence.papers.samples import draw, half, own
+
+NAMES = [each.name for each in recipes()]
+LISTED = {
+    "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all, so that recipes of one paper share their runs."""
+    return tmp_path_factory.mktemp("papers")
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WHENCE_DATA", raising=False)
+
+
+def test_all_are_there() -> None:
+    assert [f"{paper}/{name}" for paper, names in LISTED.items() for name in names.split()] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_without_data(name: str, out: Path) -> None:
+    result = whence.reproduce(name, limit=3, out=out)
+    assert isinstance(result, Result)
+    table, told = result.table, result.recipe.reported
+    assert {row for row, _ in told} <= set(table.rows)  # every row of the paper's table
+    assert set(table.ours) <= {(row, column) for row in table.rows for column in table.columns}
+    assert any(not math.isnan(each.mean) for each in table.ours.values())
+    assert all(holds in (True, False, None) for _, holds in result.verdicts)
+    paper, _, stem = name.partition("/")
+    lines = list(csv.DictReader((out / paper / f"{stem}.csv").open(encoding="utf-8")))
+    for line in lines:
+        place = line["row"], line["column"]
+        assert (line["paper"] != "") == (place in told)
+        if place in table.ours and line["mean"]:
+            assert float(line["mean"]) == table.ours[place].mean
+            assert int(line["n"]) == table.ours[place].count
+    assert len(lines) == len(set(table.ours) | set(told))
+    assert (out / paper / f"{stem}.md").read_text(encoding="utf-8").startswith(f"### {name}\n")
+    pictures = sorted((out / paper).glob(f"{stem}*.svg"))
+    assert len(pictures) == max(1, len(table.pictures))
+    assert all(each.with_suffix(".png").stat().st_size > 1000 for each in pictures)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "expected"),
+    [
+        ("abnar2020/table1", "Raw", "L3", Reported(-0.11, 0.49)),
+        ("abnar2020/table1", "Flow", "L6", Reported(0.70, 0.22)),
+        ("abnar2020/table2", "Rollout", "L4", Reported(0.47, 0.32)),
+        ("abnar2020/table3", "Flow", "last", Reported(0.14, 0.21)),
+    ],
+)
+def test_the_papers_numbers(name: str, row: str, column: str, expected: Reported) -> None:
+    (recipe,) = lookup(name)
+    assert recipe.reported[row, column] == expected
+
+
+def test_runs_are_shared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table 2 reads what table 1 has measured."""
+    from whence.run import local
+
+    whence.reproduce("abnar2020/table1", limit=3, out=out)
+    monkeypatch.setattr(local, "here", lambda *_: pytest.fail("something was computed twice"))
+    whence.reproduce("abnar2020/table2", limit=3, out=out)
+
+
+# The parts ------------------------------------------------------------------------------------------------
+
+
+def test_reported_reads_a_printed_table() -> None:
+    found = reported("""
+           | A           | B c
+    Raw    | 0.1 ± 0.2   | -1.5
+    Rollout|             | .18 ± .2
+    """)
+    assert found == {
+        ("Raw", "A"): Reported(0.1, 0.2),
+        ("Raw", "B c"): Reported(-1.5),
+        ("Rollout", "B c"): Reported(0.18, 0.2),
+    }
+
+
+def test_draw_is_by_seed_and_keeps_order() -> None:
+    every = [each.id for each in own()]
+    first, again, other = ([each.id for each in draw(own(), 10, seed)] for seed in (0, 0, 1))
+    assert first == again != other
+    assert len(set(first)) == 10
+    assert first == sorted(first, key=every.index)
+    assert [each.id for each in draw(own(), 1000, 0)] == every
+
+
+def test_halves_share_nothing_and_miss_nothing() -> None:
+    train, test = ({each.id for each in half(own(), test)} for test in (False, True))
+    assert not train & test
+    assert train | test == {each.id for each in own()}
+    assert min(len(train), len(test)) > 8
+
+
+def table(value: float) -> Table:
+    return Table(["a", "b"], ["x"], {("a", "x"): number(value, 4)}, "Something", ["m on d: n = 4"])
+
+
+def test_markdown_says_whose_number_is_whose() -> None:
+    recipe = Recipe(
+        "p/t",
+        "What it shows.",
+        "9 samples",
+        make=lambda _: table(0.5),
+        reported={("a", "x"): Reported(0.25), ("b", "y"): Reported(0.75, 0.1)},
+        claims=(Claim("A is above 0.4.", lambda t: t.mean("a", "x") > 0.4), Claim("B exists.", lambda _: None)),
+    )
+    text = Result(recipe, table(0.5)).markdown()
+    assert "| a | 0.50 (0.250) | – |" in text
+    assert "| b | – | – (0.75 ± 0.10) |" in text
+    assert "m on d: n = 4" in text
+    assert "9 samples" in text
+    assert "- A is above 0.4. **Holds here.**\n- B exists. **Cannot be told here.**\n" in text
+    assert "**Does not hold here.**" in Result(recipe, table(0.1)).markdown()
+
+
+def test_what_is_asked_is_settled() -> None:
+    (recipe,) = lookup("abnar2020/table1")
+    assert settle(recipe).data == ("grammar:distractor",)  # nothing else is at hand
+    assert settle(recipe, data="linzen_colorless").only == "linzen_colorless"
+    with pytest.raises(WhenceError, match="takes one dataset"):
+        _ = settle(recipe, data="sst2,imdb").only
+    with pytest.raises(WhenceError, match="sentences of its own"):
+        settle(lookup("abnar2020/figure1")[0], data="sst2")
+    with pytest.raises(WhenceError, match="limit is 0"):
+        settle(recipe, limit=0)
+    with pytest.raises(WhenceError, match="did you mean abnar2020/table1"):
+        lookup("abnar2020/tabel1")
+
+
+def test_the_command_lists_and_shows(out: Path) -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["reproduce"], env={"COLUMNS": "200"})
+    assert listed.exit_code == 0
+    assert all(name in listed.output for name in NAMES)
+    shown = runner.invoke(
+        app, ["reproduce", "abnar2020/table1", "--limit", "3", "--out", str(out)], env={"COLUMNS": "200"}
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "grammar:distractor up to the verb test: n = 3" in shown.output
+    assert "(0.69 ± 0.27)" in shown.output
