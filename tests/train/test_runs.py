@@ -15,10 +15,11 @@ import pytest
 import torch
 from review_rows import reviews, write
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from whence import zoo
 from whence.errors import WhenceError, WhenceWarning
-from whence.train import agree, average, classify, loop, measure, pretrain, prompt
+from whence.train import agree, average, classify, loop, measure, pretrain, prompt, vocabulary
 from whence.train.data import Columns
 
 NAMES = {"0": "negative", "1": "positive"}
@@ -188,6 +189,7 @@ def test_agree_is_gpt2_without_its_causal_mask(tmp_path: Path) -> None:
         Columns(text="sentence", until="verb_index", names={"0": "singular", "1": "plural"}),
         shape=agree.Shape(layers=2, width=32, heads=4, vocabulary=120, positions=32),
         held_out=0.02,
+        hide=0.05,
     )  # fmt: skip
     assert outcome.metrics["accuracy"] == 1.0
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
@@ -197,6 +199,34 @@ def test_agree_is_gpt2_without_its_causal_mask(tmp_path: Path) -> None:
     assert one["input_ids"][0, -1] == tokenizer.cls_token_id
     first = [network.transformer(**x).last_hidden_state[0, 0] for x in (one, other)]
     assert (first[0] - first[1]).abs().max() > 1e-6  # the first word sees the last one
+
+
+def test_words_are_hidden_anew_each_time_and_never_the_frame() -> None:
+    row = {"input_ids": [2, *range(10, 510), 3], "labels": 1}
+    first, second = (agree.hidden(row, np.random.default_rng(seed), 0.2, mask=4, kept=[2, 3]) for seed in (0, 1))
+    for seen in (first["input_ids"], second["input_ids"]):
+        assert (seen[0], seen[-1]) == (2, 3)
+        assert all(now in (old, 4) for now, old in zip(seen, row["input_ids"], strict=True))
+        assert 60 < seen.count(4) < 140
+    assert first["input_ids"] != second["input_ids"]
+    assert row["input_ids"][1] == 10
+
+
+def test_agree_starts_from_other_embeddings() -> None:
+    place = zoo.path("whence/mlm")
+    words = vocabulary.cls_at_end(AutoTokenizer.from_pretrained(place), 32)
+    network = agree.network(agree.Shape(layers=1, width=16, heads=2, positions=32), words)
+    agree.start_from(network, words, "whence/mlm")
+    theirs = AutoModel.from_pretrained(place, dtype=torch.float32).get_input_embeddings().weight.detach().double()
+    ours = network.get_input_embeddings().weight.detach().double()
+    centred = theirs - theirs.mean(0)
+    top = torch.linalg.eigvalsh(centred.T @ centred)[-16:].sqrt()  # lengths of the principal components
+    lengths = ours.norm(dim=0).sort().values
+    torch.testing.assert_close(lengths / lengths[-1], top / top[-1], atol=1e-4, rtol=0)
+    with pytest.raises(WhenceError, match="another vocabulary"):
+        agree.start_from(network, vocabulary.learn(["a b c"] * 30, 60, 16), "whence/mlm")
+    with pytest.raises(WhenceError, match="expected at least the new model's 512"):
+        agree.start_from(agree.network(agree.Shape(1, 512, 2, positions=32), words), words, "whence/mlm")
 
 
 def test_prompt_learns_to_prefer_the_target(tiny: Path, tmp_path: Path) -> None:

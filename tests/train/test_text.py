@@ -39,6 +39,12 @@ def tokenizer():  # type: ignore[no-untyped-def]  # a transformers type
         ("I have a dog .", []),  # "I" takes the plural's form
         ("If he were rich he would travel .", []),  # a subjunctive
         ("In the morning did the men have breakfast ?", []),  # a question
+        ("Among the old trees are two graves .", []),  # the subject comes after the verb
+        ("In the village she has many friends .", [("In the village she", "singular")]),
+        ("The family were poor .", []),  # either form
+        ("A number of people were there .", []),
+        ("He met the girls who are here .", []),  # what "who" stands for needs a parser
+        ('He said , " them dogs is mine " .', []),  # direct speech
     ],
 )
 def test_prefixes(sentence: str, expected: list[tuple[str, str]]) -> None:

@@ -165,10 +165,13 @@ def agree(
     extra_name: Annotated[list[str] | None, typer.Option(help="Name an extra label: 0=singular. Repeat.")] = None,
     repeat: Annotated[int, typer.Option(help="Read the extra rows this many times an epoch.", min=1)] = 1,
     tokenizer: Annotated[str | None, typer.Option(help="Use this model's vocabulary instead of learning one.")] = None,
+    embeddings: Annotated[str | None, typer.Option(help="Start from this model's word embeddings.")] = None,
     layers: Annotated[int, typer.Option(min=1)] = 6,
     width: Annotated[int, typer.Option(min=8)] = 128,
     heads: Annotated[int, typer.Option(min=1)] = 8,
     vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
+    dropout: Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)] = 0.1,
+    hide: Annotated[float, typer.Option(help="Share of the words masked in training.", min=0, max=0.9)] = 0.1,
     held_out: HeldOut = 0.02,
     epochs: Epochs = 5.0,
     batch: Batch = 256,
@@ -195,8 +198,8 @@ def agree(
     )  # fmt: skip
     columns = _columns(text, None, label, None, None, None)
     more = _columns(extra_text, None, label, extra_until, extra_name or ["0=singular", "1=plural"], None)
-    shape = task.Shape(layers, width, heads, vocabulary)
-    _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, shape, held_out, fresh))
+    shape = task.Shape(layers, width, heads, vocabulary, dropout=dropout)
+    _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
 
 
 def prompt(

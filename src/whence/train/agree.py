@@ -1,7 +1,8 @@
 """The verb-number model of Abnar & Zuidema (2020): GPT-2 blocks without the causal mask, read at a CLS token.
 
 It is a plain `GPT2ForSequenceClassification` with `is_causal = False`. That head reads the last token, so the
-tokenizer puts [CLS] at the end of the prefix.
+tokenizer puts [CLS] at the end of the prefix. The blocks are always trained from scratch; the word embeddings may
+start from another model's, so that rare nouns have a number before the first prefix shows it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from transformers import AutoTokenizer, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast, set_seed
+import torch
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    PreTrainedTokenizerFast,
+    set_seed,
+)
 
 from whence.errors import WhenceError
 from whence.train import classify, loop, vocabulary
@@ -21,6 +32,7 @@ from whence.train.models import locate
 from whence.train.prefixes import PLURAL, SINGULAR
 
 LABELS = (SINGULAR, PLURAL)
+EMBEDDING_DEVIATION = 0.03  # a little above GPT-2's own 0.02: these mean something from the start
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,7 @@ class Shape:
     heads: int = 8
     vocabulary: int = 8192
     positions: int = 128
+    dropout: float = 0.1
 
 
 def agree(
@@ -42,14 +55,17 @@ def agree(
     extra_columns: Columns | None = None,
     repeat: int = 1,
     tokenizer: str | None = None,
+    embeddings: str | None = None,
     shape: Shape | None = None,
     held_out: float = 0.02,
+    hide: float = 0.0,
     fresh: bool = False,
 ) -> loop.Outcome:
     """Train from scratch on tables of prefixes labelled singular and plural (`whence train prefixes` makes them).
 
     `extra` rows (Linzen's, say) are used for training alone, `repeat` times. Held-out prefixes are balanced
-    between the labels and share no text with training; in training, the rarer label is repeated to balance.
+    between the labels and share no text with training; in training, the rarer label is repeated to balance, and
+    a share `hide` of the words is masked, others each time: the model learns fewer prefixes by heart.
     """
     shape = shape or Shape()
     settings = {
@@ -60,8 +76,10 @@ def agree(
         "extra_columns": None if extra_columns is None else asdict(extra_columns),
         "repeat": repeat,
         "tokenizer": tokenizer,
+        "embeddings": embeddings,
         "shape": asdict(shape),
         "held_out": held_out,
+        "hide": hide,
         "run": {**asdict(run), "out": None, "progress": None, "workers": None},
     }
     loop.prepare(run.out, settings, fresh)
@@ -73,7 +91,35 @@ def agree(
         classify.check_labels(added, LABELS, extra)
     words = _tokenizer(rows, shape, tokenizer)
     set_seed(run.seed)
-    return classify.fit(network(shape, words), words, balance(train) + added * repeat, valid, run, settings)
+    change = partial(hidden, share=hide, mask=words.mask_token_id, kept=words.all_special_ids) if hide else None
+    model = network(shape, words)
+    if embeddings is not None:
+        start_from(model, words, embeddings)
+    return classify.fit(model, words, balance(train) + added * repeat, valid, run, settings, change=change)
+
+
+def start_from(network: GPT2ForSequenceClassification, tokenizer: PreTrainedTokenizerFast, name: str) -> None:
+    """Give the network another model's word embeddings, reduced to its width by principal components."""
+    place = locate(name)
+    if AutoTokenizer.from_pretrained(place).get_vocab() != tokenizer.get_vocab():
+        raise WhenceError(f"{name} has another vocabulary; pass --tokenizer {name} to take its embeddings")
+    ours: torch.Tensor = network.get_input_embeddings().weight
+    theirs = AutoModel.from_pretrained(place, dtype=torch.float32).get_input_embeddings().weight.detach()
+    if theirs.shape[1] < ours.shape[1]:
+        raise WhenceError(f"{name} has width {theirs.shape[1]}; expected at least the new model's {ours.shape[1]}")
+    basis, sizes, _ = torch.linalg.svd(theirs - theirs.mean(0), full_matrices=False)
+    reduced = (basis * sizes)[:, : ours.shape[1]]
+    with torch.no_grad():
+        ours.copy_(reduced / reduced.std() * EMBEDDING_DEVIATION)
+
+
+def hidden(
+    row: dict[str, Any], rng: np.random.Generator, share: float, mask: int, kept: Sequence[int]
+) -> dict[str, Any]:
+    """The row with a share of its tokens masked; those the tokenizer added stay."""
+    gone = rng.random(len(row["input_ids"])) < share
+    ids = [mask if g and i not in kept else i for i, g in zip(row["input_ids"], gone, strict=True)]
+    return {**row, "input_ids": ids}
 
 
 def network(shape: Shape, tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequenceClassification:
@@ -85,10 +131,9 @@ def network(shape: Shape, tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequence
         n_layer=shape.layers,
         n_head=shape.heads,
         activation_function="gelu_pytorch_tanh",  # GPT-2's own function, computed in one step instead of eight
-        # No dropout: the prefixes are seen once or twice.
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
+        resid_pdrop=shape.dropout,
+        embd_pdrop=shape.dropout,
+        attn_pdrop=shape.dropout,
         is_causal=False,
         use_cache=False,
         pad_token_id=tokenizer.pad_token_id,

@@ -23,6 +23,7 @@ from whence.errors import WhenceError, WhenceWarning
 from whence.train import loop
 from whence.train.data import Columns, Example, examples, split
 from whence.train.models import locate
+from whence.train.order import Change
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -77,6 +78,7 @@ def fit(
     run: loop.Run,
     settings: dict[str, Any],
     longest: int | None = None,
+    change: Change | None = None,
 ) -> loop.Outcome:
     """Train a classifier whose config names the labels of the examples."""
     task = loop.Task(
@@ -87,6 +89,7 @@ def fit(
         collate=DataCollatorWithPadding(tokenizer),
         best="accuracy",
         metrics=accuracy,
+        change=change,
     )
     counts = {"train_rows": len(train), "valid_rows": len(valid), "parameters": network.num_parameters()}
     return loop.fit(task, run, {**settings, **counts})

@@ -15,7 +15,7 @@ from torch.utils.data import SequentialSampler
 from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from whence.errors import WhenceError
-from whence.train.order import Ordered
+from whence.train.order import Change, Ordered
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -57,6 +57,7 @@ class Task:
     best: str  # the validation measure that decides, e.g. "accuracy" or "loss"
     metrics: Callable[[Any], dict[str, float]] | None = None
     trainer: type[InOrder] | None = None  # InOrder, unless the loss is computed in another way
+    change: Change | None = None  # what is done to a training row each time it is read
     labels: tuple[str, ...] = ("labels",)  # the keys of a batch that hold the right answers
 
 
@@ -101,7 +102,7 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
     rows = task.train
     if isinstance(rows, list):
         steps, _ = schedule(run, len(rows))
-        rows = Ordered(rows, run.batch, steps * run.batch, run.seed)
+        rows = Ordered(rows, run.batch, steps * run.batch, run.seed, task.change)
     trainer = (task.trainer or InOrder)(
         model=task.model,
         args=arguments(task, run),

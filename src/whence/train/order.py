@@ -6,13 +6,16 @@ little, which on short texts saves more than half of the work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
+
+# What may be done to a row each time it is read, e.g. hiding some words; the generator is the reading's own.
+Change = Callable[[dict[str, Any], np.random.Generator], dict[str, Any]]
 
 # Batches that are sorted by length together: enough to save padding, few enough to keep the mixture random.
 TOGETHER = 50
@@ -21,11 +24,14 @@ TOGETHER = 50
 class Ordered(Dataset):  # type: ignore[type-arg]  # items are whatever the collate function takes
     """`rows` over and over, `total` items in all, to be read from first to last."""
 
-    def __init__(self, rows: Sequence[dict[str, Any]], batch: int, total: int, seed: int) -> None:
+    def __init__(
+        self, rows: Sequence[dict[str, Any]], batch: int, total: int, seed: int, change: Change | None = None
+    ) -> None:
         self.rows = rows
         self.batch = batch
         self.total = total
         self.seed = seed
+        self.change = change
         self._lengths = np.array([len(row["input_ids"]) for row in rows])
         # A few epochs' orders are kept: a batch may lie across the border of two.
         self._order = lru_cache(maxsize=2)(self._shuffle)
@@ -35,7 +41,8 @@ class Ordered(Dataset):  # type: ignore[type-arg]  # items are whatever the coll
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         epoch, place = divmod(index, len(self.rows))
-        return self.rows[int(self._order(epoch)[place])]
+        row = self.rows[int(self._order(epoch)[place])]
+        return row if self.change is None else self.change(row, np.random.default_rng((self.seed, index)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_order"}

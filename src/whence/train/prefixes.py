@@ -1,8 +1,9 @@
 """Verb-number prefixes from raw text (the task of Linzen et al. 2016, as Abnar & Zuidema 2020 pose it).
 
 A sentence is cut before a verb whose form shows its number; the number is the label. Without a parser, only places
-are taken where the words around leave little doubt: the verb list holds no form that is also a noun, infinitives and
-questions are recognised by the words before and after, and "I" and "you", which take either form, are left out.
+are taken where the words around leave little doubt: the verb follows its noun phrase at once and not a comma, a
+conjunction or a relative pronoun; the verb list holds no form that is also a noun; infinitives and questions are
+recognised by the words before and after; "I" and "you", which take either form, are left out.
 """
 
 from __future__ import annotations
@@ -10,255 +11,75 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 SINGULAR, PLURAL = "singular", "plural"
 
 AUXILIARIES = {"is": "are", "was": "were", "has": "have", "does": "do"}
 
 # Neither form of these is commonly a noun, and the base form is not the past form.
-VERBS = [
-    "accept",
-    "achieve",
-    "acquire",
-    "adopt",
-    "agree",
-    "allow",
-    "appear",
-    "apply",
-    "argue",
-    "arise",
-    "arrive",
-    "assert",
-    "assume",
-    "attend",
-    "avoid",
-    "begin",
-    "believe",
-    "belong",
-    "bring",
-    "carry",
-    "choose",
-    "collect",
-    "combine",
-    "compete",
-    "comprise",
-    "consider",
-    "consist",
-    "constitute",
-    "contain",
-    "continue",
-    "contribute",
-    "correspond",
-    "create",
-    "define",
-    "depend",
-    "derive",
-    "describe",
-    "destroy",
-    "determine",
-    "develop",
-    "differ",
-    "discuss",
-    "emerge",
-    "employ",
-    "enable",
-    "encourage",
-    "enjoy",
-    "ensure",
-    "enter",
-    "establish",
-    "exist",
-    "expand",
-    "explain",
-    "express",
-    "extend",
-    "follow",
-    "generate",
-    "give",
-    "go",
-    "govern",
-    "grow",
-    "happen",
-    "hear",
-    "identify",
-    "imply",
-    "improve",
-    "include",
-    "incorporate",
-    "indicate",
-    "inhabit",
-    "insist",
-    "introduce",
-    "involve",
-    "join",
-    "keep",
-    "know",
-    "learn",
-    "maintain",
-    "make",
-    "meet",
-    "obey",
-    "obtain",
-    "occupy",
-    "occur",
-    "operate",
-    "organize",
-    "participate",
-    "perform",
-    "possess",
-    "prefer",
-    "prepare",
-    "preserve",
-    "proceed",
-    "prove",
-    "provide",
-    "publish",
-    "pursue",
-    "receive",
-    "recognize",
-    "recommend",
-    "reduce",
-    "refer",
-    "reflect",
-    "reject",
-    "rely",
-    "relate",
-    "remember",
-    "remove",
-    "represent",
-    "require",
-    "resemble",
-    "reside",
-    "retain",
-    "reveal",
-    "satisfy",
-    "say",
-    "see",
-    "seek",
-    "seem",
-    "select",
-    "sell",
-    "send",
-    "serve",
-    "settle",
-    "sing",
-    "speak",
-    "spend",
-    "strive",
-    "succeed",
-    "suffer",
-    "suggest",
-    "suppose",
-    "survive",
-    "take",
-    "teach",
-    "tell",
-    "tend",
-    "think",
-    "transform",
-    "translate",
-    "understand",
-    "utilize",
-    "vary",
-    "wear",
-    "write",
-]
+VERBS = """
+    accept achieve acquire adopt agree allow appear apply argue arise arrive assert assume attend avoid begin
+    believe belong bring carry choose collect combine compete comprise consider consist constitute contain
+    continue contribute correspond create define depend derive describe destroy determine develop differ discuss
+    emerge employ enable encourage enjoy ensure enter establish exist expand explain express extend follow
+    generate give go govern grow happen hear identify imply improve include incorporate indicate inhabit insist
+    introduce involve join keep know learn maintain make meet obey obtain occupy occur operate organize
+    participate perform possess prefer prepare preserve proceed prove provide publish pursue receive recognize
+    recommend reduce refer reflect reject rely relate remember remove represent require resemble reside retain
+    reveal satisfy say see seek seem select sell send serve settle sing speak spend strive succeed suffer
+    suggest suppose survive take teach tell tend think transform translate understand utilize vary wear write
+""".split()  # noqa: SIM905
 
 # After these the subject comes later, or does not show the number.
-UNDECIDED = frozenset(
-    [
-        "there",
-        "here",
-        "where",
-        "what",
-        "how",
-        "why",
-        "when",
-        "whatever",
-        "so",
-        "nor",
-        "neither",
-        "than",
-        "as",
-        "i",
-        "you",
-        "thou",
-        "ye",
-        "whose",
-    ]
-)
-OPENERS = frozenset(["who", "which", "that"])
+UNDECIDED = _words("there here where what how why when whatever so nor neither than as i you thou ye whose")
+# Before these the subject stands further back, and without a parser it is not sure where.
+DISTANT = _words("who which that and or but , )")
 # A base form near one of these is an infinitive or part of a question.
-INFINITIVE = frozenset(
-    [
-        "to",
-        "will",
-        "would",
-        "can",
-        "could",
-        "may",
-        "might",
-        "must",
-        "shall",
-        "should",
-        "did",
-        "do",
-        "does",
-        "let",
-        "lets",
-        "cannot",
-        "ll",
-        "d",
-        "won",
-        "t",
-        "don",
-        "doesn",
-        "didn",
-        "couldn",
-        "wouldn",
-        "shouldn",
-        "make",
-        "makes",
-        "made",
-        "help",
-        "helps",
-        "helped",
-        "see",
-        "saw",
-        "hear",
-        "heard",
-        "need",
-        "dare",
-        "please",
-        "rather",
-        "better",
-        "why",
-        "how",
-    ]
+INFINITIVE = _words(
+    """
+    to will would can could may might must shall should did do does let lets cannot ll d won t don doesn didn
+    couldn wouldn shouldn make makes made help helps helped see saw hear heard need dare please rather better
+    why how
+    """
 )
-SUBJUNCTIVE = frozenset(
-    ["if", "though", "although", "as", "wish", "wished", "unless", "lest", "were", "would", "suppose"]
+# Nouns that take either form, of themselves or with "of" ("a number of people are", "the family were").
+EITHER = _words(
+    """
+    family party staff team band crew couple pair majority minority number rest lot lots variety series species half
+    none all any most some more group crowd police public audience range succession host handful percent total third
+    quarter plenty part bulk mass dozen remainder proportion percentage
+    """
 )
-NO_WERE = frozenset(["he", "she", "it", "this", "that"])
-INVERTED = frozenset(["it", "he", "she", "they", "we", "you", "i", "there", "thou", "not"])
-ADVERBS = frozenset(
-    [
-        "also",
-        "often",
-        "still",
-        "now",
-        "always",
-        "never",
-        "then",
-        "just",
-        "even",
-        "already",
-        "thus",
-        "therefore",
-        "sometimes",
-        "usually",
-    ]
+# No noun phrase ends so: what follows is no verb of it.
+UNFINISHED = _words(
+    """
+    a an the my your our their its every no of in on at by for with from into upon to only yet almost quite very too
+    more most less them us me him whom myself himself herself not if because while
+    """
 )
+# A clause that opens so and holds one noun phrase has its subject after the verb ("among them were").
+PREPOSITIONS = _words(
+    """
+    of among amongst in on at by for with from into upon under over near beside behind beneath between through
+    within after before about above below to inside outside around across along against beyond during round out up
+    """
+)
+PRONOUNS = _words("he she it they we this these those")
+BOUNDARIES = _words(
+    ", ; : . ! ? ( ) [ ] - – — that which who where when while because if though although and but or as"
+)
+ARCHAIC = _words("thou thee thy thine ye hath doth hast art ain em oi o th")
+SPEECH = _words('" “ ” « »')
+SUBJUNCTIVE = _words("if though although as wish wished unless lest were would suppose")
+NO_WERE = _words("he she it this that")
+INVERTED = _words("it he she they we you i there thou not")
+ADVERBS = _words("also often still now always never then just even already thus therefore sometimes usually")
 
 _WORD = re.compile(r"[a-z]+|\d[\d,.]*|[^\sa-z\d]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“‘(]?[A-Z])")
@@ -324,21 +145,28 @@ def decides(words: list[str], index: int) -> bool:
     at = index - 1
     while at > 0 and (words[at] in ADVERBS or (words[at].endswith("ly") and len(words[at]) > 4)):
         at -= 1
-    before = words[at]
-    if not (before[0].isalnum() or before in ",)") or before in UNDECIDED or following in INVERTED - {"not"}:
+    before, opening, clause = words[at], set(words[:index]), words[clause_start(words, at) : at + 1]
+    if not before[0].isalnum() or before in UNDECIDED | DISTANT | UNFINISHED | EITHER:
         return False
-    if following in "-'’" or words[index - 1] in "-'’":  # part of a compound or of a contraction
+    if following in INVERTED - {"not"} or following in "-'’" or words[index - 1] in "-'’":
+        return False  # a question; part of a compound or of a contraction
+    if opening & (ARCHAIC | SPEECH):  # dialect and direct speech keep other rules
         return False
-    if before in OPENERS and not any(word.isalpha() for word in words[: max(0, at - 1)]):
-        return False  # "who is", "that are" with nothing to refer to
-    near = set(words[max(0, index - 6) : index])
+    if clause[0] in PREPOSITIONS and before not in PRONOUNS:
+        return False
+    if any(word in EITHER and after == "of" for word, after in pairwise(clause)):
+        return False
+    near = {*words[max(0, index - 6) : index], *clause}
     if verb == "were":
         return before not in NO_WERE and not near & SUBJUNCTIVE
     if verb in ("is", "was", "has", "does", "are"):
         return True
-    if NUMBER[verb] == SINGULAR:
-        return before not in ("the", "of", "and", "or", ",")
-    return not near & INFINITIVE and (verb == "have" or before not in ("and", "or", "but", ",", "not"))
+    return NUMBER[verb] == SINGULAR or not near & INFINITIVE
+
+
+def clause_start(words: list[str], index: int) -> int:
+    """Where the clause of the word at `index` begins, as far as marks and conjunctions tell."""
+    return next((start + 1 for start in range(index - 1, -1, -1) if words[start] in BOUNDARIES), 0)
 
 
 def extract(texts: Iterable[str], excluded: frozenset[str] = frozenset()) -> Iterator[Prefix]:
