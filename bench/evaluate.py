@@ -150,8 +150,9 @@ def report(arguments: argparse.Namespace, erased: dict[str, float], run: dict[st
     return f"""## Evaluation (`python bench/evaluate.py{" --device cuda" if cuda else ""}`)
 
 {MODEL}, {where}, {len(METHODS)} methods ({", ".join(METHODS)}), {source.name} {source.split}.
-AOPC curves of {size} sentences, {passes} steps: {together:.2f} s together, {one:.2f} s one at a time: **{one / together:.1f} ×**
-faster, {size / together:.1f} sentences a second with all methods; probabilities differ by at most {erased["gap"]:.0e}.
+AOPC curves of {size} sentences, {passes} steps: {together:.2f} s together, {one:.2f} s one at a time:
+**{one / together:.1f} ×** faster, {size / together:.1f} sentences a second with all methods; probabilities differ by
+at most {erased["gap"]:.0e}.
 
 An evaluation of {rows} rows by {" and ".join(METRICS)} took {run["seconds"]:.0f} s, {rows / end:.1f} rows a second
 (batches of {arguments.batch_size}, shards of {arguments.shard}).

@@ -351,7 +351,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     called("evaluate", *asked, "--methods", "globenc", "--out", "runs/second")
     assert called("runs", "list").count(" finished") == 2
     assert "cue-dot" in called("runs", "show", "runs/first", "--layers")
-    assert "p (Wilcoxon)" in called("runs", "compare", "runs/first", "runs/second", "-f", "md")
+    assert "p (W)" in called("runs", "compare", "runs/first", "runs/second", "-f", "md")
     assert called("runs", "compare", "runs/first", "-f", "csv").count("globenc,random(seed=3)") == 2
     csv = called("runs", "export", "runs/first", "--format", "csv")
     assert csv == (tmp_path / "runs/first/summary.csv").read_text()
@@ -360,6 +360,8 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert r"\textbf{" in latex
     called("runs", "export", "runs/first", "--out", "means.md")
     assert (tmp_path / "means.md").read_text().startswith("| method | aopc | cue-dot |")
+    called("runs", "export", "runs/first", "--figure", "cue-dot", "--out", "cues.png")
+    assert (tmp_path / "cues.png").read_bytes().startswith(b"\x89PNG")
     assert "spearman:METHOD" in called("metrics")
     with pytest.raises(WhenceError, match="unknown format 'docx'"):
         called("runs", "export", "runs/first", "--format", "docx")

@@ -30,7 +30,9 @@ ROWS, SHARD = 80, 5
 SERVER = """
 import os, sys, torch
 torch.set_num_threads(1)
-import whence.cli, whence.run, whence.method
+import pyarrow.compute, pyarrow.parquet, rich.table, rich.text, transformers.models.bert.modeling_bert
+import whence.cli, whence.run, whence.run.export, whence.method
+transformers.AutoModelForSequenceClassification, transformers.AutoTokenizer, transformers.PreTrainedTokenizerFast
 from whence.run.work import Worker
 compute, log_file = Worker.compute, sys.argv[1]
 def counted(self, task):

@@ -141,13 +141,22 @@ def export_command(
     run: Folder,
     form: Form = "md",
     layers: Layers = False,
+    figure: Annotated[str | None, typer.Option(help="Draw this measure into --out, a .png, .svg or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
 ) -> None:
-    """The means of a run as a table for a paper or a program."""
+    """The means of a run as a table for a paper or a program, or one measure as a figure."""
+    from whence.errors import WhenceError
     from whence.run import Run
     from whence.run.export import export
     from whence.storing import write
 
+    if figure is not None:
+        from whence.view import plot
+
+        if out is None:
+            raise WhenceError("a figure needs a file; say which with --out, e.g. --out measured.png")
+        print(f"written to {plot.save(plot.measured(Run(run), figure), out)}")
+        return
     text = export(Run(run), form, layers=layers)
     if out is None:
         print(text, end="")

@@ -64,24 +64,15 @@ def by_layer(run: Run) -> Rows:
 
 
 def comparison(compared: Sequence[Compared]) -> Rows:
-    """A row for each comparison."""
-    rows = [["metric", "layer", "first", "second", "difference", "99 % interval", "p (t)", "p (Wilcoxon)", "d", "n"]]
+    """A row for each comparison; a column for the layer where there are any."""
+    layered = any(each.layer is not None for each in compared)
+    head = ["metric", *(["layer"] if layered else []), "first", "second", "difference", "99 % interval"]
+    rows = [[*head, "p (t)", "p (W)", "d", "n"]]
     for each in compared:
-        found = each.found
-        rows.append(
-            [
-                each.metric,
-                "" if each.layer is None else str(each.layer),
-                each.first,
-                each.second,
-                f"{found.difference:+.4f}",
-                f"{found.interval[0]:+.4f} to {found.interval[1]:+.4f}",
-                f"{found.t_p:.2g}",
-                f"{found.wilcoxon_p:.2g}",
-                f"{found.effect:.2f}",
-                str(found.count),
-            ]
-        )
+        found, layer = each.found, ["" if each.layer is None else str(each.layer)] if layered else []
+        interval = f"{found.interval[0]:+.3f} {found.interval[1]:+.3f}"
+        chances = (f"{found.t_p:.1g}", f"{found.wilcoxon_p:.1g}", f"{found.effect:.2f}", str(found.count))
+        rows.append([each.metric, *layer, each.first, each.second, f"{found.difference:+.3f}", interval, *chances])
     return rows
 
 
