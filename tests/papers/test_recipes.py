@@ -13,12 +13,13 @@ import whence
 from whence.cli import app
 from whence.errors import WhenceError
 from whence.papers import Result, lookup, recipes
-from whence.papers.recipe import Claim, Recipe, Reported, Table, number, reported, settle
+from whence.papers.recipe import Claim, Recipe, Reported, Table, best, number, reported, rising, settle
 from whence.papers.samples import draw, half, own
 
 NAMES = [each.name for each in recipes()]
 LISTED = {
     "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
+    "globenc": "table1 table2 figure1 figure3 figure4 figure5",
 }
 
 
@@ -68,6 +69,10 @@ def test_runs_without_data(name: str, out: Path) -> None:
         ("abnar2020/table1", "Flow", "L6", Reported(0.70, 0.22)),
         ("abnar2020/table2", "Rollout", "L4", Reported(0.47, 0.32)),
         ("abnar2020/table3", "Flow", "last", Reported(0.14, 0.21)),
+        ("globenc/table1", "N_ResLN", "HateXplain", Reported(0.08, 0.28)),
+        ("globenc/table1", "W_Res", "MNLI", Reported(0.27, 0.25)),
+        ("globenc/table2", "N_Enc rollout", "MAX", Reported(0.78, 0.12)),
+        ("globenc/table2", "N indiv.", "middle", Reported(0.28, 0.23)),
     ],
 )
 def test_the_papers_numbers(name: str, row: str, column: str, expected: Reported) -> None:
@@ -127,15 +132,29 @@ def test_markdown_says_whose_number_is_whose() -> None:
         "9 samples",
         make=lambda _: table(0.5),
         reported={("a", "x"): Reported(0.25), ("b", "y"): Reported(0.75, 0.1)},
-        claims=(Claim("A is above 0.4.", lambda t: t.mean("a", "x") > 0.4), Claim("B exists.", lambda _: None)),
+        claims=(Claim("A is above 0.4.", lambda t, _: t.mean("a", "x") > 0.4), Claim("B is.", best("b"), each=True)),
     )
     text = Result(recipe, table(0.5)).markdown()
     assert "| a | 0.50 (0.250) | – |" in text
     assert "| b | – | – (0.75 ± 0.10) |" in text
     assert "m on d: n = 4" in text
     assert "9 samples" in text
-    assert "- A is above 0.4. **Holds here.**\n- B exists. **Cannot be told here.**\n" in text
+    assert "- A is above 0.4. **Holds here.**\n- x: B is. **Cannot be told here.**\n" in text
     assert "**Does not hold here.**" in Result(recipe, table(0.1)).markdown()
+
+
+def test_claims_compare_rows() -> None:
+    values = {("a", "x"): 0.1, ("b", "x"): 0.2, ("c", "x"): 0.3, ("a", "y"): 0.4, ("b", "y"): float("nan")}
+    found = Table(["a", "b", "c"], ["x", "y", "z"], {place: number(v, 2) for place, v in values.items()}, "", [])
+    assert rising("a", "b", "c")(found, "x") is True
+    assert rising("a", "c", "b")(found, "x") is False
+    assert rising("a", "b")(found, "y") is None
+    assert best("c")(found, "x") is True
+    assert best("b")(found, "x") is False
+    assert best("b", "a")(found, "x") is True
+    assert best("a", lowest=True)(found, "x") is True
+    assert best("a")(found, "y") is None
+    assert [says for says, _ in Claim("So.", best("a"), each=True).verdicts(found)] == ["x: So.", "y: So."]
 
 
 def test_what_is_asked_is_settled() -> None:

@@ -48,7 +48,7 @@ Flow    | 0.11 ± 0.19 | 0.11 ± 0.21 | 0.12 ± 0.22 | 0.14 ± 0.21 | 0.14 ± 0.
 
 
 def above_raw(row: str) -> Claim:
-    def holds(table: Table) -> bool:
+    def holds(table: Table, _: str) -> bool:
         upper = [column for column in table.columns if column != "last"][len(table.columns) // 2 :]
         return all(table.mean(row, column) > table.mean("Raw", column) for column in upper)
 
@@ -57,7 +57,7 @@ def above_raw(row: str) -> Claim:
 
 FLOW_FIRST = Claim(
     "Flow lies above rollout in the last layer.",
-    lambda table: table.mean("Flow", table.columns[-1]) > table.mean("Rollout", table.columns[-1]),
+    lambda table, _: table.mean("Flow", table.columns[-1]) > table.mean("Rollout", table.columns[-1]),
 )
 CLAIMS = (above_raw("Rollout"), above_raw("Flow"), FLOW_FIRST)
 
@@ -166,7 +166,7 @@ def _points_at(table: Table, letter: str, method: str) -> str:
     claims=(
         Claim(
             "In (a), rollout and flow point at the same person.",
-            lambda table: _points_at(table, "a", "Rollout") == _points_at(table, "a", "Flow"),
+            lambda table, _: _points_at(table, "a", "Rollout") == _points_at(table, "a", "Flow"),
         ),
     ),
 )

@@ -84,10 +84,21 @@ class Table:
 
 
 class Claim(NamedTuple):
-    """A claim of the paper, and whether a table bears it out: None where it cannot tell."""
+    """A claim of the paper, and whether a table bears it out: None where it cannot tell.
+
+    each: it is asked of every column in which we have numbers; else once, of the table.
+    """
 
     says: str
-    holds: Callable[[Table], bool | None]
+    holds: Callable[[Table, str], bool | None]
+    each: bool = False
+
+    def verdicts(self, table: Table) -> list[tuple[str, bool | None]]:
+        """The claim in words, with the answer."""
+        if not self.each:
+            return [(self.says, self.holds(table, ""))]
+        measured = [column for column in table.columns if any(place[1] == column for place in table.ours)]
+        return [(f"{column}: {self.says}", self.holds(table, column)) for column in measured]
 
 
 @dataclass(frozen=True)
@@ -274,24 +285,23 @@ def number(value: float, count: int) -> Summary:
     return Summary(float(value), float("nan"), float("nan"), count, 0)
 
 
-def first_of(*rows: str, column: str, lowest: bool = False) -> Callable[[Table], bool | None]:
-    """Whether the first of these rows is the best of them in a column; of all rows, where it is alone."""
+def best(row: str, *others: str, lowest: bool = False) -> Callable[[Table, str], bool | None]:
+    """Whether a row is the best of a column, among these others or all."""
 
-    def holds(table: Table) -> bool | None:
-        every = rows if len(rows) > 1 else tuple(table.rows)
-        means = table.matrix(every, [column])[:, 0]
-        mine, others = table.mean(rows[0], column), means[~np.isnan(means)]
-        if np.isnan(mine) or len(others) < 2:
+    def holds(table: Table, column: str) -> bool | None:
+        means = table.matrix(others or [each for each in table.rows if each != row], [column])[:, 0]
+        mine, means = table.mean(row, column), means[~np.isnan(means)]
+        if np.isnan(mine) or not len(means):
             return None
-        return bool(mine == (others.min() if lowest else others.max()))
+        return bool(mine < means.min() if lowest else mine > means.max())
 
     return holds
 
 
-def rising(*rows: str, column: str) -> Callable[[Table], bool | None]:
+def rising(*rows: str) -> Callable[[Table, str], bool | None]:
     """Whether each of these rows is above the one before it."""
 
-    def holds(table: Table) -> bool | None:
+    def holds(table: Table, column: str) -> bool | None:
         means = table.matrix(rows, [column])[:, 0]
         return None if np.isnan(means).any() else bool((np.diff(means) > 0).all())
 

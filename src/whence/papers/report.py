@@ -32,7 +32,7 @@ class Result:
     @property
     def verdicts(self) -> list[tuple[str, bool | None]]:
         """The paper's claims, and whether they hold here."""
-        return [(claim.says, claim.holds(self.table)) for claim in self.recipe.claims]
+        return [verdict for claim in self.recipe.claims for verdict in claim.verdicts(self.table)]
 
     @property
     def columns(self) -> list[str]:
