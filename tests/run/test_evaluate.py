@@ -179,6 +179,10 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
     assert run.summary[Key("globenc", "aopc", None)].count == 11
     assert run.finished is not None
     assert sum(run.finished["failures"].values()) == 3
+    lengths = [Example(str(i), "good " * (50 + i)) for i in range(5)]
+    run = evaluate([*lengths, Example("short", "good film")], ["globenc"], ["aopc"])
+    assert run.finished is not None
+    assert list(run.finished["failures"].values()) == [5]  # one reason, whatever the number of tokens
     # One sentence of a batch cannot be explained: the rest of the batch can.
     odd = [Example("1", "a cat", label="LABEL_1"), Example("2", "a dog", label="purple")]
     run = evaluate(odd, ["attcat"], ["aopc"], target="label")

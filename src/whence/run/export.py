@@ -14,7 +14,7 @@ from whence.evidence.registry import metrics as known_metrics
 from whence.extras import need
 from whence.run.progress import span
 from whence.run.reading import Compared, Run
-from whence.run.tables import RECORDS, SUMMARY_CSV, Key
+from whence.run.tables import RECORDS, SUMMARY_CSV, Key, count_reasons
 
 Rows = list[list[str]]  # the heading first
 LATEX = {
@@ -157,7 +157,8 @@ def described(run: Run) -> list[str]:
     if finished is None:
         return [*lines, f"not finished; the same command goes on: {run.command}"]
     for reason, count in finished["failures"].items():
-        lines.append(f"{count} could not be explained: {reason}")
+        such = "" if count == 1 else ", for one"
+        lines.append(f"{count} could not be explained{such}: {reason}")
     for metric, why, count in undefined(run):
         lines.append(f"{count} times no value of {metric}: {why}")
     if finished["seconds"]:
@@ -171,13 +172,12 @@ def undefined(run: Run) -> list[tuple[str, str, int]]:
     if not any(found.undefined for found in run.summary.values()):
         return []
     parquet, compute = need("pyarrow.parquet", extra="eval"), need("pyarrow.compute", extra="eval")
-    counts: dict[tuple[str, str], int] = {}
-    file = parquet.ParquetFile(run.path / RECORDS)
-    for batch in file.iter_batches(columns=["metric", "why"]):
+    counts: dict[str, dict[str, int]] = {}
+    for batch in parquet.ParquetFile(run.path / RECORDS).iter_batches(columns=["metric", "why"]):
         chosen = batch.filter(compute.is_valid(batch["why"]))
         for metric, why in zip(chosen["metric"].to_pylist(), chosen["why"].to_pylist(), strict=True):
-            counts[metric, why] = counts.get((metric, why), 0) + 1
-    return [(metric, why, count) for (metric, why), count in counts.items()]
+            count_reasons(counts.setdefault(metric, {}), [why])
+    return [(metric, why, count) for metric, found in counts.items() for why, count in found.items()]
 
 
 def _terminal(rows: Rows) -> Any:

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
+import torch
+
 from whence.errors import WhenceError
 from whence.run.setting import Setting
 from whence.run.work import Task, Worker
@@ -41,7 +43,13 @@ def compute(worker: Worker, task: Task) -> Done:
     from whence.run.shards import pack
 
     begin = time.perf_counter()
-    content = pack(*worker.compute(task))
+    try:
+        content = pack(*worker.compute(task))
+    except torch.OutOfMemoryError as error:
+        raise WhenceError(
+            f"the device's memory is too small for {worker.setting.batch_size} sentences of {max(task.tokens)} tokens; "
+            f"begin another run with a smaller batch size"
+        ) from error
     return Done(task, content, time.perf_counter() - begin)
 
 

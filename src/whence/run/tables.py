@@ -14,7 +14,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from whence.run import shards
 
 EXAMPLES, RECORDS, CURVES = "examples.parquet", "records.parquet", "curves.parquet"
 SUMMARY, SUMMARY_CSV = "summary.parquet", "summary.csv"
+_VARYING = re.compile(r"\d+|'[^']*'")
 COLUMNS = ("method", "metric", "layer", "mean", "deviation", "interval", "count", "undefined")
 
 
@@ -65,9 +67,7 @@ def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], metrics:
         writers = {name: stack.enter_context(_Writer(folder / name)) for name in (EXAMPLES, RECORDS, CURVES)}
         for window, times in _windows(whole):
             count += len(window)
-            for reason in window["failure"].drop_null().to_pylist():
-                kind = reason.partition(":")[0] if len(reason) > 200 else reason
-                failures[kind] = failures.get(kind, 0) + 1
+            count_reasons(failures, window["failure"].drop_null().to_pylist())
             for name, spent in times.items():
                 seconds[name] = seconds.get(name, 0.0) + spent
             records = _flat(window, "records")
@@ -78,6 +78,14 @@ def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], metrics:
                 moments[key] = _joined(moments[key], found) if key in moments else found
     _write_summary(folder, _ordered(moments, methods, metrics))
     return Totals(count, failures, seconds)
+
+
+def count_reasons(counts: dict[str, int], reasons: Iterable[str]) -> None:
+    """Add to the counts; reasons that differ in numbers and names alone are one, under the first that came."""
+    known = {_VARYING.sub("…", reason): reason for reason in counts}
+    for reason in reasons:
+        first = known.setdefault(_VARYING.sub("…", reason), reason)
+        counts[first] = counts.get(first, 0) + 1
 
 
 class _Writer:
