@@ -75,7 +75,8 @@ def _after_block(layer: LayerTrace) -> View:
 
 def own(layer: LayerTrace) -> Tensor:
     """`Σ_h α^h_ii f^h_i`, what attention brings token i from itself: [B, n, d]."""
-    return layer.once("own", lambda _: _merge(layer, layer.attention.diagonal(dim1=2, dim2=3)[..., None] * layer.value))
+    diagonal = layer.attention.diagonal(dim1=2, dim2=3)[..., None]
+    return layer.once("own", lambda _: layer.block.merge(diagonal * layer.value))
 
 
 def kept(layer: LayerTrace, view: View) -> Tensor:
@@ -89,27 +90,22 @@ def kept(layer: LayerTrace, view: View) -> Tensor:
 
 
 def others(layer: LayerTrace) -> Tensor:
-    """`Σ_{j≠i} t_ij`: [B, n, d]. The diagonal is taken out before the sum, so that nothing cancels."""
+    """`Σ_{j≠i} t_ij`: [B, n, d]."""
 
     def make(_: LayerTrace) -> Tensor:
-        rest = layer.attention.clone()
-        rest.diagonal(dim1=2, dim2=3).zero_()
-        return _merge(layer, rest @ layer.value)
+        alone = (layer.attention.diagonal(dim1=2, dim2=3) == 1).all(1)  # has no others, also after rounding
+        return (layer.mixed - own(layer)).masked_fill(alone.unsqueeze(-1), 0)
 
     return layer.once("others", make)
 
 
-def _merge(layer: LayerTrace, z: Tensor) -> Tensor:
-    """The heads' outputs through W_O: [B, H, n, d_h] -> [B, n, d]."""
-    return z.transpose(1, 2).flatten(2) @ layer.block.w_o.flatten(0, 1)
-
-
 def carried(layer: LayerTrace, sentence: int, tokens: slice, out: Tensor | None = None) -> Tensor:
-    """`f^h_j` of some tokens of one sentence, token first: [J, H, d]. A given `out` may be longer than needed."""
+    """`f^h_j` of some tokens of one sentence, token first: [J, H, d]. A given `out`, [H, J, d], may be too long."""
     value = layer.value[sentence, :, tokens]  # [H, J, d_h]
-    out = value.new_empty(value.shape[1], *layer.block.w_o.shape[::2]) if out is None else out[: value.shape[1]]
-    torch.bmm(value, layer.block.w_o, out=out.transpose(0, 1))
-    return out
+    heads, _, d = layer.block.w_o.shape
+    out = value.new_empty(heads, value.shape[1], d) if out is None else out[:, : value.shape[1]]
+    # In memory the head comes first: written token first, the product takes three times as long.
+    return torch.bmm(value, layer.block.w_o, out=out).transpose(0, 1)
 
 
 def squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
@@ -124,7 +120,7 @@ def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
     own = torch.empty_like(layer.x)
     cuts = list(tiles(n, heads * layer.x.shape[-1] * attention.element_size(), budget_for(attention, None)))
     # One piece of memory for all tiles: fetching a new one from the system takes longer than filling it.
-    space = layer.x.new_empty(cuts[0].stop, heads, layer.x.shape[-1])
+    space = layer.x.new_empty(heads, cuts[0].stop, layer.x.shape[-1])
     for sentence in range(batch):
         for sources in cuts:
             f = carried(layer, sentence, sources, space)

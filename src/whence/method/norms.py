@@ -114,9 +114,10 @@ def attention_residual(layer: LayerTrace) -> Tensor:
     """Attention without its diagonal, and the residual connection, in globenc's mixing ratio."""
     attention = layer.attention.mean(1)
     identity = identity_like(attention)
+    other = to_one(attention * (1 - identity))
     ratio = mixing_ratios(layer)["N_Enc"].unsqueeze(-1)
     # A token that sees itself alone has no other attention to renormalise; its ratio is 0.
-    return ratio * to_one(attention * (1 - identity)) + (1 - ratio) * identity
+    return ratio * other + (1 - ratio) * identity
 
 
 @torch.no_grad()

@@ -141,10 +141,13 @@ class Block:
         """`f^h_j = v^h_j W_O^h`, the value carried through its head's slice of W_O: [B,H,n,d_h] -> [B,H,n,d]."""
         return torch.einsum("bhjk,hkd->bhjd", value, self.w_o)
 
+    def merge(self, z: Tensor) -> Tensor:
+        """The heads' outputs through W_O: [B, H, n, d_h] -> [B, n, d]."""
+        return z.transpose(1, 2).flatten(2) @ self.w_o.flatten(0, 1)
+
     def mix(self, x: Tensor, attention: Tensor, value: Tensor) -> Tensor:
         """`u`: the residual stream after attention."""
-        z = torch.einsum("bhij,bhjk->bhik", attention, value)
-        return x + torch.einsum("bhik,hkd->bid", z, self.w_o) + self.b_o
+        return x + self.merge(attention @ value) + self.b_o
 
     def finish(self, u: Tensor) -> Tensor:
         """`o`: what the block makes of `u`, token by token."""

@@ -74,6 +74,14 @@ class LayerTrace:
         return promote(self.raw["attention"])
 
     @cached_property
+    def mixed(self) -> Tensor:
+        """What attention adds to the residual stream, Σ_j Σ_h α f, without b_O: [B, n, d]."""
+        if self.raw["mixed"].dtype == self.x.dtype:
+            return self.raw["mixed"] - self.block.b_o
+        # In half precision the model's own sum is rounded to three digits; ours of the same α and v is not.
+        return self.block.merge(self.attention @ self.value)
+
+    @cached_property
     def u(self) -> Tensor:
         """The residual stream after attention, u = x + Σ α f + b_O: [B, n, d]."""
         return promote(self.raw["u"])
@@ -147,7 +155,7 @@ class _Recorder:
 
     def finish(self, block: Block) -> None:
         page, self.page = self.page, None
-        missing = {"x", "u", "w", "attention", "output"} - set(page or ())
+        missing = {"x", "u", "w", "attention", "mixed", "output"} - set(page or ())
         if page is None or missing:
             raise WhenceError(
                 f"block {self.count} of the model did not pass through the parts that whence knows "
@@ -326,11 +334,16 @@ def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
 
         return hook
 
+    def mixed(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        if mine():
+            recorder.note(mixed=output)
+
     yield opened.model.get_input_embeddings().register_forward_hook(worded)
     yield opened.part(opened.family.embeddings).register_forward_hook(embedded)
     for block in opened.blocks:
         yield block.module.register_forward_pre_hook(enters, with_kwargs=True)
         yield block.module.register_forward_hook(leaves(block))
+        yield block.part(block.family.output).register_forward_hook(mixed)
         if block.norm_first:
             yield block.part(block.family.norm2).register_forward_pre_hook(norm_enters("u"))
         else:
