@@ -1,6 +1,6 @@
 """Time and memory of the context-mixing methods: beside a plain forward pass and beside the direct formula.
 
-    python bench/mixing.py [--quick] [--threads 2]
+    python bench/mixing.py [--quick] [--only 512,8 …] [--threads 2]
 
 A randomly initialised BERT-base; every number is a ratio within one run, so that the machine does not matter much.
 Each setting is timed in a process of its own, the contestants taking turns; peak memory is that of a fresh process
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,19 +29,21 @@ SETTINGS = [(n, batch) for n in (128, 32, 512) for batch in (1, 8)]  # the most 
 QUICK = [(32, 1), (128, 1)]
 METHODS = ("norm maps", "alti", "value-zeroing")
 LAYERS = 12
-LIMIT = 2.5e9  # bytes: a direct implementation that needs more is not tried
 TOKENS = 4  # of a sentence whose Value Zeroing is timed directly; the rest takes as long
+LONG = 256  # tokens from which one sentence of the batch stands for all, in what takes minutes
 CAPTION = f"""BERT-base of random weights; medians, ratios within the run. Norm maps: N, N_FixedRes, N_Res, N_ResLN,
-N_Enc and all mixing ratios. Norm maps and ALTI include the forward pass. Value Zeroing: one layer timed, × {LAYERS};
-its loop: {TOKENS} tokens of one layer timed, multiplied. Its floor: the activation and W_2 on n² vectors, nothing else.
-Memory: MB beyond the loaded model. A direct form that needs more than {LIMIT / 1e9} GB is not tried."""
+N_Enc and all mixing ratios. Norm maps and ALTI include the forward pass. Value Zeroing and the direct forms: one
+layer timed, × {LAYERS}; from n = {LONG} on one sentence of the batch, multiplied, and its memory is that of one
+sentence. Value Zeroing's loop: {TOKENS} tokens of one layer timed, multiplied. Its floor: the activation and W_2 on
+n² vectors, nothing else. Memory: MB beyond the loaded model; of the direct forms, in one layer."""
 
 
 class Contestant(NamedTuple):
-    """Something to be measured, of which `factor` make the whole."""
+    """Something to be measured, of which `factor` make the whole, `with_forward` beside a forward pass."""
 
     go: Callable[[], Any]
     factor: float = 1
+    with_forward: bool = False
 
 
 def contestants(n: int, batch: int) -> dict[str, Contestant]:
@@ -59,9 +63,12 @@ def contestants(n: int, batch: int) -> dict[str, Contestant]:
     ids = torch.randint(1000, 20000, (batch, n)).tolist()
     inputs = collate(Reader(None, opened.vocabulary_size, 0, 512).read(ids)[0], 0)
 
+    shown = inputs if n < LONG else collate(Reader(None, opened.vocabulary_size, 0, 512).read(ids[:1])[0], 0)
+    share = LAYERS * batch / len(shown.ids)  # of what is shown, in the whole
+
     @cache
     def states() -> Any:
-        return model(inputs.ids, attention_mask=inputs.attention_mask, output_hidden_states=True).hidden_states
+        return model(shown.ids, attention_mask=shown.attention_mask, output_hidden_states=True).hidden_states
 
     def streamed(of: Callable[[LayerTrace], Any]) -> Callable[[], Any]:
         def go() -> list[Any]:
@@ -78,7 +85,7 @@ def contestants(n: int, batch: int) -> dict[str, Contestant]:
     @cache
     def first_layer() -> LayerTrace:
         found: list[LayerTrace] = []
-        stream(opened, inputs, lambda layer: found.append(layer) if layer.index == 0 else None)
+        stream(opened, shown, lambda layer: found.append(layer) if layer.index == 0 else None)
         return found[0]
 
     def floor() -> None:
@@ -87,21 +94,18 @@ def contestants(n: int, batch: int) -> dict[str, Contestant]:
         for _ in range(8):
             block.activation(hidden) @ block.ffn_out.weight
 
-    found = {
+    return {
         "forward": Contestant(lambda: model(inputs.ids, attention_mask=inputs.attention_mask)),
         "norm maps": Contestant(streamed(norm_maps)),
         "alti": Contestant(streamed(lambda layer: lookup("alti")[0].run(layer))),
+        "norm maps, direct": Contestant(lambda: direct.norm_maps(first_layer()), share, True),
+        "alti, direct": Contestant(lambda: direct.alti(first_layer()), share, True),
+        "value-zeroing": Contestant(lambda: value_zeroing(first_layer()), share),
+        "value-zeroing, floor": Contestant(floor, batch * LAYERS * n * n / (8 * 512)),
+        "value-zeroing, direct": Contestant(
+            lambda: direct.value_zeroing(model.encoder.layer[0], *states()[:2], range(TOKENS)), share * n / TOKENS
+        ),
     }
-    if batch * model.config.num_attention_heads * n * n * model.config.hidden_size * 4 < LIMIT:
-        found["norm maps, direct"] = Contestant(streamed(direct.norm_maps))
-        found["alti, direct"] = Contestant(streamed(direct.alti))
-    if n * n * batch <= 2**18:  # beyond that, minutes
-        found["value-zeroing"] = Contestant(lambda: value_zeroing(first_layer()), LAYERS)
-        found["value-zeroing, floor"] = Contestant(floor, batch * LAYERS * n * n / (8 * 512))
-        found["value-zeroing, direct"] = Contestant(
-            lambda: direct.value_zeroing(model.encoder.layer[0], *states()[:2], range(TOKENS)), LAYERS * n / TOKENS
-        )
-    return found
 
 
 def time_all(n: int, batch: int, runs: int, threads: int) -> dict[str, float]:
@@ -110,7 +114,7 @@ def time_all(n: int, batch: int, runs: int, threads: int) -> dict[str, float]:
     found = contestants(n, batch)
     seconds: dict[str, list[float]] = {name: [] for name in found}
     for turn in range(runs + 1):
-        for name, (go, factor) in found.items():
+        for name, (go, factor, _) in found.items():
             if sum(seconds[name]) > 10 * factor:
                 continue  # enough of what takes long
             begin = clock()
@@ -118,16 +122,15 @@ def time_all(n: int, batch: int, runs: int, threads: int) -> dict[str, float]:
             elapsed = clock() - begin
             if turn or elapsed > 10:  # the first is a warm-up, which a long run does not need
                 seconds[name].append(elapsed * factor)
-    return {name: statistics.median(each) for name, each in seconds.items()}
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    return {name: each + medians["forward"] * found[name].with_forward for name, each in medians.items()}
 
 
-def memory_of(n: int, batch: int, name: str) -> float | None:
+def memory_of(n: int, batch: int, name: str) -> float:
     """Peak resident MB of one run beyond the loaded model."""
     import torch
 
     found = contestants(n, batch)
-    if name not in found:
-        return None
     torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
     before = _status("VmRSS")
@@ -152,27 +155,36 @@ def measure(settings: list[tuple[int, int]], runs: int, threads: int) -> Iterato
     for n, batch in settings:
         seconds = worker({"n": n, "batch": batch, "runs": runs, "threads": threads})
         forward = seconds["forward"]
-        memory = {
-            name: worker({"n": n, "batch": batch, "threads": threads, "memory": name})
-            for name in ("forward", *METHODS, *(f"{method}, direct" for method in METHODS))
-        }
+        names = ("forward", *METHODS, *(f"{method}, direct" for method in METHODS))
+        asked = [{"n": n, "batch": batch, "threads": threads, "memory": name} for name in names]
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 4)) as pool:  # memory does not mind company
+            memory = dict(zip(names, pool.map(worker, asked), strict=True))
         rows = [f"| {n} | {batch} | plain forward | {forward:.2f} s | 1 | | | {memory['forward']:.0f} | |"]
-        rows += [_row(n, batch, name, seconds, memory) for name in METHODS if name in seconds]
-        if floor := seconds.get("value-zeroing, floor"):
-            over = f"{seconds['value-zeroing'] / floor:.2f} × the floor"
-            rows.append(f"| {n} | {batch} | its floor | {floor:.2f} s | {floor / forward:.2f} × | | {over} | | |")
+        rows += [_row(n, batch, name, seconds, memory) for name in METHODS]
+        floor = seconds["value-zeroing, floor"]
+        over = f"{seconds['value-zeroing'] / floor:.2f} × the floor"
+        rows.append(f"| {n} | {batch} | its floor | {floor:.2f} s | {floor / forward:.2f} × | | {over} | | |")
         yield (n, batch), rows
 
 
-def _row(n: int, batch: int, name: str, seconds: dict[str, float], memory: dict[str, float | None]) -> str:
-    forward, ours = seconds["forward"], seconds[name]
-    theirs, theirs_mb = seconds.get(f"{name}, direct"), memory[f"{name}, direct"]
-    cells = [
-        f"{n} | {batch} | {name} | {ours:.2f} s | **{ours / forward:.2f} ×**",
-        "not tried | " if theirs is None else f"{theirs / forward:.0f} × | {theirs / ours:.1f} ×",
-        f"{memory[name]:.0f} | " + ("" if theirs_mb is None else f"{theirs_mb:.0f}"),
-    ]
-    return f"| {' | '.join(cells)} |"
+def _row(n: int, batch: int, name: str, seconds: dict[str, float], memory: dict[str, float]) -> str:
+    forward, ours, theirs = seconds["forward"], seconds[name], seconds[f"{name}, direct"]
+    return (
+        f"| {n} | {batch} | {name} | {ours:.2f} s | **{ours / forward:.2f} ×** | {theirs / forward:.0f} × | "
+        f"{theirs / ours:.1f} × | {memory[name]:.0f} | {memory[f'{name}, direct']:.0f} |"
+    )
+
+
+def written() -> dict[tuple[int, int], list[str]]:
+    """The rows that stand in bench/README.md, by setting."""
+    page = HERE / "README.md"
+    text = page.read_text() if page.exists() else ""
+    rows: dict[tuple[int, int], list[str]] = {}
+    for line in text.partition(START)[2].partition(END)[0].splitlines():
+        cells = line.split(" | ")
+        if line.startswith("| ") and cells[0][2:].isdigit():
+            rows.setdefault((int(cells[0][2:]), int(cells[1])), []).append(line)
+    return rows
 
 
 def write(rows: dict[tuple[int, int], list[str]], threads: int, quick: bool) -> None:
@@ -200,6 +212,7 @@ def write(rows: dict[tuple[int, int], list[str]], threads: int, quick: bool) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="n = 32 and 128, batch 1, fewer runs")
+    parser.add_argument("--only", nargs="+", metavar="N,BATCH", help="these settings; the table's other rows stay")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -216,8 +229,11 @@ def main() -> None:
             )
         )
         return
-    rows: dict[tuple[int, int], list[str]] = {}
-    for setting, found in measure(QUICK if options.quick else SETTINGS, 3, options.threads):
+    rows = written() if options.only else {}
+    settings = [tuple(map(int, each.split(","))) for each in options.only or ()] or (
+        QUICK if options.quick else SETTINGS
+    )
+    for setting, found in measure(settings, 3, options.threads):
         rows[setting] = found
         write(rows, options.threads, options.quick)  # at once: the large settings take minutes
         print(*found, sep="\n", flush=True)
