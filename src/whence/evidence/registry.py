@@ -128,7 +128,7 @@ class Asked:
         for need in self.metric.needs:
             value = getattr(case.example, need)
             if value is None or value == ():
-                raise WhenceError(f"the example has not {NEEDS[need]}")
+                raise WhenceError(f"the example lacks {NEEDS[need]}")
 
 
 _METRICS: dict[str, Metric] = {}

@@ -51,7 +51,7 @@ def means(run: Run) -> Rows:
     return rows
 
 
-def by_layer(run: Run) -> Rows:
+def by_layer(run: Run, digits: int = 3) -> Rows:
     """A row for each measure and method, a column for each layer."""
     summary = run.summary
     layers = sorted({key.layer for key in summary if key.layer is not None})
@@ -59,7 +59,7 @@ def by_layer(run: Run) -> Rows:
     rows = [["metric", "method", *map(str, layers)]]
     for metric, method in pairs:
         found = [summary.get(Key(method, metric, layer)) for layer in layers]
-        rows.append([metric, method, *("" if each is None else f"{each.mean:.3f}" for each in found)])
+        rows.append([metric, method, *("" if each is None else f"{each.mean:.{digits}f}" for each in found)])
     return rows
 
 
@@ -136,8 +136,10 @@ def show(run: Run, *, layers: bool = False) -> None:
     if run.finished is None:
         return
     console.print(_terminal(means(run)))
-    if layers and by_layer(run)[1:]:
-        console.print(_terminal(by_layer(run)))
+    head, *rows = by_layer(run, digits=2)
+    for metric in dict.fromkeys(row[0] for row in rows if layers):  # narrow tables, one each
+        console.print(f"\n{metric}, by layer", markup=False, highlight=False)
+        console.print(_terminal([head[1:], *(row[1:] for row in rows if row[0] == metric)]))
 
 
 def show_rows(rows: Rows) -> None:
