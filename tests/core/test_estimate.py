@@ -112,8 +112,9 @@ def test_right_within_a_factor_of_two(name: str, n: int) -> None:
     torch.manual_seed(0)
     model = transformers.BertModel(transformers.BertConfig()).eval()
     ids = torch.randint(1000, 20_000, (n,)).tolist()
-    whence.explain(ids, model, method=name)
-    begin = time.perf_counter()
-    whence.explain(ids, model, method=name)
-    seconds = time.perf_counter() - begin
-    assert 0.5 <= whence.estimate(ids, model, method=name).seconds / seconds <= 2
+    seconds = [0.0]
+    while len(seconds) < 5 and sum(seconds) < 5:  # the fastest counts, as in the estimate's own measurement
+        begin = time.perf_counter()
+        whence.explain(ids, model, method=name)
+        seconds.append(time.perf_counter() - begin)
+    assert 0.5 <= whence.estimate(ids, model, method=name).seconds / min(seconds[1:]) <= 2
