@@ -12,15 +12,22 @@ from typer.testing import CliRunner
 import whence
 from whence.cli import app
 from whence.errors import WhenceError
-from whence.papers import Result, lookup, recipes
+from whence.papers import Result, lookup, recipes, value_zeroing
 from whence.papers.recipe import Claim, Recipe, Reported, Table, best, number, reported, rising, settle
 from whence.papers.samples import draw, half, own
 
 NAMES = [each.name for each in recipes()]
 LISTED = {
     "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
+    "alti": "table2 figure3 figure5 figure6 figure7",
+    "attcat": "table1 table2 figure3 figure4 figure5",
     "globenc": "table1 table2 figure1 figure3 figure4 figure5",
+    "value-zeroing": "figure1 figure2 figure3 table2 table3 appendix-distance appendix-probes",
 }
+
+
+LIMITS = {"globenc/figure4": 1}  # HTA takes its time
+SLOW = ("value-zeroing/figure2", "value-zeroing/table2")  # other recipes go through the same lines
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +45,12 @@ def test_all_are_there() -> None:
     assert [f"{paper}/{name}" for paper, names in LISTED.items() for name in names.split()] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_runs_without_data(name: str, out: Path) -> None:
-    result = whence.reproduce(name, limit=3, out=out)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow) if each in SLOW else each for each in NAMES]
+)
+def test_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(value_zeroing.LAYERED, "IG", "integrated-gradients(n_steps=2, layer={})")
+    result = whence.reproduce(name, limit=LIMITS.get(name, 3), out=out)
     assert isinstance(result, Result)
     table, told = result.table, result.recipe.reported
     assert {row for row, _ in told} <= set(table.rows)  # every row of the paper's table
@@ -72,6 +82,20 @@ def test_runs_without_data(name: str, out: Path) -> None:
         ("globenc/table1", "N_ResLN", "HateXplain", Reported(0.08, 0.28)),
         ("globenc/table1", "W_Res", "MNLI", Reported(0.27, 0.25)),
         ("globenc/table2", "N_Enc rollout", "MAX", Reported(0.78, 0.12)),
+        ("value-zeroing/table2", "IG", "FT", Reported(-0.77)),
+        ("value-zeroing/table2", "Attn-norm + RES", "PT", Reported(-0.35)),
+        ("value-zeroing/table3", "DL", "FT", Reported(0.29)),
+        ("value-zeroing/table3", "Value Zeroing", "PT", Reported(0.26)),
+        ("value-zeroing/figure3", "fine-tuned", "L9", Reported(2.45)),
+        ("attcat/table1", "TransAtt", "Yelp LOdds", Reported(-2.508)),
+        ("attcat/table1", "AttCAT", "QQP AOPC", Reported(0.139)),
+        ("attcat/table1", "Grads", "SST2 LOdds", Reported(-0.252)),
+        ("attcat/table1", "CAT", "IMDB AOPC", Reported(0.406)),
+        ("attcat/table2", "AttCAT", "MNLI", Reported(0.017)),
+        ("attcat/table2", "PartialLRP", "Yelp", Reported(0.952)),
+        ("attcat/figure4", "like", "Sum", Reported(-0.37)),
+        ("alti/table2", "Norm Rollout", "SST2 RoBERTa", Reported(0.37, 0.21)),
+        ("alti/table2", "ALTI", "SVA BERT", Reported(0.40, 0.16)),
         ("globenc/table2", "N indiv.", "middle", Reported(0.28, 0.23)),
     ],
 )
@@ -135,7 +159,7 @@ def test_markdown_says_whose_number_is_whose() -> None:
         claims=(Claim("A is above 0.4.", lambda t, _: t.mean("a", "x") > 0.4), Claim("B is.", best("b"), each=True)),
     )
     text = Result(recipe, table(0.5)).markdown()
-    assert "| a | 0.50 (0.250) | – |" in text
+    assert "| a | 0.50 (0.25) | – |" in text
     assert "| b | – | – (0.75 ± 0.10) |" in text
     assert "m on d: n = 4" in text
     assert "9 samples" in text

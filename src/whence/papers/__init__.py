@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whence.papers import abnar2020, globenc  # noqa: F401
+from whence.papers import abnar2020, alti, attcat, globenc, value_zeroing  # noqa: F401
 from whence.papers.recipe import Recipe, all_recipes, lookup, settle
 from whence.papers.report import Result
 

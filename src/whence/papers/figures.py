@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whence.view.plot import Picture
 
 
-def explained(asked: Asked, text: str, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
+def explained(asked: Asked, text: Any, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
     """One sentence by several methods."""
     found = whence.compare(text, asked.model, methods=list(methods), device=asked.device, **question)
     assert isinstance(found, Comparison)
@@ -47,7 +47,7 @@ def curve_picture(table: Mapping[Place, Summary], rows: Sequence[str], columns: 
 
 
 def token_table(
-    asked: Asked, texts: Sequence[str], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
+    asked: Asked, texts: Sequence[Any], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
 ) -> Table:
     """Every token's score by every method (a column each), and a picture of each sentence."""
     ours: dict[Place, Summary] = {}

@@ -111,7 +111,9 @@ class Recipe:
     make: Callable[[Asked], Table] = field(repr=False)
     model: str = "whence/sentiment"
     data: tuple[str, ...] = ()  # names for `whence.data.read`: those found on this machine are used,
-    spare: str = ""  # and where none is found, this; without either, the recipe has sentences of its own
+    spare: str = (
+        ""  # and where none is found, this (or these, by commas); without either, the recipe has sentences of its own
+    )
     limit: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)  # the paper's column of each dataset, where it has several
     reported: Mapping[Place, Reported] = field(default_factory=dict)
@@ -228,7 +230,7 @@ def settle(
         raise WhenceError(f"{recipe.name} shows sentences of its own and takes no --data")
     if not names:
         names = tuple(each for each in recipe.data if samples.at_hand(each, more.get("folder"))) or (
-            (recipe.spare,) if recipe.spare else ()
+            tuple(recipe.spare.split(",")) if recipe.spare else ()
         )
     return Asked(recipe, model or recipe.model, names, limit or recipe.limit, **more)
 
@@ -236,13 +238,13 @@ def settle(
 # What recipes have in common ------------------------------------------------------------------------------
 
 
-def used(run: Run) -> str:
-    """Which model was measured on which data, and how many examples."""
+def used(run: Run, model: str = "") -> str:
+    """Which model was measured on which data, and how many examples; `model` names one that has only a folder."""
     known = run.manifest
     failed = sum((run.finished or {}).get("failures", {}).values())
     data = f"{known['data']['name']} {known['data']['split']}".strip()
     missing = f", {failed} more could not be explained" if failed else ""
-    return f"{known['model']['name']} on {data}: n = {known['data']['rows'] - failed}{missing}"
+    return f"{model or known['model']['name']} on {data}: n = {known['data']['rows'] - failed}{missing}"
 
 
 def by_layer(run: Run, rows: Mapping[str, str], metric: str) -> dict[Place, Summary]:

@@ -123,18 +123,36 @@ class Result:
         console.print(Text(self.recipe.name, style="bold"))
         for line in self.about():
             console.print(Text(line))
-        heading, *rows = self.grid()
-        lines = Lines(box=None, padding=(0, 2, 0, 0))
-        for name in heading:
-            lines.add_column(name)
-        for row in rows:
-            lines.add_row(*(Text(cell.replace(" (", "\n(", 1) if cell.endswith(")") else cell) for cell in row))
-        console.print(lines)
+        columns = list(zip(*self.grid(), strict=True))
+        for block in _blocks(columns, console.width):
+            lines = Lines(box=None, padding=(0, 2, 0, 0))
+            for column in block:
+                lines.add_column(column[0], no_wrap=True)
+            for row in zip(*(column[1:] for column in block), strict=True):
+                lines.add_row(*(Text(_broken(cell)) for cell in row))
+            console.print(lines)
         for says, holds in self.verdicts:
             console.print(Text.assemble((f"{VERDICTS[holds]}: ", "bold"), says))
 
     def __repr__(self) -> str:
         return f"<{self.recipe.name}: {'; '.join(self.table.used)}>"
+
+
+def _broken(cell: str) -> str:
+    """The paper's number under ours."""
+    return cell.replace(" (", "\n(", 1) if cell.endswith(")") else cell
+
+
+def _blocks(columns: list[tuple[str, ...]], width: int) -> Iterator[list[tuple[str, ...]]]:
+    """The columns in as many blocks as the width asks for, each with the names of the rows."""
+    sizes = [2 + max(len(line) for cell in column for line in _broken(cell).split("\n")) for column in columns]
+    block: list[int] = []
+    for place in range(1, len(columns)):
+        if block and sizes[0] + sum(sizes[i] for i in (*block, place)) > width:
+            yield [columns[0], *(columns[i] for i in block)]
+            block = []
+        block.append(place)
+    yield [columns[0], *(columns[i] for i in block)]
 
 
 def _exact(value: float | int | None) -> str:
@@ -147,6 +165,6 @@ def _beside(ours: Summary | None, theirs: Reported | None) -> str:
 
 
 def _mean(mean: float, deviation: float | None) -> str:
-    digits = 3 if deviation is None else 2
+    digits = 2 if deviation is not None or round(mean, 2) == mean else 3
     spread = "" if deviation is None or math.isnan(deviation) else f" ± {deviation:.2f}"
     return f"{mean:.{digits}f}{spread}"
