@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import tiny
 import whence
 from whence.cli import app
 from whence.errors import WhenceError
-from whence.papers import Result, lookup, recipes, value_zeroing
+from whence.papers import Result, attcat, lookup, recipes, value_zeroing
 from whence.papers.recipe import Claim, Recipe, Reported, Table, best, number, reported, rising, settle
 from whence.papers.samples import draw, half, own
 
@@ -111,6 +114,57 @@ def test_runs_are_shared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whence.reproduce("abnar2020/table1", limit=3, out=out)
     monkeypatch.setattr(local, "here", lambda *_: pytest.fail("something was computed twice"))
     whence.reproduce("abnar2020/table2", limit=3, out=out)
+
+
+def saved(folder: Path, task: str, **changes: Any) -> str:
+    tiny.model("bert", task, **changes).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def test_answers_of_a_model_that_answers(tmp_path: Path) -> None:
+    """AttCAT's figures 3 and 5 with a model and data of one's own: K is 20 then, and pairs are coloured."""
+    model = saved(tmp_path / "model", "question-answering", max_position_embeddings=512)
+    rows = [{"text": "is the cat good ?", "pair": "the cat is very good .", "answer": [[11, 20]]}] * 2
+    data = tmp_path / "squad.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    found = whence.reproduce("attcat/figure3", model=model, data=str(data))
+    assert list(found.table.rows) == list(attcat.ROWS)
+    assert found.table.mean("AttCAT", "tokens of the answer in the top 20") == 2  # the sentence is no longer than 20
+    assert found.table.ours["AttCAT", "share of the top 20"].count == 2
+    assert not found.table.notes
+    shown = whence.reproduce("attcat/figure5", model=model, out=tmp_path / "out")
+    assert list(shown.table.columns) == ["AttCAT"]
+
+
+def test_columns_are_the_papers_or_the_datas_own(tmp_path: Path) -> None:
+    """Several datasets, one of them with a name that the paper does not know."""
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(json.dumps({"text": "a good film .", "label": "positive"}), encoding="utf-8")
+    folder = tmp_path / "sst2"
+    folder.mkdir()
+    (folder / "validation.tsv").write_text("sentence\tlabel\na deep film .\t1\na bad film .\t0\n", encoding="utf-8")
+    found = whence.reproduce("globenc/table1", data=f"sst2,{mine}", folder=tmp_path, limit=5)
+    assert list(found.table.columns) == ["SST2", str(mine)]
+    assert found.table.ours["N_Enc", "SST2"].count == 2
+    assert found.table.ours["N_Enc", str(mine)].count == 1
+    assert [says.split(": ")[0] for says, _ in found.verdicts[:2]] == ["SST2", str(mine)]
+
+
+def test_two_models_of_ones_own(tmp_path: Path) -> None:
+    first, second = (saved(tmp_path / str(seed), "classification", seed=seed) for seed in (0, 0))
+    data = tmp_path / "mine.jsonl"
+    data.write_text(json.dumps({"text": "the cat is good ."}), encoding="utf-8")
+    found = whence.reproduce("alti/figure7", model=f"{first},{second}", data=str(data))
+    assert all(found.table.mean(row, "ρ") == pytest.approx(1) for row in found.table.rows)  # the same model twice
+    short = saved(tmp_path / "short", "classification", num_hidden_layers=2)
+    with pytest.raises(WhenceError, match="none to leave out"):
+        whence.reproduce("alti/figure7", model=short, data=str(data))
+
+
+def test_the_masked_model_is_asked_for_verbs(out: Path) -> None:
+    found = whence.reproduce("alti/table2", model="whence/mlm", limit=3, out=out)
+    assert list(found.table.columns) == ["SVA BERT"]
 
 
 # The parts ------------------------------------------------------------------------------------------------
