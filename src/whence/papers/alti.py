@@ -23,7 +23,7 @@ from whence.errors import WhenceError
 from whence.evidence.consistency import consistency
 from whence.evidence.correlation import summary
 from whence.papers.figures import token_table
-from whence.papers.recipe import Asked, Claim, Table, best, number, overall, recipe, reported, used
+from whence.papers.recipe import Asked, Claim, Table, best, called, number, overall, recipe, reported, used
 from whence.papers.samples import changed
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def two_models(asked: Asked) -> tuple[Any, Any, str]:
     names = [each.strip() for each in asked.model.split(",")]
     first = whence.open_model(names[0], device=asked.device)
     if len(names) == 2:
-        return first, whence.open_model(names[1], device=asked.device), f"{names[0]} and {names[1]}"
+        return first, whence.open_model(names[1], device=asked.device), " and ".join(map(called, names))
     if first.depth < 3:
         raise WhenceError(f"{asked.model} has {first.depth} blocks, and none to leave out; name two models by a comma")
     with _quiet():  # transformers lists the weights that find no place

@@ -76,6 +76,7 @@ N_Enc rollout | -0.47 ± 0.18 | 0.74 ± 0.14 | 0.77 ± 0.12 | 0.78 ± 0.12
 
 ORDERING = Claim("W < N < N_Res < N_Enc.", rising("W", "N", "N_Res", "N_Enc"), each=True)
 DROP = Claim("N_ResLN drops below N_Res.", rising("N_ResLN", "N_Res"), each=True)
+DEEP = Claim("It drops below N, too.", rising("N_ResLN", "N"), each=True)
 
 
 @recipe(
@@ -87,7 +88,7 @@ DROP = Claim("N_ResLN drops below N_Res.", rising("N_ResLN", "N_Res"), each=True
     limit=300,
     columns=DATASETS,
     reported=TABLE1,
-    claims=(ORDERING, DROP),
+    claims=(ORDERING, DROP, DEEP),
 )
 def table1(asked: Asked) -> Table:
     ours: dict[Place, Summary] = {}

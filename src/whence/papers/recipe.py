@@ -238,13 +238,18 @@ def settle(
 # What recipes have in common ------------------------------------------------------------------------------
 
 
+def called(model: str) -> str:
+    """A model's name; that of its folder, where it has only a folder."""
+    return Path(model).name if Path(model).is_dir() else model
+
+
 def used(run: Run, model: str = "") -> str:
-    """Which model was measured on which data, and how many examples; `model` names one that has only a folder."""
+    """Which model was measured on which data, and how many examples; a model in a folder is named by that."""
     known = run.manifest
     failed = sum((run.finished or {}).get("failures", {}).values())
     data = f"{known['data']['name']} {known['data']['split']}".strip()
     missing = f", {failed} more could not be explained" if failed else ""
-    return f"{model or known['model']['name']} on {data}: n = {known['data']['rows'] - failed}{missing}"
+    return f"{model or called(known['model']['name'])} on {data}: n = {known['data']['rows'] - failed}{missing}"
 
 
 def by_layer(run: Run, rows: Mapping[str, str], metric: str) -> dict[Place, Summary]:
