@@ -9,4 +9,4 @@ VENV=${WHENCE_VENV:-.venv}
 "$VENV/bin/ruff" format --check .
 "$VENV/bin/ruff" check .
 "$VENV/bin/mypy"
-exec "$VENV/bin/python" -m pytest "$@"
+exec "$VENV/bin/python" -m pytest -n 2 "$@"

@@ -103,7 +103,7 @@ def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
         equal(loaded[name], comparison[name])
     assert "film" in comparison.save(tmp_path / "c.html").read_text()
     assert comparison.words()["attention"].granularity == "word"
-    with pytest.raises(whence.WhenceError, match=r"ending in \.json or \.html"):
+    with pytest.raises(whence.WhenceError, match=r"ending in \.json, \.html, \.png, \.svg, \.pdf"):
         comparison.save(tmp_path / "c.npz")
     with pytest.raises(whence.WhenceError, match="not a whence comparison"):
         Comparison.load(example().save(tmp_path / "e.json"))
@@ -143,7 +143,7 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(whence.WhenceError, match="there is no file"):
         Explanation.load(tmp_path / "missing.json")
     refused("k.txt", good, r"ending in \.json or \.npz")
-    with pytest.raises(whence.WhenceError, match=r"ending in \.json, \.npz or \.html"):
+    with pytest.raises(whence.WhenceError, match=r"ending in \.json, \.npz, \.html, \.png, \.svg, \.pdf"):
         example().save(tmp_path / "x.pkl")
 
 
