@@ -30,6 +30,7 @@ QUICK = [(32, 1), (128, 1)]
 METHODS = ("norm maps", "alti", "value-zeroing")
 LAYERS = 12
 TOKENS = 4  # of a sentence whose Value Zeroing is timed directly; the rest takes as long
+RUNS, ENOUGH = 15, 6.0  # of each contestant, unless its runs have taken so many seconds
 LONG = 256  # tokens from which one sentence of the batch stands for all, in what takes minutes
 CAPTION = f"""BERT-base of random weights; medians, ratios within the run. Norm maps: N, N_FixedRes, N_Res, N_ResLN,
 N_Enc and all mixing ratios. Norm maps and ALTI include the forward pass. Value Zeroing and the direct forms: one
@@ -108,19 +109,19 @@ def contestants(n: int, batch: int) -> dict[str, Contestant]:
     }
 
 
-def time_all(n: int, batch: int, runs: int, threads: int) -> dict[str, float]:
+def time_all(n: int, batch: int, threads: int) -> dict[str, float]:
     """Median seconds of each contestant, taking turns."""
     clock = time.process_time if threads == 1 else time.perf_counter
     found = contestants(n, batch)
     seconds: dict[str, list[float]] = {name: [] for name in found}
-    for turn in range(runs + 1):
+    for turn in range(RUNS + 1):
         for name, (go, factor, _) in found.items():
-            if sum(seconds[name]) > 10 * factor:
-                continue  # enough of what takes long
+            if sum(seconds[name]) > ENOUGH * factor:
+                continue
             begin = clock()
             go()
             elapsed = clock() - begin
-            if turn or elapsed > 10:  # the first is a warm-up, which a long run does not need
+            if turn or elapsed > ENOUGH:  # the first is a warm-up, which a long run does not need
                 seconds[name].append(elapsed * factor)
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     return {name: each + medians["forward"] * found[name].with_forward for name, each in medians.items()}
@@ -150,10 +151,10 @@ def worker(arguments: dict[str, Any]) -> Any:
     return json.loads(lines[-1])
 
 
-def measure(settings: list[tuple[int, int]], runs: int, threads: int) -> Iterator[tuple[tuple[int, int], list[str]]]:
+def measure(settings: list[tuple[int, int]], threads: int) -> Iterator[tuple[tuple[int, int], list[str]]]:
     """The table's rows of one setting after the other."""
     for n, batch in settings:
-        seconds = worker({"n": n, "batch": batch, "runs": runs, "threads": threads})
+        seconds = worker({"n": n, "batch": batch, "threads": threads})
         forward = seconds["forward"]
         names = ("forward", *METHODS, *(f"{method}, direct" for method in METHODS))
         asked = [{"n": n, "batch": batch, "threads": threads, "memory": name} for name in names]
@@ -211,7 +212,7 @@ def write(rows: dict[tuple[int, int], list[str]], threads: int, quick: bool) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="n = 32 and 128, batch 1, fewer runs")
+    parser.add_argument("--quick", action="store_true", help="n = 32 and 128, batch 1")
     parser.add_argument("--only", nargs="+", metavar="N,BATCH", help="these settings; the table's other rows stay")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -223,17 +224,13 @@ def main() -> None:
         torch.set_num_threads(arguments["threads"])
         n, batch = arguments["n"], arguments["batch"]
         name = arguments.get("memory")
-        print(
-            json.dumps(
-                memory_of(n, batch, name) if name else time_all(n, batch, arguments["runs"], arguments["threads"])
-            )
-        )
+        print(json.dumps(memory_of(n, batch, name) if name else time_all(n, batch, arguments["threads"])))
         return
     rows = written() if options.only else {}
     settings = [tuple(map(int, each.split(","))) for each in options.only or ()] or (
         QUICK if options.quick else SETTINGS
     )
-    for setting, found in measure(settings, 3, options.threads):
+    for setting, found in measure(settings, options.threads):
         rows[setting] = found
         write(rows, options.threads, options.quick)  # at once: the large settings take minutes
         print(*found, sep="\n", flush=True)
