@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,8 +16,23 @@ import tiny
 import whence
 from whence.cli import app
 from whence.errors import WhenceError
+from whence.evidence.correlation import summary
 from whence.papers import Result, attcat, lookup, recipes, value_zeroing
-from whence.papers.recipe import Claim, Recipe, Reported, Table, best, number, reported, rising, settle
+from whence.papers.recipe import (
+    Claim,
+    Measured,
+    Recipe,
+    Reported,
+    Table,
+    above,
+    all_of,
+    best,
+    number,
+    over_layers,
+    reported,
+    rising,
+    settle,
+)
 from whence.papers.samples import draw, half, own
 
 NAMES = [each.name for each in recipes()]
@@ -53,6 +69,7 @@ def test_all_are_there() -> None:
 )
 def test_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(value_zeroing.LAYERED, "IG", "integrated-gradients(n_steps=2, layer={})")
+    monkeypatch.setattr(value_zeroing, "FEWER", 1)
     result = whence.reproduce(name, limit=LIMITS.get(name, 3), out=out)
     assert isinstance(result, Result)
     table, told = result.table, result.recipe.reported
@@ -212,13 +229,13 @@ def test_markdown_says_whose_number_is_whose() -> None:
         reported={("a", "x"): Reported(0.25), ("b", "y"): Reported(0.75, 0.1)},
         claims=(Claim("A is above 0.4.", lambda t, _: t.mean("a", "x") > 0.4), Claim("B is.", best("b"), each=True)),
     )
-    text = Result(recipe, table(0.5)).markdown()
+    text = Result.of(recipe, table(0.5)).markdown()
     assert "| a | 0.50 (0.25) | – |" in text
     assert "| b | – | – (0.75 ± 0.10) |" in text
     assert "m on d: n = 4" in text
     assert "9 samples" in text
     assert "- A is above 0.4. **Holds here.**\n- x: B is. **Cannot be told here.**\n" in text
-    assert "**Does not hold here.**" in Result(recipe, table(0.1)).markdown()
+    assert "**Does not hold here.**" in Result.of(recipe, table(0.1)).markdown()
 
 
 def test_claims_compare_rows() -> None:
@@ -233,6 +250,33 @@ def test_claims_compare_rows() -> None:
     assert best("a", lowest=True)(found, "x") is True
     assert best("a")(found, "y") is None
     assert [says for says, _ in Claim("So.", best("a"), each=True).verdicts(found)] == ["x: So.", "y: So."]
+
+
+def test_claims_are_told_from_chance() -> None:
+    """A mean that is higher is not enough: the examples must bear it out."""
+
+    def measured(values: list[float]) -> Measured:
+        return Measured.of(summary(values), lambda: {str(i): value for i, value in enumerate(values)})
+
+    rng = np.random.default_rng(0)
+    low = rng.normal(0, 1, 40).tolist()
+    rows = {
+        "low": measured(low),
+        "higher": measured([value + 0.1 + noise for value, noise in zip(low, rng.normal(0, 0.01, 40), strict=True)]),
+        "noise": measured((np.array(low) + rng.normal(0.05, 1, 40)).tolist()),
+        "one": measured([5.0]),
+    }
+    found = Table(list(rows), ["x"], {(row, "x"): each for row, each in rows.items()}, "", [])
+    assert above(found, "higher", "low", "x") is True
+    assert above(found, "low", "higher", "x") is False
+    assert above(found, "noise", "low", "x") is None
+    assert above(found, "one", "low", "x") is None
+    assert all_of([True, None]) is None
+    assert all_of([True, None, False]) is False
+    assert all_of([True, True]) is True
+    over = over_layers([rows["low"], rows["higher"]])
+    assert over.count == 40
+    assert over.mean == pytest.approx((rows["low"].mean + rows["higher"].mean) / 2)
 
 
 def test_what_is_asked_is_settled() -> None:

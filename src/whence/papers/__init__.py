@@ -52,7 +52,7 @@ def reproduce(
             seed=seed,
             folder=None if folder is None else Path(folder),
         )
-        result = Result(each, each.make(asked))
+        result = Result.of(each, each.make(asked))
         if out is not None:
             result.write(Path(out))
         results.append(result)

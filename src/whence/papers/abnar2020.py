@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from whence.data import MASK, Dataset, Example
 from whence.papers.figures import curve_picture, explained, picture, token_table
-from whence.papers.recipe import Asked, Claim, Table, by_layer, number, recipe, reported, used, with_last
+from whence.papers.recipe import Asked, Claim, Table, above, all_of, by_layer, number, recipe, reported, used, with_last
 from whence.papers.samples import changed
 
 ROWS = {"Raw": "raw-attention", "Rollout": "attention-rollout", "Flow": "attention-flow"}
@@ -48,16 +48,16 @@ Flow    | 0.11 ± 0.19 | 0.11 ± 0.21 | 0.12 ± 0.22 | 0.14 ± 0.21 | 0.14 ± 0.
 
 
 def above_raw(row: str) -> Claim:
-    def holds(table: Table, _: str) -> bool:
+    def holds(table: Table, _: str) -> bool | None:
         upper = [column for column in table.columns if column != "last"][len(table.columns) // 2 :]
-        return all(table.mean(row, column) > table.mean("Raw", column) for column in upper)
+        return all_of(above(table, row, "Raw", column) for column in upper)
 
     return Claim(f"{row} lies above raw attention in every layer of the upper half.", holds)
 
 
 FLOW_FIRST = Claim(
     "Flow lies above rollout in the last layer.",
-    lambda table, _: table.mean("Flow", table.columns[-1]) > table.mean("Rollout", table.columns[-1]),
+    lambda table, _: above(table, "Flow", "Rollout", table.columns[-1]),
 )
 CLAIMS = (above_raw("Rollout"), above_raw("Flow"), FLOW_FIRST)
 

@@ -19,6 +19,8 @@ from whence.papers.recipe import (
     Asked,
     Claim,
     Table,
+    above,
+    all_of,
     best,
     by_layer,
     layers,
@@ -111,9 +113,8 @@ def table1(asked: Asked) -> Table:
     claims=(
         Claim(
             "In the last layer, rollout is above the single layer for N, N_Res and N_Enc.",
-            lambda table, _: all(
-                table.mean(f"{row} rollout", "last") > table.mean(f"{row} indiv.", "last")
-                for row in ("N", "N_Res", "N_Enc")
+            lambda table, _: all_of(
+                above(table, f"{row} rollout", f"{row} indiv.", "last") for row in ("N", "N_Res", "N_Enc")
             ),
         ),
     ),

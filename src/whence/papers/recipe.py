@@ -12,25 +12,29 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from whence.errors import WhenceError
-from whence.evidence.correlation import Summary
+from whence.evidence.correlation import Summary, summary
+from whence.evidence.paired import paired
 from whence.papers import samples
 
 if TYPE_CHECKING:
     from whence.data import Dataset
     from whence.run import Run
+    from whence.run.tables import Key
     from whence.view.plot import Picture
 
 Place = tuple[str, str]  # row, column
+CHANCE = 0.01  # a difference with a larger p-value is not told from chance
 
 
 class Reported(NamedTuple):
@@ -56,6 +60,17 @@ def reported(text: str) -> dict[Place, Reported]:
             if mean.strip():
                 found[row, column] = Reported(float(mean), float(deviation) if deviation else None)
     return found
+
+
+@dataclass(frozen=True)
+class Measured(Summary):
+    """A summary that can give the numbers it sums up, by example: what two rows are compared by."""
+
+    values: Callable[[], Mapping[str, float]] = field(default=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, found: Summary, values: Callable[[], Mapping[str, float]]) -> Measured:
+        return cls(found.mean, found.deviation, found.interval, found.count, found.undefined, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +99,9 @@ class Table:
 
 
 class Claim(NamedTuple):
-    """A claim of the paper, and whether a table bears it out: None where it cannot tell.
+    """A claim of the paper, and whether a table bears it out: None where it cannot be told.
 
+    That one row is above another is told by a paired t test over the examples (p < 0.01), where the rows have any.
     each: it is asked of every column in which we have numbers; else once, of the table.
     """
 
@@ -254,22 +270,29 @@ def used(run: Run, model: str = "") -> str:
 
 def by_layer(run: Run, rows: Mapping[str, str], metric: str) -> dict[Place, Summary]:
     """A measure layer by layer: a row for each method, columns L1, L2, …"""
-    methods = {method: row for row, method in rows.items()}
-    return {
-        (methods[key.method], f"L{key.layer + 1}"): found
-        for key, found in run.summary.items()
-        if key.metric == metric and key.layer is not None and key.method in methods
-    }
+    return {(row, f"L{key.layer + 1}"): each for row, key, each in _found(run, rows, metric) if key.layer is not None}
 
 
 def overall(run: Run, rows: Mapping[str, str], metric: str, column: str) -> dict[Place, Summary]:
     """A measure of the whole answer, as one column."""
+    return {(row, column): each for row, key, each in _found(run, rows, metric) if key.layer is None}
+
+
+def _found(run: Run, rows: Mapping[str, str], metric: str) -> Iterator[tuple[str, Key, Measured]]:
     methods = {method: row for row, method in rows.items()}
-    return {
-        (methods[key.method], column): found
-        for key, found in run.summary.items()
-        if key.metric == metric and key.layer is None and key.method in methods
-    }
+    for key, found in run.summary.items():
+        if key.metric == metric and key.method in methods:
+            yield methods[key.method], key, Measured.of(found, partial(run.values, key))
+
+
+def over_layers(every: Sequence[Summary]) -> Summary:
+    """The mean over layers, example by example."""
+
+    def values() -> dict[str, float]:
+        known = [each.values() for each in every if isinstance(each, Measured)]
+        return {example: float(np.mean([layer[example] for layer in known])) for example in known[0]}
+
+    return Measured.of(summary(values().values()), values)
 
 
 def layers(ours: Mapping[Place, Summary]) -> list[str]:
@@ -292,15 +315,35 @@ def number(value: float, count: int) -> Summary:
     return Summary(float(value), float("nan"), float("nan"), count, 0)
 
 
+def above(table: Table, row: str, other: str, column: str) -> bool | None:
+    """Whether a row is above another: None where the difference may be chance, or one of them has no number."""
+    ours, theirs = table.ours.get((row, column)), table.ours.get((other, column))
+    if ours is None or theirs is None or np.isnan([ours.mean, theirs.mean]).any():
+        return None
+    if not isinstance(ours, Measured) or not isinstance(theirs, Measured):
+        return ours.mean > theirs.mean
+    mine, others = ours.values(), theirs.values()
+    shared = [example for example in mine if example in others]
+    try:
+        found = paired([mine[each] for each in shared], [others[each] for each in shared], resamples=99)
+    except WhenceError:  # too few examples
+        return None
+    return None if found.t_p >= CHANCE else found.difference > 0
+
+
+def all_of(answers: Iterable[bool | None]) -> bool | None:
+    """False where one is false, else None where one cannot be told."""
+    every = list(answers)
+    return False if False in every else None if None in every or not every else True
+
+
 def best(row: str, *others: str, lowest: bool = False) -> Callable[[Table, str], bool | None]:
-    """Whether a row is the best of a column, among these others or all."""
+    """Whether a row is the best of a column, among these others or all that have a number."""
 
     def holds(table: Table, column: str) -> bool | None:
-        means = table.matrix(others or [each for each in table.rows if each != row], [column])[:, 0]
-        mine, means = table.mean(row, column), means[~np.isnan(means)]
-        if np.isnan(mine) or not len(means):
-            return None
-        return bool(mine < means.min() if lowest else mine > means.max())
+        measured = [each for each in table.rows if each != row and not np.isnan(table.mean(each, column))]
+        pairs = ((each, row) if lowest else (row, each) for each in others or measured)
+        return all_of(above(table, *pair, column) for pair in pairs)
 
     return holds
 
@@ -309,7 +352,6 @@ def rising(*rows: str) -> Callable[[Table, str], bool | None]:
     """Whether each of these rows is above the one before it."""
 
     def holds(table: Table, column: str) -> bool | None:
-        means = table.matrix(rows, [column])[:, 0]
-        return None if np.isnan(means).any() else bool((np.diff(means) > 0).all())
+        return all_of(above(table, after, before, column) for before, after in pairwise(rows))
 
     return holds

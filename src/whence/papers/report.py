@@ -28,11 +28,11 @@ class Result:
 
     recipe: Recipe
     table: Table
+    verdicts: list[tuple[str, bool | None]]  # the paper's claims, and whether they hold here
 
-    @property
-    def verdicts(self) -> list[tuple[str, bool | None]]:
-        """The paper's claims, and whether they hold here."""
-        return [verdict for claim in self.recipe.claims for verdict in claim.verdicts(self.table)]
+    @classmethod
+    def of(cls, recipe: Recipe, table: Table) -> Result:
+        return cls(recipe, table, [verdict for claim in recipe.claims for verdict in claim.verdicts(table)])
 
     @property
     def columns(self) -> list[str]:

@@ -21,8 +21,6 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 import whence
 from whence.data import MASK
 from whence.errors import WhenceWarning
@@ -32,10 +30,12 @@ from whence.papers.recipe import (
     Asked,
     Claim,
     Table,
+    above,
     best,
     by_layer,
     layers,
     number,
+    over_layers,
     overall,
     recipe,
     reported,
@@ -172,8 +172,7 @@ def alignment_table(asked: Asked, model: str, chosen: Mapping[str, str], of: str
         for (row, column), each in found.items():
             ours[row, f"{name} {column}"] = each
         for row in ROWS:
-            every = [found[row, column] for column in shown]
-            ours[row, f"{name} mean"] = number(float(np.mean([each.mean for each in every])), every[0].count)
+            ours[row, f"{name} mean"] = over_layers([found[row, column] for column in shown])
         columns += [f"{name} {column}" for column in (*shown, "mean")]
         pictures[f"-{name}"] = _grid(ours, [f"{name} {column}" for column in shown], shown)
     return Table(list(ROWS), columns, ours, of, said, pictures=pictures)
@@ -200,11 +199,11 @@ def first(column: str, what: str, lowest: bool = False) -> Claim:
 
 ABOVE_CHANCE = Claim(
     "Value Zeroing is above random scores by dot product, on average over the layers.",
-    lambda table, _: table.mean("Value Zeroing", "dot mean") > table.mean("Rand", "dot mean"),
+    lambda table, _: above(table, "Value Zeroing", "Rand", "dot mean"),
 )
 ATTENTION_WORST = Claim(
     "Raw attention is below random scores by dot product, on average over the layers.",
-    lambda table, _: table.mean("Attn", "dot mean") < table.mean("Rand", "dot mean"),
+    lambda table, _: above(table, "Rand", "Attn", "dot mean"),
 )
 ALIGNED = (first("dot mean", "dot product"), first("AP mean", "average precision"), ABOVE_CHANCE, ATTENTION_WORST)
 TWO = {name: METRICS[name] for name in ("dot", "AP")}
