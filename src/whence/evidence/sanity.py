@@ -15,7 +15,7 @@ Adebayo et al. (2018), Sanity Checks for Saliency Maps. NeurIPS.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,9 +31,41 @@ from whence.jobs import AUTO, Job, Question, run, settle_job, settle_questions, 
 from whence.method import lookup
 from whence.model import Opened, Sentence, collate, open_model
 from whence.model.opening import DTYPES
-from whence.model.randomised import in_dtype, randomised
+from whence.model.randomised import WAYS, in_dtype, randomised
 
 Array = NDArray[np.float64]
+DISTURBANCES = ("batch", "padding", *DTYPES)
+
+
+@dataclass(frozen=True)
+class Randomised:
+    """Which parts of the model are random at a time, and how they are drawn."""
+
+    independent: bool = False
+    way: str = "initial"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.way not in WAYS:
+            raise WhenceError(f"unknown way to randomise {self.way!r}; expected {' or '.join(WAYS)}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise WhenceError(f"seed is {self.seed!r}; expected a whole number, at least 0")
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """What changes, and should change nothing: the company of a batch, padding, or the dtype."""
+
+    against: str = "batch"
+
+    def __post_init__(self) -> None:
+        if self.against not in DISTURBANCES:
+            raise WhenceError(f"unknown disturbance {self.against!r}; expected one of {', '.join(DISTURBANCES)}")
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The input by itself: what it is compared with when it is disturbed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +113,17 @@ def randomisation(
     way: "initial" (as if untrained) or "shuffled" (every tensor's own values in other places). magnitude: compare the
     scores without their signs, as Adebayo et al. also do.
     """
+    how = Randomised(independent, way, seed)
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     intact = _explain(opened, sentences, questions, jobs, batch_size)
-    questions = [_same_target(question, row[0]) for question, row in zip(questions, intact, strict=True)]
+    questions = [same_target(question, row[0]) for question, row in zip(questions, intact, strict=True)]
     names: list[str] = []
     found: list[list[list[float]]] = []  # [parts][methods][N]
-    first = collate(sentences[:1], opened.pad_id)
-    for name, changed in randomised(opened, first, independent=independent, way=way, seed=seed):
-        now = _explain(changed, sentences, questions, jobs, batch_size)
+    for name, changed in models(how, opened, sentences[0]):
+        now = explained(how, changed, sentences, questions, jobs, batch_size)
         names.append(name)
         found.append(
-            [
-                [spearman(_values(a[k], magnitude), _values(b[k], magnitude)) for a, b in zip(intact, now, strict=True)]
-                for k in range(len(jobs))
-            ]
+            [[left(a[k], b[k], magnitude) for a, b in zip(intact, now, strict=True)] for k in range(len(jobs))]
         )
     return {
         method: Randomisation(method, tuple(names), np.array([part[k] for part in found]), independent)
@@ -117,21 +146,63 @@ def stability(
     if unknown := set(dtypes) - set(DTYPES):
         raise WhenceError(f"unknown dtype {', '.join(sorted(unknown))}; expected some of {', '.join(DTYPES)}")
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
-    alone = _explain(opened, sentences, questions, jobs, 1)
-    questions = [_same_target(question, row[0]) for question, row in zip(questions, alone, strict=True)]
+    alone = explained(Alone(), opened, sentences, questions, jobs)
+    questions = [same_target(question, row[0]) for question, row in zip(questions, alone, strict=True)]
     changed = {
-        "batch": _explain(opened, sentences, questions, jobs, len(sentences)),
-        "padding": [
-            _explain(opened, *_beside_longer(opened, sentence, question), jobs, 2)[0]
-            for sentence, question in zip(sentences, questions, strict=True)
-        ],
+        what: explained(Disturbed(what), model, sentences, questions, jobs)
+        for what in ("batch", "padding", *dtypes)
+        for _, model in models(Disturbed(what), opened, sentences[0])
     }
-    for dtype in dtypes:
-        changed[dtype] = _explain(in_dtype(opened, getattr(torch, dtype)), sentences, questions, jobs, 1)
     return {
         method: {what: _change([row[k] for row in alone], [row[k] for row in now]) for what, now in changed.items()}
         for k, method in enumerate(methods)
     }
+
+
+def models(how: Randomised | Disturbed | Alone, opened: Opened, sentence: Sentence) -> Iterator[tuple[str, Opened]]:
+    """The models that explain once more, by name: one for each part made random, from the top; else one.
+
+    They are copies, or the model itself where only its input changes. Any sentence serves to see what runs when.
+    """
+    if isinstance(how, Randomised):
+        batch = collate([sentence], opened.pad_id)
+        yield from randomised(opened, batch, independent=how.independent, way=how.way, seed=how.seed)
+    elif isinstance(how, Disturbed) and how.against in DTYPES:
+        yield how.against, in_dtype(opened, getattr(torch, how.against))
+    else:
+        yield how.against if isinstance(how, Disturbed) else "alone", opened
+
+
+def explained(
+    how: Randomised | Disturbed | Alone,
+    opened: Opened,
+    sentences: list[Sentence],
+    questions: list[Question],
+    jobs: list[Job],
+    batch_size: int = 1,
+) -> list[list[Explanation]]:
+    """For every sentence, an explanation by every job: by one of the `models`, and disturbed in its input."""
+    if isinstance(how, Randomised):
+        return _explain(opened, sentences, questions, jobs, batch_size)
+    if how == Disturbed("padding"):
+        return [
+            _explain(opened, *_beside_longer(opened, sentence, question), jobs, 2)[0]
+            for sentence, question in zip(sentences, questions, strict=True)
+        ]
+    return _explain(opened, sentences, questions, jobs, len(sentences) if how == Disturbed("batch") else 1)
+
+
+def left(intact: Explanation, random: Explanation, magnitude: bool = False) -> float:
+    """Rank correlation of what the intact model and the random one are explained by."""
+    if magnitude:
+        return spearman(intact.magnitude, random.magnitude)
+    return spearman(intact.scores, random.scores)
+
+
+def moved(before: Explanation, after: Explanation) -> float:
+    """The largest change of a score, relative to the largest score."""
+    a, b = before.scores.astype(np.float64), after.scores.astype(np.float64)
+    return float(np.abs(a - b).max() / (np.abs(a).max() or 1.0))
 
 
 def _settle(
@@ -155,7 +226,7 @@ def _explain(
     return [[found[0] for found in row] for row in run(opened, sentences, questions, jobs, batch_size)]
 
 
-def _same_target(question: Question, found: Explanation) -> Question:
+def same_target(question: Question, found: Explanation) -> Question:
     """The same question with nothing left to the model's own choice."""
     target = found.target
     if target.kind in ("class", "token"):
@@ -183,12 +254,5 @@ def _beside_longer(opened: Opened, sentence: Sentence, question: Question) -> tu
 
 
 def _change(before: list[Explanation], after: list[Explanation]) -> Change:
-    pairs = [(a.scores.astype(np.float64), b.scores.astype(np.float64)) for a, b in zip(before, after, strict=True)]
-    return Change(
-        np.array([np.abs(a - b).max() / (np.abs(a).max() or 1.0) for a, b in pairs]),
-        np.array([spearman(a, b) for a, b in pairs]),
-    )
-
-
-def _values(found: Explanation, magnitude: bool) -> Any:
-    return found.magnitude if magnitude else found.scores
+    pairs = list(zip(before, after, strict=True))
+    return Change(np.array([moved(a, b) for a, b in pairs]), np.array([left(a, b) for a, b in pairs]))
