@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +31,29 @@ from scipy.special import log_softmax
 from whence.errors import WhenceError
 from whence.evidence.correlation import spearman
 
+if TYPE_CHECKING:
+    from whence.model import Opened, Sentence, Trace
+
 Array = NDArray[np.float64]
 TIMESTEPS = (0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)  # shares of the labels sent
+PROPERTIES = ("label", "group", "target")  # of an example
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Which property of the examples is read off the layers, and how."""
+
+    of: str = "label"
+    penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.of not in PROPERTIES:
+            raise WhenceError(f"unknown property {self.of!r}; expected one of {', '.join(PROPERTIES)}")
+        if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float) or not self.penalty > 0:
+            raise WhenceError(f"penalty is {self.penalty!r}; expected a number above 0")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise WhenceError(f"seed is {self.seed!r}; expected a whole number, at least 0")
 
 
 @dataclass(frozen=True)
@@ -108,30 +129,39 @@ def representations(
     """
     from whence.explaining import reader
     from whence.jobs import batches
-    from whence.model import LayerTrace, answer, collate, open_model, stream
+    from whence.model import answer, open_model
 
     opened = open_model(model, tokenizer)
     sentences, _ = reader(opened, truncate, None).read(inputs)
     found: NDArray[np.float32] | None = None
     for members in batches(opened, sentences, batch_size):
-        states: list[Any] = []
-
-        def keep(layer: LayerTrace, states: list[Any] = states) -> None:
-            if not states:
-                states.append(layer.x.float().cpu().numpy())
-            states.append(layer.output.float().cpu().numpy())
-
-        batch = collate([sentences[i] for i in members], opened.pad_id)
-        trace = stream(opened, batch, keep)
+        states, trace = layer_states(opened, [sentences[i] for i in members])
         if found is None:
             found = np.empty((len(states), len(sentences), states[0].shape[-1]), dtype=np.float32)
         for row, i in enumerate(members):
             at = answer(opened, sentences[i], trace.output, row, position=position).reading.position
-            n = len(sentences[i])
-            for layer, state in enumerate(states):
-                found[layer, i] = state[row, :n].mean(0) if at is None else state[row, at]
+            found[:, i] = vectors_at(states, row, len(sentences[i]), at)
     assert found is not None
     return found
+
+
+def layer_states(opened: Opened, sentences: list[Sentence]) -> tuple[list[NDArray[np.float32]], Trace]:
+    """The states of one batch before block 0 and after every block, L + 1 times [B, n, d]; and the pass itself."""
+    from whence.model import LayerTrace, collate, stream
+
+    states: list[NDArray[np.float32]] = []
+
+    def keep(layer: LayerTrace) -> None:
+        if not states:
+            states.append(layer.x.float().cpu().numpy())
+        states.append(layer.output.float().cpu().numpy())
+
+    return states, stream(opened, collate(sentences, opened.pad_id), keep)
+
+
+def vectors_at(states: list[NDArray[np.float32]], row: int, n: int, at: int | None) -> NDArray[np.float32]:
+    """Of one sentence of the batch, n tokens long: the vectors of token `at`, or the mean over all: [L + 1, d]."""
+    return np.stack([state[row, :n].mean(0) if at is None else state[row, at] for state in states])
 
 
 def fit(x: Array, y: NDArray[np.intp], classes: int, penalty: float) -> Array:
