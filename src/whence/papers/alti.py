@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from whence.errors import WhenceError
 from whence.evidence.consistency import consistency
 from whence.evidence.correlation import summary
 from whence.papers.figures import token_table
-from whence.papers.recipe import Asked, Claim, Table, best, called, number, overall, recipe, reported, used
+from whence.papers.recipe import Asked, Claim, Measured, Table, best, called, number, overall, recipe, reported, used
 from whence.papers.samples import changed
 
 if TYPE_CHECKING:
@@ -214,10 +215,11 @@ def figure7(asked: Asked) -> Table:
     examples = asked.examples()
     texts = [each.text for each in examples]
     first, second, said = two_models(asked)
-    ours = {}
+    ours: dict[Place, Summary] = {}
     for row, (method, options) in rows.items():
         one, other = (_explanations(texts, model, method, options) for model in (first, second))
-        ours[row, "ρ"] = summary(consistency(a, b) for a, b in zip(one, other, strict=True))
+        found = {each.id: consistency(a, b) for each, a, b in zip(examples, one, other, strict=True)}
+        ours[row, "ρ"] = Measured.of(summary(found.values()), partial(dict, found))
     where = f"{said}, on {examples.name} {examples.split}".rstrip()
     count = ours["ALTI", "ρ"].count
     notes = [f"They predict the same class for {count} of {len(texts)} examples, which are those compared."]
