@@ -193,3 +193,7 @@ def test_a_missing_extra_is_named() -> None:
     with pytest.raises(whence.WhenceError, match=r"pip install 'whence\[plot\]'"):
         need("a_package_that_is_not_there", extra="plot")
     assert need("json", extra="plot").loads("1") == 1
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"whence {whence.__version__}\n"
