@@ -12,12 +12,20 @@ Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Tr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from whence.errors import WhenceError
 from whence.evidence.correlation import spearman
 from whence.explanation import Explanation
+
+
+@dataclass(frozen=True)
+class Second:
+    """The other model, by its name or folder."""
+
+    model: str = ""
 
 
 def same_prediction(first: Explanation, second: Explanation, labels: Mapping[str, str] | None = None) -> bool:

@@ -4,18 +4,23 @@ r"""The measures by name, as `whence evaluate` takes them:
 
     aopc    aopc(by=mask)    aopc(by=pad, protocol=attcat-code)    comprehensiveness(shares=[0.1,0.2])
     spearman:saliency    spearman(protocol=dense):ablation@layers    pearson:hta-x-input    precision@20
+    consistency(model=FOLDER)    randomisation(independent=true)    stability(against=padding)    compression(of=group)
 
 REFERENCE is another method, explained beside the measured one. WHERE says what of the explanation is measured: `scores`
 (the answer), `layers` (the answering row of everything aggregated up to each layer) or `maps` (each layer by itself);
 for precision it is K. A measure of one example is a few numbers, each with its layer or none; where it has no value it
 says why. What a measure needs of the data is stated, so that a dataset without it is refused before anything is run.
+Some measures need more than the explanation: the model once more without tokens (`way`), the example explained once
+more by a changed model (`again`), or every example's vectors (`probe`, a measure of the model on the whole dataset).
+What they share with each other is computed once.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +30,9 @@ from numpy.typing import NDArray
 from whence.asking import parse
 from whence.errors import WhenceError
 from whence.evidence import confidence as between
-from whence.evidence import correlation, erasure, layers, plausibility, precision
+from whence.evidence import consistency as models
+from whence.evidence import correlation, erasure, layers, plausibility, precision, sanity
+from whence.evidence.probing import Code, Probe
 from whence.evidence.ranks import token_ranks
 from whence.explanation import Explanation
 
@@ -38,7 +45,10 @@ NEEDS = {
     "rationale": "a human rationale",
     "answer": "a gold answer",
     "label": "a gold label",
+    "group": "a group",
+    "target": "a target word",
 }
+Again = models.Second | sanity.Randomised | sanity.Disturbed | sanity.Alone
 LEVELS = ("scores", "layers", "maps")
 
 
@@ -51,6 +61,7 @@ class Case:
     references: Mapping[str, Explanation] = field(default_factory=dict)
     classes: Mapping[str, Explanation] = field(default_factory=dict)  # towards every class, by label
     curves: Mapping[erasure.Way, erasure.Curve] = field(default_factory=dict)
+    again: Mapping[Again, Mapping[str, Explanation]] = field(default_factory=dict)  # once more, by what was changed
 
 
 class Number(NamedTuple):
@@ -85,6 +96,9 @@ class Metric:
     where: tuple[str, ...] = ()  # the levels it can be taken at, its own first
     every_class: bool = False  # explains every class, not only the predicted one
     way: erasure.Way | None = None  # takes tokens away like this
+    again: Again | None = None  # explains once more like this
+    probe: Probe | None = None  # reads the vectors of the whole dataset like this
+    requires: tuple[str, ...] = ()  # options that must be given
     protocols: tuple[str, ...] = ()  # how it can be computed, the default first
 
     @property
@@ -96,8 +110,12 @@ class Metric:
         """The options and their defaults."""
         parameters = inspect.signature(self.run).parameters.values()
         own = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-        way = {} if self.way is None else {"by": self.way.by, "shares": self.way.shares, "protocol": self.way.protocol}
-        return {**own, **way}
+        return {**own, **_options(self.way), **_options(self.again), **_options(self.probe)}
+
+
+def _options(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
+    """Those by which a measure's way, change or probe is chosen; keeping tokens is a measure of its own."""
+    return {} if more is None else {each.name: getattr(more, each.name) for each in fields(more) if each.name != "keep"}
 
 
 @dataclass(frozen=True)
@@ -110,11 +128,24 @@ class Asked:
     reference: str | None = None
     where: str = ""
     way: erasure.Way | None = None
+    again: Again | None = None
+    probe: Probe | None = None
 
-    def measure(self, case: Case) -> list[Number]:
-        """All numbers of one case."""
+    @property
+    def at_once(self) -> bool:
+        """Whether it is measured from the explanation alone."""
+        return self.way is None and self.again is None and self.probe is None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The parts that an example must have."""
+        return self.metric.needs if self.probe is None else (*self.metric.needs, self.probe.of)
+
+    def measure(self, case: Case | Sequence[Code]) -> list[Number]:
+        """All numbers of one case; or of a model, from the codes of its layers."""
         try:
-            self._refuse_missing(case)
+            if isinstance(case, Case):
+                self._refuse_missing(case)
             found = list(self.metric.run(case, self, **self.options))
         except WhenceError as error:
             return [Number(self.name, None, np.nan, str(error))]
@@ -170,13 +201,23 @@ def lookup(text: str) -> Asked:
     if where and where not in found.where and not ("K" in found.where and where.isdecimal() and int(where) > 0):
         expected = f"one of @{', @'.join(found.where)}" if found.where else "nothing after it"
         raise WhenceError(f"'{name}' cannot be taken at '@{where}'; expected {expected}")
-    way = None
-    if found.way is not None:
-        chosen: dict[str, Any] = {key: options.pop(key) for key in ("by", "shares", "protocol") if key in options}
-        if "shares" in chosen:
-            chosen["shares"] = tuple(chosen["shares"])
-        way = replace(found.way, **chosen)
-    return Asked(text.strip(), found, options, reference or None, where, way)
+    if missing := [option for option in found.requires if option not in options]:
+        raise WhenceError(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
+    way, again, probe = (_settled(more, options) for more in (found.way, found.again, found.probe))
+    return Asked(text.strip(), found, options, reference or None, where, way, again, probe)
+
+
+def _settled(default: Any, options: dict[str, Any]) -> Any:
+    """The way, change or probe that the options choose, which are taken out."""
+    chosen = {key: options.pop(key) for key in _options(default) if key in options}
+    if isinstance(chosen.get("shares"), list):
+        chosen["shares"] = tuple(chosen["shares"])
+    return None if default is None else replace(default, **chosen)
+
+
+def known(metric: str) -> Metric:
+    """The measure that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
+    return _METRICS[re.split("[(:@ ]", metric)[0]]
 
 
 def _taken_apart(text: str) -> tuple[str, str, str]:
@@ -379,3 +420,60 @@ def auprc(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]
     """Area under precision and recall of the scores against a human rationale (ERASER)."""
     del asked
     yield Part(None, plausibility.auprc(case.explanation.scores, _mask(case, case.example.rationale), protocol))
+
+
+# By other models, and by the same one disturbed -----------------------------------------------------------
+
+
+@metric("consistency", again=models.Second(), requires=("model",), protocols=("scipy", "dense"))
+def consistency(case: Case, asked: Asked, *, protocol: str = "scipy") -> Iterator[Part]:
+    """Spearman's ρ with the scores of a second model, where both predict the same class (ALTI, figure 7)."""
+    (second,) = _again(case, asked).values()
+    if not models.same_prediction(case.explanation, second):
+        raise WhenceError("the two models predict different classes")
+    yield Part(None, models.consistency(case.explanation, second, protocol=protocol))
+
+
+@metric("randomisation", better="", again=sanity.Randomised())
+def randomisation(case: Case, asked: Asked, *, magnitude: bool = False) -> Iterator[Part]:
+    """Spearman's ρ with the scores when the model is random from the top down to each block (Adebayo et al.)."""
+    for part, found in _again(case, asked).items():
+        value = sanity.left(case.explanation, found, magnitude)
+        name, _, block = part.partition(" ")  # "block 3"; head and embeddings are no layer
+        yield Part(int(block), value) if block else Part(None, value, name)
+
+
+@metric("stability", better="", again=sanity.Disturbed())
+def stability(case: Case, asked: Asked) -> Iterator[Part]:
+    """Largest change of a score, relative to the largest score, in a batch, padded or in another dtype; and their ρ."""
+    (alone,), (found,) = case.again[sanity.Alone()].values(), _again(case, asked).values()
+    yield Part(None, sanity.moved(alone, found))
+    yield Part(None, sanity.left(alone, found), "rho")
+
+
+def _again(case: Case, asked: Asked) -> Mapping[str, Explanation]:
+    assert asked.again is not None
+    return case.again[asked.again]
+
+
+# Of the model's layers, on the whole dataset --------------------------------------------------------------
+
+
+@metric("mdl", better="lower", probe=Probe())
+def mdl(codes: Sequence[Code], asked: Asked) -> Iterator[Part]:
+    """Bits that it takes to say the examples' labels to someone who holds a layer's vectors (Voita & Titov)."""
+    del asked
+    yield from _by_layer(code.bits for code in codes)
+
+
+@metric("compression", probe=Probe())
+def compression(codes: Sequence[Code], asked: Asked) -> Iterator[Part]:
+    """The same as a rate against an even code, and its ρ with cue alignment over layers (Value Zeroing, table 2)."""
+    del asked
+    yield from _by_layer(code.compression for code in codes)
+
+
+def _by_layer(values: Iterable[float]) -> Iterator[Part]:
+    """What goes into block 0, then what comes out of each block."""
+    for number, value in enumerate(values):
+        yield Part(number - 1, value) if number else Part(None, value, "embeddings")
