@@ -148,7 +148,7 @@ def test_it_is_documented(client: Any) -> None:
         ({"inputs": "cat " * 400}, 400, "at most"),
         ({"inputs": "half \ud800 a pair"}, 422, "unicode"),
         ({"inputs": TEXT, "layers": [3, 1]}, 400, "layers"),
-        ({"inputs": TEXT, "options": {"n_steps": 10**9}}, 422, "options"),
+        ({"inputs": TEXT, "options": {"n_steps": 10**9}}, 422, "options: input should be less than"),
         ({"inputs": TEXT, "depth": 3}, 422, "unknown field 'depth'"),
         ({"inputs": 3}, 422, "inputs"),
         ({"method": "attcat"}, 422, "inputs"),
@@ -162,6 +162,12 @@ def test_a_bad_request_gets_a_sentence(client: Any, asked: Any, status: int, say
     assert list(response.json()) == ["detail"]
     assert says in response.json()["detail"]
     assert "Traceback" not in response.text
+
+
+def test_the_wrong_way_to_ask_gets_a_sentence_too(client: Any) -> None:
+    response = client.get("/api/explain")
+    assert response.status_code == 405
+    assert response.json() == {"detail": "/api/explain does not answer GET; send POST"}
 
 
 @pytest.mark.parametrize("body", ["", "{", "[" * 100_000, '{"inputs": NaN}', '{"inputs": 1e999}', "\x00\xff", "null"])

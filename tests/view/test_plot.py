@@ -186,6 +186,9 @@ def test_maps_show_the_aggregated_or_the_own_map(kind: str) -> None:
         assert all((a == b).all() for a, b in zip(shown, expected, strict=True))
     titles = [text for text in written(found.plot("maps")) if text.startswith("layer")]
     assert titles == ["layer 1", "layer 2", "layer 3"]
+    one = written(found.plot("map", layer=1))
+    assert any(text.endswith(", layer 2") for text in one)
+    assert "largest of the map or row" in one  # the row beneath has a scale of its own
 
 
 def edges(picture: Picture, title: str) -> dict[tuple[int, int, int], float]:

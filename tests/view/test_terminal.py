@@ -72,3 +72,16 @@ def test_pipes_get_plain_text() -> None:
     show([SIGNED], layers=True, console=Console(file=out, width=100, _environ={"COLORTERM": "truecolor"}))
     assert "\x1b" not in out.getvalue()
     assert "bad -0.9" in out.getvalue()
+
+
+def test_maps_say_their_unit_and_keep_their_signs_and_columns() -> None:
+    maps = np.array([[[1.0, -0.5, 0.0], [0.25, 1.0, 0.0], [-1.0, 0.0, 0.5]]])
+    found = Explanation.from_scores(["good", "你好", "bad"], [1.0, 0.5, -0.9], maps=maps)
+    assert found.signed
+    lines = shown(found, None, layers=True).splitlines()
+    (unit,) = [place for place, line in enumerate(lines) if "99 is a map's largest entry" in line]
+    assert [line.rstrip() for line in lines[unit + 3 : unit + 6]] == [
+        "good  0  99-50",
+        "你好  1  25 99",  # two letters as wide as four
+        " bad  2 -99    50",
+    ]

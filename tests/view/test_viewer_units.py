@@ -155,6 +155,26 @@ def test_edges_of_the_graph(modules: Any) -> None:
         assert math.isclose(sum(weight for at, *_, weight in drawn["ways"] if at == layer), 1, rel_tol=0.05)
 
 
+def test_joined_maps_are_not_followed_a_second_time(modules: Any) -> None:
+    """What a token holds of the input at a layer is the row of that layer's map, and nothing below it."""
+    found = whence.explain("the deep film", tiny.model(), TOKENIZER)
+    work = """(graph, data) => import("/viewer/data.js").then(({ subjectsOf }) => {
+        const state = { units: "pieces", kind: "joined", head: null, top: 0, order: "text", special: true };
+        const box = graph.graphView.layout(subjectsOf(data)[0], state, 600);
+        return graph.waysOf(graph.edgesOf(box, state), 1, 2, 1, true)
+            .map((ways) => ways.map(({ layer, edge, weight }) => [layer, edge.from, edge.to, weight]));
+    })"""
+    into, out_of = run(modules, "graph", work, payload({"m": found}))
+    assert found.aggregated is not None
+    shares = found.aggregated / found.aggregated.sum(-1, keepdims=True)
+    assert {layer for layer, *_ in into} == {0, 1}
+    assert {layer for layer, *_ in out_of} == {1, 2}
+    assert all(to == 1 for _, _, to, _ in into)
+    assert all(source == 1 for _, source, _, _ in out_of)
+    for layer, source, to, weight in into + out_of:
+        assert math.isclose(weight, shares[layer, to, source], rel_tol=0.1)  # faint edges are left out of the sum
+
+
 def test_csv_keeps_text_text(modules: Any) -> None:
     tokens = ["=1+1", '"', "a,b", "-", "@x", "line\nbreak", "ü"]
     given = Explanation.from_scores(tokens, np.arange(7.0), layer_scores=np.ones((1, 7)))

@@ -227,6 +227,9 @@ def _errors(app: FastAPI) -> None:
         detail = str(error.detail)
         if error.status_code == 404 and detail == "Not Found":
             detail = f"there is nothing at {request.url.path}; what there is says /api/openapi.json"
+        if error.status_code == 405:
+            allowed = (error.headers or {}).get("Allow", "another method")
+            detail = f"{request.url.path} does not answer {request.method}; send {allowed}"
         return JSONResponse({"detail": detail}, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
@@ -236,7 +239,10 @@ def _errors(app: FastAPI) -> None:
 
 def _sentence(error: RequestValidationError) -> str:
     """The first thing that is wrong with a request, in words."""
-    first = error.errors()[0]
+    every = error.errors()
+    # Where several types are allowed, one complaint for each: the one about the value says more than those about types.
+    alike = [each for each in every if each["loc"][:2] == every[0]["loc"][:2]]
+    first = next((each for each in alike if not each["type"].endswith(("_type", "_parsing"))), every[0])
     where = [str(part) for part in first["loc"] if part != "body"]
     if first["type"] == "json_invalid":
         return 'the request is not JSON; expected an object such as {"inputs": "a text"}'

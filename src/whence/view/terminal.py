@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.cells import cell_len
 from rich.color import Color, ColorSystem
 from rich.console import Console
 from rich.style import Style
@@ -149,27 +150,26 @@ def _readable(row: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], str]:
 def map_grid(explanation: Explanation, width: int, depth: str | None = "truecolor") -> list[Text]:
     """The method's own map of every layer, as many beside each other as fit: Value Zeroing's appendix A.4.
 
-    Rows are the tokens being built, columns those they draw on, by number; cells are percent of the map's largest
-    entry.
+    Rows are the tokens being built, columns those they draw on, by number; 99 is the map's largest entry.
     """
     if explanation.maps is None:
         return []
     pieces, n = explanation.pieces, len(explanation)
-    label = max(len(piece) for piece in pieces) + 4
+    label = max(cell_len(piece) for piece in pieces) + 4
     across = (width - label) // (CELL * n + 2)
     if across < 1:
         return [Text(f"the maps of {n} tokens are wider than this terminal; save them as .html or .json", "dim")]
-    lines = [Text("")]
+    lines = [Text(""), Text("the maps of the layers: rows draw on columns, 99 is a map's largest entry", "dim")]
     count = len(explanation.maps)
     for start in range(0, count, across):
         shown = range(start, min(start + across, count))
         lines.append(Text(" " * label + "".join(f"layer {layer + 1}".ljust(CELL * n + 2) for layer in shown), "bold"))
         lines.append(Text(" " * label + ("".join(f"{j:{CELL}d}" for j in range(n)) + "  ") * len(shown), "dim"))
         for i, piece in enumerate(pieces):
-            line = Text(f"{piece:>{label - 4}} {i:2d} ")
+            line = Text(" " * (label - 4 - cell_len(piece)) + f"{piece} {i:2d} ")
             for layer in shown:
                 for value in intensities(explanation.maps[layer], explanation.signed)[i]:
-                    cell = f"{round(99 * abs(value)):{CELL}d}"
+                    cell = f"{round(99 * value):{CELL}d}"
                     look = style(float(value), explanation.signed, depth)
                     line.append(cell if cell.strip() != "0" else " " * CELL, look)
                 line.append("  ")

@@ -100,12 +100,12 @@ def one_map(
     sheets = []
     for name, each in named.items():
         (chosen,) = _chosen_layers(each, own, [layer])
-        sheet = _map_sheet(name, each, chosen, scale, own)
+        sheet = _map_sheet(f"{name}, layer {chosen + 1}", each, chosen, scale, own)
         found = _stack(each, own)[chosen]
         row = found.mean(0) if each.position is None else found[each.position]
         label = "mean" if each.position is None else each.pieces[each.position]
         sheets.append(with_row(sheet, intensities(row, each.signed, each.position), label))
-    return _placed(sheets, arrange(sheets, width - 2 * GAP, widest_cell=0.2), width, theme, scale, "map")
+    return _placed(sheets, arrange(sheets, width - 2 * GAP, widest_cell=0.2), width, theme, scale, "map or row")
 
 
 def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, special: bool = True) -> Picture:

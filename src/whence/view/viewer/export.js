@@ -16,7 +16,7 @@ export function sheet(subjects, state, views, look, title, focusFor) {
     const pictures = views.filter((view) => view.has(subject)).map((view) => ({ view, box: view.layout(subject, state, column) }));
     const height = 26 + text.height + pictures.reduce((sum, { box }) => sum + box.height + 40, 0);
     const width = Math.max(column, ...pictures.map(({ box }) => box.width));
-    return { subject, text, pictures, width, height };
+    return { subject, text, pictures, column, width, height };
   });
   const lines = [];
   for (let start = 0; start < blocks.length; start += across) lines.push(blocks.slice(start, start + across));
@@ -35,13 +35,13 @@ export function sheet(subjects, state, views, look, title, focusFor) {
   return { width, height, draw };
 }
 
-function drawBlock(at, { subject, text, pictures }, x, y, state, look, focusFor) {
+function drawBlock(at, { subject, text, pictures, column }, x, y, state, look, focusFor) {
   at(x, y, (surface) => surface.text(subject.title, 0, 13, { size: 13, fill: look.ink, weight: 600 }));
   const focus = focusFor(subject);
   at(x, y + 22, (surface) => drawText(surface, text, state, look, focus));
   let below = y + 26 + text.height;
   for (const { view, box } of pictures) {
-    const caption = fitted(view.caption(box, state), box.width, 12);
+    const caption = fitted(view.caption(box, state), Math.max(column, box.width), 12);
     at(x, below, (surface) => surface.text(caption, 0, 15, { size: 12, fill: look.muted }));
     below += 22;
     at(x, below, (surface) => {

@@ -64,7 +64,7 @@ export const graphView = {
     }
     if (place < 0) return;
     const [from, to] = focus.layer === undefined || focus.view !== "graph" ? [subject.depth, 0] : [focus.layer, focus.layer];
-    for (const ways of [reaching(box.edges, place, from), leaving(box.edges, place, to)]) {
+    for (const ways of waysOf(box.edges, place, from, to, whichMap(subject, state) === "joined")) {
       // As everywhere, what a token keeps for itself does not set the scale.
       const apart = ways.filter(({ edge }) => edge.from !== edge.to).map(({ weight }) => Math.abs(weight));
       const scale = Math.max(...apart, 0) || 1;
@@ -164,6 +164,15 @@ export function edgesOf(box, state) {
     });
     return edges;
   });
+}
+
+/** The edges that are about one token, up to a layer and on from a layer. Joined maps have followed every way from the
+ *  input already: there the edges at the token itself are all there is to say; to follow them would count layers twice. */
+export function waysOf(edges, place, from, to, joined) {
+  if (!joined) return [reaching(edges, place, from), leaving(edges, place, to)];
+  const at = (side, start, end) => edges.slice(start, end).flatMap((layer, above) =>
+    layer[side][place].map((edge) => ({ layer: start + above, edge, weight: edge.part * Math.sign(edge.value) })));
+  return [at("into", 0, from), at("outOf", to, edges.length)];
 }
 
 /** The edges on the ways into one token at one layer, with the share of it that each carries. */

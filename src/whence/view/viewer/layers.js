@@ -94,7 +94,8 @@ export const layersView = {
     return `layer ${focus.layer + 1}: ${unit.tokens[focus.token]} ${short(unit.rows[focus.layer * n + focus.token])}`;
   },
 
-  caption: () => "Layers × tokens · each layer by its strongest token",
+  caption: ({ subject }) =>
+    `Layers × tokens${subject.arrays.aggregated ? " from the input" : ""} · each layer by its strongest token`,
 
   describe: ({ subject, shown }) => `Layer map of ${subject.title}: ${subject.depth} layers by ${shown.length} tokens`,
 };
