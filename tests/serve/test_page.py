@@ -209,6 +209,11 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.fill("#target", "")
     page.click("#explain")
     page.locator("#error", has_text="the model reads at most").wait_for()
+    assert "truncate" not in page.locator("#error").inner_text()  # a word of Python's, not of the page's
+    page.get_by_role("button", name="Explain its beginning").click()
+    page.locator("#status", has_text="Done in").wait_for()
+    assert page.locator("#error").is_hidden()
+    assert page.locator(".remarks", has_text="cut where the model stops reading").is_visible()
     page.route("**/api/compare", lambda route: route.abort())
     page.click("#explain")
     page.locator("#error", has_text="cannot be reached").wait_for()

@@ -20,8 +20,11 @@ function themed(theme) {
   else document.documentElement.dataset.theme = theme;
 }
 
-function complain(text) {
-  by("error").textContent = text ? sentence(text) : "";
+/** Says what is wrong; a text that is too long may be cut, by `cut`, in the page's words instead of the program's. */
+function complain(text, cut) {
+  const long = cut && /^(.*?); a text is cut with truncate=True/.exec(text ?? "");
+  const button = long && make("button", { type: "button", class: "quiet", onclick: cut }, "Explain its beginning");
+  by("error").replaceChildren(text ? sentence(long ? long[1] : text) : "", ...(long ? [" ", button] : []));
   by("error").hidden = !text;
 }
 
@@ -46,8 +49,9 @@ function show(run, view) {
   view.show(run);
 }
 
-async function explain(asks, view) {
-  const asked = asks.read();
+async function explain(asks, view, truncate = false) {
+  const asked = { ...asks.read(), truncate };
+  const cut = () => explain(asks, view, true);
   complain(lacks(asked));
   if (!by("error").hidden) return;
   running?.abort();
@@ -66,14 +70,14 @@ async function explain(asks, view) {
     });
     const took = ((performance.now() - begin) / 1000).toFixed(1);
     by("status").textContent = run.payload ? `Done in ${took} s` : "";
-    if (!run.payload) complain(run.failed.map(({ detail }) => detail).join("; "));
+    if (!run.payload) complain(run.failed.map(({ detail }) => detail).join("; "), cut);
     asks.suggest(Object.keys(run.payload?.explanations[0]?.record.probabilities ?? {}));
     if (run.payload) await keep(run);
     await listKept(asks, view);
   } catch (error) {
     if (running !== mine) return; // another run has taken its place
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
-    if (error.name !== "AbortError") complain(error.message);
+    if (error.name !== "AbortError") complain(error.message, cut);
   } finally {
     if (running === mine) {
       running = null;

@@ -26,7 +26,8 @@ export function lacks(asked) {
 
 export function newRun(asked) {
   return { asked, when: Date.now(), title: asked.inputs.trim().replace(/\s+/g, " ").slice(0, 120), payload: null,
-    evidence: {}, agreement: [], failed: [], notes: [], complete: false };
+    evidence: {}, agreement: [], failed: [], notes: asked.truncate ? ["The text is cut where the model stops reading."] : [],
+    complete: false };
 }
 
 /** Asks for everything, one side after the other. `changed(what)` is called when the run has grown, `tell` for progress. */
@@ -46,7 +47,7 @@ export async function perform(run, { changed, tell, signal }) {
 function question(asked, side) {
   const { inputs, pair, model } = side;
   return { inputs, pair, model, target: asked.target, foil: asked.foil, position: asked.position, methods: asked.methods, form: "viewer",
-    heads: true, evidence: true };
+    heads: true, evidence: true, truncate: asked.truncate };
 }
 
 /** Under its name on this page; that all heads came along is the page's doing and not worth a word. */
