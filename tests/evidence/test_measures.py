@@ -123,10 +123,19 @@ def test_what_erasure_refuses() -> None:
         ("no token to erase by 99", (TEXT, found), {"by": 99}),
         ("unknown protocol", (TEXT, found), {"protocol": "mine"}),
         ("between 0 and 1", (TEXT, found), {"shares": (0, 2)}),
+        ("increasing numbers", (TEXT, found), {"shares": (0.5, 0.1)}),
+        ("increasing numbers", (TEXT, found), {"shares": ("all",)}),
         ("measures the probability", (TEXT, Explanation.from_scores(found.tokens, found.scores)), {}),
     ):
         with pytest.raises(WhenceError, match=message):
             erasure(*arguments, model, TOKENIZER, **options)
+
+
+def test_where_nothing_can_go_there_is_no_curve() -> None:
+    model = tiny.model(task="masked-lm")
+    found = whence.explain("[MASK]", model, TOKENIZER, method="attention")
+    with pytest.raises(WhenceError, match="no token that could be taken away"):
+        erasure("[MASK]", found, model, TOKENIZER, by="mask")
 
 
 # Agreement -------------------------------------------------------------------------------------------------

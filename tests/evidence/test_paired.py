@@ -79,6 +79,15 @@ def test_differences_without_spread() -> None:
     assert always.interval == pytest.approx((0.2, 0.2))
 
 
+def test_rounding_is_no_difference() -> None:
+    same, other = np.full(10, 0.1 + 0.2), np.full(10, 0.3)
+    assert (same != other).all()
+    found = paired(same, other)
+    assert (found.difference, found.effect, found.t_p, found.wilcoxon_p) == (0.0, 0.0, 1.0, 1.0)
+    mixed = paired([*same, 1.0, 2.0], [*other, 0.5, 1.0])
+    assert mixed.wilcoxon_p == pytest.approx(signed_rank_p([0.5, 1.0]))
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_against_its_definition(p: list[float]) -> None:
     """The least level at which the step-down procedure rejects each hypothesis."""

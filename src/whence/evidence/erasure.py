@@ -92,8 +92,9 @@ class Way:
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise WhenceError(f"unknown protocol {self.protocol!r}; expected one of {', '.join(PROTOCOLS)}")
-        if not self.shares or any(not 0 <= share <= 1 for share in self.shares):
-            raise WhenceError("shares of tokens must lie between 0 and 1")
+        numbers = all(isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares)
+        if not self.shares or not numbers or sorted(set(self.shares)) != list(self.shares):
+            raise WhenceError("shares of tokens must be increasing numbers between 0 and 1, such as [0.1, 0.5]")
         if isinstance(self.by, str) and self.by not in WAYS:
             raise WhenceError(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
 
@@ -204,6 +205,8 @@ def _plan(
         return walk, [0, *(min(k, len(walk)) for k in counts)]
     free = erasable(explanation)
     own = [i for i in order if i in free]
+    if not own:
+        raise WhenceError("there is no token that could be taken away; expected at least one of the text's own")
     # At least one token: 1 % of a short sentence would be none, and none kept is not what a share of 0 stands for.
     counts = [min(len(own), max(round(share * len(own)), int(share > 0))) for share in shares]
     return own, counts if shares[0] == 0 else [0, *counts]

@@ -65,8 +65,9 @@ def paired(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.99, resamples: i
     d = (first - second)[~(np.isnan(first) | np.isnan(second))]
     if len(d) < 2:
         raise WhenceError(f"only {len(d)} examples have both values; a paired test needs two or more")
-    # Differences that are equal but for rounding have no spread to measure against.
+    # What differs by rounding is equal: it has no sign to count, and equal differences no spread to measure against.
     rounding = 8 * np.finfo(np.float64).eps * max(np.nanmax(np.abs(first)), np.nanmax(np.abs(second)))
+    d[np.abs(d) <= rounding] = 0.0
     mean, same = float(d.mean()), bool(np.ptp(d) <= rounding)
     t, t_p = _student(d, same)
     sums, wilcoxon_p = _wilcoxon(d)
