@@ -41,6 +41,7 @@ ROWS = {
 }
 GRADIENT = "saliency(of=probability)"
 FAMILIES = {"bert": "BERT", "distilbert": "DistilBERT", "roberta": "RoBERTa"}
+MARKS = {",": "comma", ".": "full stop"}
 BLEND = "a clever blend of fact and fiction ."
 
 TABLE2 = reported("""
@@ -150,12 +151,11 @@ def figure6(asked: Asked) -> Table:
     rows = {**ROWS, "grad l2": GRADIENT}
     run = asked.evaluate(asked.examples(), rows.values(), ["special-rank"])
     prefix = "special-rank "
-    columns = list(
-        dict.fromkeys(key.metric.removeprefix(prefix) for key in run.summary if key.metric != prefix.strip())
-    )
+    names = list(dict.fromkeys(key.metric.removeprefix(prefix) for key in run.summary if key.metric != prefix.strip()))
     ours: dict[Place, Summary] = {}
-    for column in columns:
-        ours |= overall(run, rows, prefix + column, column)
+    columns = [MARKS.get(name, name) for name in names]
+    for name, column in zip(names, columns, strict=True):
+        ours |= overall(run, rows, prefix + name, column)
 
     def draw() -> Picture:
         from whence.view.plot import Series, bars
