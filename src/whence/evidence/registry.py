@@ -347,7 +347,10 @@ def special_rank(case: Case, asked: Asked, *, ties: str = "average") -> Iterator
 def _mask(case: Case, spans: Any) -> NDArray[np.bool_]:
     from whence.data import token_mask
 
-    return token_mask(case.explanation, spans)
+    mask = token_mask(case.explanation, spans)
+    if not mask.any():
+        raise WhenceError("none of the model's tokens is one of those that are looked for; the text may have been cut")
+    return mask
 
 
 @metric("precision", needs=("answer",), where=("K",))

@@ -19,13 +19,14 @@ import torch
 
 from whence.data import Dataset, Dropped, Example
 from whence.data import read as read_data
+from whence.data.tables import shown
 from whence.errors import WhenceError
 from whence.explaining import DEFAULT_MODEL
 from whence.explanation import Explanation
 from whence.extras import need
 from whence.run import local, manifest, plan, shards, tables
 from whence.run.progress import Clock, bar
-from whence.run.reading import Run
+from whence.run.reading import GIVEN, Run
 from whence.run.setting import Setting, check, check_model, check_needs, count_needs, names
 from whence.run.work import Item, Task, Worker
 
@@ -77,7 +78,7 @@ def evaluate(
     progress: a bar with the time left; by default when the standard error is a terminal.
     """
     need("pyarrow", extra="eval")
-    given = dict(explanations or {})
+    given = {name: _one_method(name, every) for name, every in (explanations or {}).items()}
     if engine not in ENGINES:
         raise WhenceError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     for name, value in (("limit", limit), ("shard", shard), ("workers", workers), ("threads", threads)):
@@ -174,9 +175,13 @@ def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None
         each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
         for row, each in enumerate(islice(data, limit))
     ]
+    for each in examples:
+        texts = each.text if isinstance(each.text, tuple) else (each.text,)
+        if len(texts) > 2 or not all(isinstance(text, str) for text in texts):
+            raise WhenceError(f"example {each.id} is {shown(each.text)}; expected a text, or a pair of texts")
     if len({each.id for each in examples}) < len(examples):
         raise WhenceError("two examples have the same id; expected each to have its own")
-    return Dataset("given", "", lambda: iter(examples))
+    return Dataset(GIVEN, "", lambda: iter(examples))
 
 
 def _first(data: Dataset, limit: int) -> Iterator[Example | Dropped]:
@@ -204,6 +209,14 @@ def _survey(source: Dataset) -> _Survey:
 def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:
     for row, example in enumerate(source):
         yield Item(row, example, {name: every[row] for name, every in given.items()})
+
+
+def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
+    """Explanations made elsewhere. Scores of a method that has signs have them also where none is below zero."""
+    if not all(isinstance(each, Explanation) for each in every):
+        raise WhenceError(f"'{name}' holds other things than explanations; make them with Explanation.from_scores")
+    signed = any(each.signed for each in every)
+    return [replace(each, signed=signed) for each in every]
 
 
 def _scores_hash(every: Sequence[Explanation]) -> str:

@@ -40,7 +40,12 @@ def export_comparison(compared: Sequence[Compared], form: str) -> str:
 def means(run: Run) -> Rows:
     """A row for each method, a column for each measure; `mean ± half the 99 % interval`, the best one marked."""
     summary = run.summary
-    whole = {key: found for key, found in summary.items() if key.layer is None}
+    whole = {key: found for key, found in summary.items() if key.layer is None and found.count}
+    alone = {key.metric for key in summary} - {key.metric for key in whole}  # those that have layers and no answer
+    for metric in (metric for metric in dict.fromkeys(key.metric for key in summary) if metric in alone):
+        layer = max((key.layer for key in summary if key.metric == metric and key.layer is not None), default=None)
+        at = metric if layer is None else f"{metric} in layer {layer}"
+        whole |= {key._replace(metric=at, layer=None): summary[key] for key in summary if key[1:] == (metric, layer)}
     metrics = list(dict.fromkeys(key.metric for key in whole))
     methods = list(dict.fromkeys(key.method for key in summary))
     marked = {metric: _best(metric, whole) for metric in metrics}
@@ -66,12 +71,15 @@ def by_layer(run: Run, digits: int = 3) -> Rows:
 def comparison(compared: Sequence[Compared]) -> Rows:
     """A row for each comparison; a column for the layer where there are any."""
     layered = any(each.layer is not None for each in compared)
-    head = ["metric", *(["layer"] if layered else []), "first", "second", "difference", "99 % interval"]
+    named = any(each.method for each in compared)
+    head = ["metric", *(["layer"] if layered else []), *(["method"] if named else [])]
+    head += ["first", "second", "difference", "99 % interval"]
     rows = [[*head, "p (t)", "p (W)", "d", "n"]]
     for each in compared:
         found, layer = each.found, ["" if each.layer is None else str(each.layer)] if layered else []
         interval = f"{found.interval[0]:+.3f} {found.interval[1]:+.3f}"
         chances = (f"{found.t_p:.1g}", f"{found.wilcoxon_p:.1g}", f"{found.effect:.2f}", str(found.count))
+        layer += [each.method] if named else []
         rows.append([each.metric, *layer, each.first, each.second, f"{found.difference:+.3f}", interval, *chances])
     return rows
 

@@ -117,7 +117,10 @@ def locked(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows has no such lock; two runs in one folder then only waste time
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WhenceError(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -18,6 +19,8 @@ from whence.evidence.paired import Paired, holm, paired
 from whence.extras import need
 from whence.run import manifest, tables
 from whence.run.tables import Key
+
+GIVEN = "given"  # the name of a list of texts or examples
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        return " ".join(self.manifest.get("command", []))
+        return shlex.join(self.manifest.get("command", []))
 
     def values(self, key: Key) -> dict[str, float]:
         """One measure of one method by example; NaN where it has no value."""
@@ -113,6 +116,7 @@ class Compared:
 
     metric: str
     layer: int | None
+    method: str  # where it is one in two runs; else first and second are the methods
     first: str
     second: str
     found: Paired  # p-values corrected by Holm for all comparisons made
@@ -125,6 +129,12 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
         raise WhenceError(
             f"the runs are on different data ({one['name']} {one['split']} against {other['name']} {other['split']}); "
             f"a paired test needs the same examples"
+        )
+    whole = [each.manifest["asked"]["limit"] for each in (first, second)]
+    if one["name"] != GIVEN and whole[0] == whole[1] and one["fingerprint"] != other["fingerprint"]:
+        raise WhenceError(
+            f"the data of the two runs have one name, {one['name']}, and different content; a paired test needs the "
+            f"same examples"
         )
     ours, theirs = list(_keys(first, layers)), list(_keys(second, layers))
     shared = {key.method for key in ours} & {key.method for key in theirs}
@@ -157,8 +167,13 @@ def _tested(pairs: list[tuple[Run, Key, Run, Key]], seed: int) -> list[Compared]
     found = []
     for first, a, second, b in pairs:
         x, y = _aligned(first.values(a), second.values(b))
-        names = (a.method, b.method) if first is second or a.method != b.method else (str(first.path), str(second.path))
+        if np.isfinite(x + y).sum() < 2:  # there is nothing to test
+            continue
+        one = first is not second and a.method == b.method
+        names = (a.method, str(first.path), str(second.path)) if one else ("", a.method, b.method)
         found.append(Compared(a.metric, a.layer, *names, paired(x, y, seed=seed)))
+    if not found:
+        raise WhenceError("no measure has a value on two examples in common; a paired test needs two or more")
     by_t, by_rank = (holm([getattr(each.found, name) for each in found]) for name in ("t_p", "wilcoxon_p"))
     return [
         replace(each, found=replace(each.found, t_p=float(t), wilcoxon_p=float(w)))

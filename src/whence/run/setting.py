@@ -136,6 +136,8 @@ def jobs(opened: Opened, setting: Setting) -> list[Job]:
     found = []
     for name in setting.explained():
         method, options = parse(name)
+        if "seed" in lookup_method(method)[0].options:
+            options.setdefault("seed", setting.seed)
         reach = {key: options.pop(key) for key in REACH if key in options}
         aggregate = reach.get("aggregate", AUTO)
         layers: Sequence[int | None] | None = reach.get("layers")

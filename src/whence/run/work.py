@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from whence.answer import Answer
-from whence.data import Example
+from whence.data import MASK, Example
 from whence.errors import WhenceError, WhenceWarning
 from whence.evidence import erasure
 from whence.evidence.registry import Asked, Case, Number
@@ -170,7 +170,17 @@ class Worker:
             return Question(self.setting.target, None, None)
         if self.opened.task not in ("masked-lm", "causal-lm"):
             return Question(None, None, None)  # a word is no answer of this model
+        if self.opened.task == "causal-lm" and example.target is not None and self._has_mask(example):
+            raise WhenceError(
+                f"the example asks for the word at a mask, and {self.opened.name} predicts the next token; expected a "
+                f"masked language model, or texts that end where the word is wanted"
+            )
         return Question(example.target, example.foil, None)
+
+    def _has_mask(self, example: Example) -> bool:
+        texts = (example.text,) if isinstance(example.text, str) else example.text
+        mask = getattr(self.opened.tokenizer, "mask_token", None) or MASK
+        return any(mask in text for text in texts)
 
     def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[list[list[Explanation]]]:
         if self.jobs:

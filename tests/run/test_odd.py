@@ -1,0 +1,113 @@
+"""Evaluation on data that is not as one would have it: a value is right, or it is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runs
+
+import tiny
+import whence
+from whence.data import Example
+from whence.errors import WhenceError
+from whence.explanation import Explanation
+from whence.run import compare_methods, compare_runs
+from whence.run.export import comparison, means
+
+MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
+TEXTS = ["the film is good", "the film is not good", "good and meaningful film !"]
+
+
+def evaluate(data: Any, methods: Any, metrics: Any, model: Any = MODEL, **options: Any) -> whence.Run:
+    return whence.evaluate(data, model, TOKENIZER, methods, metrics, threads=1, **options)
+
+
+def test_what_was_cut_away_is_not_missed() -> None:
+    """A cue or an answer behind the cut has no share of the scores, rather than one of 0."""
+    text = "good " * 60 + "film"
+    data = [
+        Example("cut", text, cues=((300, 304),), answer=((300, 304),)),
+        Example("whole", "good film", cues=((0, 4),), answer=((0, 4),)),
+    ]
+    run = evaluate(data, "globenc", "cue-dot@scores, cue-probes@scores, precision@2", truncate=True)
+    for metric in ("cue-dot@scores", "cue-probes@scores"):
+        assert run.summary["globenc", metric, None].count == 1
+        assert run.summary["globenc", metric, None].undefined == 1
+    assert run.summary["globenc", "precision@2", None].undefined == 1
+
+
+def test_the_seed_of_a_run_is_that_of_its_noise() -> None:
+    one, other, named = (
+        evaluate(TEXTS, method, "aopc", seed=seed)
+        for method, seed in (("random", 0), ("random", 1), ("random(seed=1)", 0))
+    )
+    assert one.mean("random", "aopc") != other.mean("random", "aopc")
+    assert other.mean("random", "aopc") == named.mean("random(seed=1)", "aopc")
+
+
+def test_a_next_token_is_not_the_word_at_a_mask() -> None:
+    model = tiny.model("gpt2", task="causal-lm")
+    data = [
+        Example("mask", "the [MASK] is good", target="film"),
+        Example("end", "the film is", target="good"),
+    ]
+    run = evaluate(data, "attention-rollout", "aopc(by=unknown)", model)
+    failures = {row["example"]: row["failure"] for row in run.table("examples").to_pylist()}
+    assert "predicts the next token" in failures["mask"]
+    assert failures["end"] is None
+
+
+def test_given_scores_have_signs_in_every_example_or_in_none() -> None:
+    tokens = whence.explain("good film", MODEL, TOKENIZER).tokens
+    mine = [Explanation.from_scores(tokens, scores) for scores in ([0, 2, 1, 0.5], [0, 1, -2, 0.5])]
+    other = [Explanation.from_scores(tokens, scores) for scores in ([0, -3, 1, 0.5], [0, 1, -2, 0.5])]
+    run = evaluate(["good film"] * 2, (), "spearman:other", explanations={"mine": mine, "other": other})
+    values = [row["value"] for row in run.table().to_pylist() if row["method"] == "mine"]
+    assert values[0] == pytest.approx(-0.2)  # by magnitude it would be 0.8
+    with pytest.raises(WhenceError, match="other things than explanations"):
+        evaluate(["good film"], (), "aopc", explanations={"mine": [1]})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("wrong", [None, 3, [1, 2], ("a", "b", "c")])
+def test_what_is_no_text_is_refused(wrong: Any) -> None:
+    with pytest.raises(WhenceError, match="expected a text, or a pair of texts"):
+        evaluate(["good film", wrong], "attention", "aopc")
+
+
+def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(WhenceError, match="cannot make the run folder"):
+        evaluate(TEXTS, "attention", "aopc", out=tmp_path / "file")
+
+
+def test_a_measure_of_layers_alone_is_shown_at_the_last() -> None:
+    run = evaluate(TEXTS, ["globenc", "alti"], ["spearman:saliency@layers", "aopc"])
+    head, first, _ = means(run)
+    assert head == ["method", "aopc", "spearman:saliency@layers in layer 2"]
+    found = run.summary["globenc", "spearman:saliency@layers", 2]
+    assert first[2].strip("*").startswith(f"{found.mean:.3f}")
+
+
+def test_two_runs_say_which_method_is_compared(tmp_path: Path) -> None:
+    one, other = (evaluate(TEXTS, ["globenc", "alti"], "aopc", out=tmp_path / name) for name in ("one", "other"))
+    head, *rows = comparison(compare_runs(one, other))
+    assert [row[head.index("method")] for row in rows] == ["globenc", "alti"]
+    assert "method" not in comparison(compare_methods(one))[0]
+
+
+def test_runs_on_other_content_under_one_name_are_refused(tmp_path: Path) -> None:
+    found = []
+    for seed in (0, 1):
+        (tmp_path / str(seed)).mkdir()
+        data = runs.data_file(tmp_path / str(seed) / "reviews.jsonl", 5, seed)
+        found.append(evaluate(data, "attention", "aopc", out=tmp_path / f"run{seed}"))
+    with pytest.raises(WhenceError, match="different content"):
+        compare_runs(*found)
+
+
+def test_a_measure_without_values_does_not_hide_the_others() -> None:
+    data = [Example(str(i), text, cues=((0, 3),) if i == 0 else ()) for i, text in enumerate(TEXTS)]
+    run = evaluate(data, ["globenc", "alti"], ["cue-dot@scores", "aopc"])
+    assert [each.metric for each in compare_methods(run)] == ["aopc"]
