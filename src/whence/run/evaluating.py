@@ -27,7 +27,7 @@ from whence.extras import need
 from whence.run import local, manifest, plan, shards, tables
 from whence.run.progress import Clock, bar
 from whence.run.reading import GIVEN, Run
-from whence.run.setting import Setting, check, check_model, check_needs, count_needs, names
+from whence.run.setting import Setting, check, check_model, check_needs, check_second, count_needs, names
 from whence.run.work import Item, Task, Worker
 
 ENGINES = ("local", "ray")
@@ -104,15 +104,17 @@ def evaluate(
     check(setting)
     source = _dataset(data, split, columns, folder, limit)
     survey = _survey(source)
-    check_needs(setting, survey.having, survey.rows, source.name)
+    check_needs(setting, survey.having, survey.kinds, survey.rows, source.name)
     for name, every in given.items():
         if len(every) != survey.rows:
             raise WhenceError(f"{len(every)} explanations '{name}' for {survey.rows} examples; expected one each")
     worker = Worker.open(setting)
     check_model(worker.opened, setting)
+    for second in worker.others.values():
+        check_second(worker.opened, second.opened)
     temporary = tempfile.TemporaryDirectory(prefix="whence-run-") if out is None else None
     path = Path(temporary.name if temporary else out)  # type: ignore[arg-type]
-    asked = {
+    asked: dict[str, Any] = {
         "methods": list(setting.methods),
         "metrics": list(setting.metrics),
         "target": target,
@@ -125,6 +127,8 @@ def evaluate(
         "tokenizer_kwargs": {key: str(value) for key, value in setting.tokenizer_kwargs.items()},
         "explanations": {name: _scores_hash(every) for name, every in given.items()},
     }
+    if worker.others:
+        asked["models"] = {name: manifest.model_identity(each.opened) for name, each in worker.others.items()}
     with manifest.locked(path):
         kept = manifest.settle(
             path,
@@ -161,6 +165,7 @@ class _Survey:
 
     rows: int
     having: dict[str, int]  # how many rows have cues, a label, …
+    kinds: dict[str, set[str]]  # two labels, groups and targets that occur
     characters: list[plan.Load]  # of each window
 
 
@@ -195,15 +200,15 @@ def _first(data: Dataset, limit: int) -> Iterator[Example | Dropped]:
 
 
 def _survey(source: Dataset) -> _Survey:
-    rows, having, characters = 0, dict[str, int](), list[plan.Load]()
+    rows, having, kinds, characters = 0, dict[str, int](), dict[str, set[str]](), list[plan.Load]()
     for _, window in plan.windows(_items(source, {})):
         for item in window:
-            count_needs(item.example, having)
+            count_needs(item.example, having, kinds)
         rows += len(window)
         characters.append(plan.load(plan.characters(item.example) for item in window))
     if not rows:
         raise WhenceError(f"{source.name} has no examples to evaluate on")
-    return _Survey(rows, having, characters)
+    return _Survey(rows, having, kinds, characters)
 
 
 def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:
@@ -287,7 +292,7 @@ def _engine(engine: str, worker: Worker, tasks: Iterator[Task], workers: int) ->
 
 
 def _finish(path: Path, whole: dict[str, Path], setting: Setting) -> None:
-    totals = tables.build(path, whole, (*setting.methods, *setting.given), setting.metrics)
+    totals = tables.build(path, whole, (*setting.methods, *setting.given), setting.asked())
     if sum(totals.failures.values()) == totals.examples:
         reasons = "; ".join(f"{count} times: {reason}" for reason, count in list(totals.failures.items())[:3])
         raise WhenceError(f"none of the {totals.examples} examples could be explained ({reasons})")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
-from whence.evidence.registry import metrics as known_metrics
+from whence.evidence.registry import known
 from whence.extras import need
 from whence.run.progress import span
 from whence.run.reading import Compared, Run
@@ -41,13 +40,14 @@ def means(run: Run) -> Rows:
     """A row for each method, a column for each measure; `mean ± half the 99 % interval`, the best one marked."""
     summary = run.summary
     whole = {key: found for key, found in summary.items() if key.layer is None and found.count}
-    alone = {key.metric for key in summary} - {key.metric for key in whole}  # those that have layers and no answer
+    answered = {key.metric for key in whole}  # others have layers alone; what a probe finds is of no method
+    alone = {key.metric for key in summary if known(key.metric).probe is None} - answered
     for metric in (metric for metric in dict.fromkeys(key.metric for key in summary) if metric in alone):
         layer = max((key.layer for key in summary if key.metric == metric and key.layer is not None), default=None)
         at = metric if layer is None else f"{metric} in layer {layer}"
         whole |= {key._replace(metric=at, layer=None): summary[key] for key in summary if key[1:] == (metric, layer)}
     metrics = list(dict.fromkeys(key.metric for key in whole))
-    methods = list(dict.fromkeys(key.method for key in summary))
+    methods = list(dict.fromkeys(key.method for key in summary if known(key.metric).probe is None or key in whole))
     marked = {metric: _best(metric, whole) for metric in metrics}
     rows = [["method", *metrics]]
     for method in methods:
@@ -86,17 +86,19 @@ def comparison(compared: Sequence[Compared]) -> Rows:
 
 def _best(metric: str, whole: dict[Key, Summary]) -> str | None:
     """The method that does best; none where no direction is better."""
-    better = {each.name: each.better for each in known_metrics()}[re.split("[(:@ ]", metric)[0]]
-    known = [(each.mean, key.method) for key, each in whole.items() if key.metric == metric and each.count]
-    if not better or len(known) < 2:
+    better = known(metric).better
+    means = [(each.mean, key.method) for key, each in whole.items() if key.metric == metric and each.count]
+    if not better or len(means) < 2:
         return None
-    return (max if better == "higher" else min)(known)[1]
+    return (max if better == "higher" else min)(means)[1]
 
 
 def _cell(found: Summary | None, best: bool) -> str:
     if found is None or not found.count:
         return "–"
-    text = f"{found.mean:.3f}" + (f" ± {found.interval:.3f}" if found.count > 1 else "")
+    # What rounds to nothing says how small it is; a single value has no interval.
+    form = ".3f" if not found.mean or max(abs(found.mean), found.interval) >= 5e-4 else ".0e"
+    text = f"{found.mean:{form}}" + (f" ± {found.interval:{form}}" if found.interval == found.interval else "")
     return f"**{text}**" if best else text
 
 

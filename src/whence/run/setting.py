@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from whence.asking import parse, split
 from whence.errors import WhenceError
+from whence.evidence.probing import PROPERTIES
 from whence.evidence.registry import NEEDS, Asked, lookup
 from whence.jobs import AUTO, Job, settle_job, settle_reach
 from whence.method import lookup as lookup_method
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 REACH = ("aggregate", "layers", "head", "drop_self")  # options that `explain` takes beside a method's own
 LABEL = "label"  # the target that is each example's gold class
+READ = "Whence, isn't it? 42 naïve [MASK] words"  # what tokenizers must cut alike beside having the same words
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,12 @@ class Setting:
         references = [each.reference for each in self.asked() if each.reference and each.reference not in self.given]
         return list(dict.fromkeys([*self.methods, *references]))
 
+    def on(self, model: str, opened: Opened) -> Setting:
+        """The same methods on a second model, beside the first and in its dtype."""
+        own: dict[str, Any] = {"tokenizer": None, "task": opened.task, "model_kwargs": {}}
+        beside: dict[str, Any] = {"device": str(opened.device), "dtype": opened.dtype}
+        return replace(self, model=model, metrics=(), given=(), **own, **beside)
+
 
 def names(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
     """Names as they were typed or listed, each once."""
@@ -60,7 +68,8 @@ def names(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 def check(setting: Setting) -> None:
     """Refuse what can be refused without the model."""
-    if not setting.methods and not setting.given:
+    of_methods = [asked for asked in setting.asked() if asked.probe is None]
+    if of_methods and not setting.methods and not setting.given:
         raise WhenceError("no methods to evaluate; expected names from `whence methods`, or explanations=")
     if not setting.metrics:
         raise WhenceError("no measures to evaluate by; expected names from `whence metrics`")
@@ -75,6 +84,11 @@ def check(setting: Setting) -> None:
         lookup_method(parse(name)[0])
     for asked in setting.asked():
         _check_maps(setting, asked)
+        if asked.again is not None and setting.given:
+            raise WhenceError(
+                f"'{asked.name}' explains every example once more, which those given ({', '.join(setting.given)}) "
+                f"cannot; leave it out"
+            )
         if asked.metric.every_class and setting.given:
             raise WhenceError(
                 f"'{asked.name}' compares explanations of every class, and those given are of one; leave it out"
@@ -112,23 +126,54 @@ def check_model(opened: Opened, setting: Setting) -> None:
             raise WhenceError(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
 
 
-def check_needs(setting: Setting, having: Mapping[str, int], rows: int, data: str) -> None:
+def check_second(ours: Opened, theirs: Opened) -> None:
+    """Refuse a second model whose explanations cannot be compared token by token, class by class."""
+    for each in (ours, theirs):
+        if each.task != "classification":
+            raise WhenceError(f"'consistency' compares two classifiers, and {each.name} is none")
+    if set(ours.labels.values()) != set(theirs.labels.values()):
+        raise WhenceError(
+            f"{ours.name} and {theirs.name} choose between different classes ({', '.join(ours.labels.values())}; "
+            f"{', '.join(theirs.labels.values())}); 'consistency' expects the same labels (id2label in config.json)"
+        )
+    first, second = ours.tokenizer, theirs.tokenizer
+    if first is None or second is None:
+        raise WhenceError("'consistency' needs the tokenizers of both models")
+    if first.get_vocab() != second.get_vocab() or first(READ)["input_ids"] != second(READ)["input_ids"]:
+        raise WhenceError(
+            f"{ours.name} and {theirs.name} cut text into different tokens; 'consistency' compares token by token and "
+            f"expects two models with the same tokenizer"
+        )
+
+
+def check_needs(
+    setting: Setting, having: Mapping[str, int], kinds: Mapping[str, set[str]], rows: int, data: str
+) -> None:
     """Refuse a dataset of which no row has what a measure needs."""
     for asked in setting.asked():
-        for need in asked.metric.needs:
+        for need in asked.needs:
             if not having[need]:
                 raise WhenceError(
                     f"'{asked.name}' needs {NEEDS[need]}, and none of the {rows} rows of {data} has that; choose "
                     f"another dataset or measure, or name the column that holds it (columns=)"
                 )
+        if asked.probe is not None and len(kinds[asked.probe.of]) < 2:
+            raise WhenceError(
+                f"'{asked.name}' reads a property off the layers, and all rows of {data} have the same "
+                f"{asked.probe.of}; choose another: {asked.metric.name}(of={'|'.join(PROPERTIES)})"
+            )
     if setting.target == LABEL and not having["label"]:
         raise WhenceError(f"target='label' explains the gold class, and no row of {data} has a label; leave it out")
 
 
-def count_needs(example: Example, having: dict[str, int]) -> None:
-    """Add one for everything that this example has."""
+def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[str]]) -> None:
+    """Add one for everything that this example has; of properties also what they are, until two are known."""
     for need in NEEDS:
         having[need] = having.get(need, 0) + (getattr(example, need) not in (None, ()))
+    for name in PROPERTIES:
+        seen, value = kinds.setdefault(name, set()), getattr(example, name)
+        if value is not None and len(seen) < 2:
+            seen.add(str(value))
 
 
 def jobs(opened: Opened, setting: Setting) -> list[Job]:

@@ -24,6 +24,8 @@ from whence.run.work import Outcome
 NAME = re.compile(
     r"(?P<name>(?P<window>\d{5,})-(?P<number>\d{3,})of(?P<count>\d{3,}))\.(?P<hash>[0-9a-f]{16})\.parquet"
 )
+VECTOR = "vector"  # "vector 0", "vector 1", …: where a probe was asked for, in every layer
+PROPERTIES = {"label": "label", "group": "group", "target": "wanted"}  # of an example, by column
 SECONDS = b"seconds"  # in a shard's metadata: what each method took, which is no result
 
 
@@ -143,10 +145,23 @@ def pack(outcomes: list[Outcome], seconds: dict[str, float]) -> bytes:
     """A shard as the content of its file."""
     pa, parquet = need("pyarrow", extra="eval"), need("pyarrow.parquet", extra="eval")
     table = pa.Table.from_pylist([_row(each) for each in outcomes], schema=schema())
+    for name, column in _probed(outcomes):
+        table = table.append_column(name, column)
     table = table.replace_schema_metadata({SECONDS: json.dumps(seconds)})
     packed = io.BytesIO()
     parquet.write_table(table, packed, compression="zstd")
     return packed.getvalue()
+
+
+def _probed(outcomes: list[Outcome]) -> Iterator[tuple[str, Any]]:
+    """The columns that only probes read: the wanted word, and a column of vectors for each layer."""
+    pa = need("pyarrow", extra="eval")
+    depth = max((len(each.vectors) for each in outcomes if each.vectors is not None), default=0)
+    if depth:
+        yield PROPERTIES["target"], pa.array([each.item.example.target for each in outcomes], pa.string())
+    for layer in range(depth):
+        vectors = [None if each.vectors is None else each.vectors[layer] for each in outcomes]
+        yield f"{VECTOR} {layer}", pa.array(vectors, pa.list_(pa.float32()))
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:

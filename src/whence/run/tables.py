@@ -3,7 +3,8 @@
     examples.parquet   one row an example: what was predicted and explained, or why it failed
     records.parquet    one row a number: example, method, metric, layer, value (and why there is none)
     curves.parquet     one row a curve of erasure
-    summary.parquet    one row a method, metric and layer: mean, deviation, 99 % interval, counts; and summary.csv
+    summary.parquet    one row a method, metric and layer: mean, deviation, 99 % interval, counts; and summary.csv;
+                       measures of the model itself have "(model)" for a method
 
 They depend on what is in the shards alone, so a run that was killed ten times has the same bytes as one that was not.
 """
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from whence.evidence.correlation import Summary
+from whence.evidence.registry import Asked
 from whence.extras import need
 from whence.run import shards
 
@@ -59,8 +61,10 @@ class Totals(NamedTuple):
     seconds: dict[str, float]  # of each method
 
 
-def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], metrics: Sequence[str]) -> Totals:
+def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], asked: Sequence[Asked]) -> Totals:
     """Write all tables of a run whose shards are all there."""
+    from whence.run import probes
+
     moments: dict[Key, _Moments] = {}
     count, failures, seconds = 0, dict[str, int](), dict[str, float]()
     with ExitStack() as stack:
@@ -76,7 +80,9 @@ def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], metrics:
             writers[CURVES].write(_flat(window, "curves"))
             for key, found in _moments(records):
                 moments[key] = _joined(moments[key], found) if key in moments else found
-    _write_summary(folder, _ordered(moments, methods, metrics))
+    means = {key: _summary(found) for key, found in moments.items()}
+    means |= probes.measured(whole, asked, means)
+    _write_summary(folder, _ordered(means, [probes.MODEL, *methods], [each.name for each in asked]))
     return Totals(count, failures, seconds)
 
 
@@ -120,7 +126,7 @@ def _windows(whole: dict[str, Path]) -> Iterator[tuple[Any, dict[str, float]]]:
     for _, paths in shards.windows(whole):
         parts, seconds = [], dict[str, float]()
         for path in paths:
-            part = parquet.read_table(path)
+            part = parquet.read_table(path, columns=shards.schema().names)  # no vectors
             for name, spent in json.loads(part.schema.metadata[shards.SECONDS]).items():
                 seconds[name] = seconds.get(name, 0.0) + spent
             parts.append(part.replace_schema_metadata(None))
@@ -185,7 +191,7 @@ def _summary(found: _Moments) -> Summary:
     return Summary(found.mean, deviation, width, found.count, found.undefined)
 
 
-def _ordered(moments: dict[Key, _Moments], methods: Sequence[str], metrics: Sequence[str]) -> list[tuple[Key, Summary]]:
+def _ordered(means: dict[Key, Summary], methods: Sequence[str], metrics: Sequence[str]) -> list[tuple[Key, Summary]]:
     """As they were asked for; the parts of a metric by name, layers from the first, the answer itself before them."""
 
     def place(key: Key) -> tuple[Any, ...]:
@@ -193,7 +199,7 @@ def _ordered(moments: dict[Key, _Moments], methods: Sequence[str], metrics: Sequ
         layer = -1 if key.layer is None else key.layer
         return asked[0], key.metric, methods.index(key.method), layer
 
-    return [(key, _summary(moments[key])) for key in sorted(moments, key=place)]
+    return [(key, means[key]) for key in sorted(means, key=place)]
 
 
 def _write_summary(folder: Path, rows: list[tuple[Key, Summary]]) -> None:

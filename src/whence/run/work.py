@@ -1,4 +1,5 @@
-"""What a worker does with a shard: one captured pass a batch for all methods, then all erasure together.
+"""What a worker does with a shard: one captured pass a batch for all methods, then all erasure together, then what
+must be explained once more.
 
 A shard's result depends on its examples and the setting alone, not on who computes it or when.
 """
@@ -9,21 +10,28 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from whence.answer import Answer
 from whence.data import MASK, Example
 from whence.errors import WhenceError, WhenceWarning
 from whence.evidence import erasure
-from whence.evidence.registry import Asked, Case, Number
+from whence.evidence.consistency import Second
+from whence.evidence.probing import layer_states, vectors_at
+from whence.evidence.registry import Again, Asked, Case, Number
+from whence.evidence.sanity import Alone, Disturbed
 from whence.explaining import reader
 from whence.explanation import Explanation
 from whence.jobs import Job, Question, run
 from whence.model import Opened, Reader, Sentence, answers, collate, open_model, stream
+from whence.run.again import Row, explained_again, light
 from whence.run.setting import LABEL, Setting, jobs
 
+T = TypeVar("T")
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
 
 
@@ -69,10 +77,11 @@ class Outcome:
     failure: str | None = None
     records: list[Record] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
+    vectors: NDArray[np.float32] | None = None  # [L + 1, d], where a probe wants them
 
 
-class _Erasing(NamedTuple):
-    """An explanation that waits for erasure."""
+class _Waiting(NamedTuple):
+    """An explanation, without its maps, that waits for erasure or for others to compare it with."""
 
     outcome: Outcome
     method: str
@@ -89,6 +98,7 @@ class Worker:
     reader: Reader
     jobs: list[Job]
     asked: list[Asked]
+    others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
 
     @classmethod
     def open(cls, setting: Setting) -> Worker:
@@ -101,12 +111,14 @@ class Worker:
             model_kwargs=setting.model_kwargs or None,
         )
         reads = reader(opened, setting.truncate, setting.tokenizer_kwargs)
-        return cls(setting, opened, reads, jobs(opened, setting), setting.asked())
+        seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
+        others = {name: cls.open(setting.on(name, opened)) for name in seconds}
+        return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)
 
     def length(self, example: Example) -> int:
         """How many tokens an example has; 0 where it cannot be read."""
         try:
-            return len(self._sentence(self._masked(example)))
+            return len(self.read(example))
         except WhenceError:
             return 0
 
@@ -116,12 +128,16 @@ class Worker:
         torch.manual_seed(_seed(self.setting.seed, task.name))
         outcomes = [Outcome(item) for item in task.items]
         seconds: dict[str, float] = {}
-        waiting: list[_Erasing] = []
+        waiting: list[_Waiting] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WhenceWarning)
-            for batch in self._batches(self._read(outcomes)):
+            readable = self._readable(outcomes)
+            for batch in self.batches(readable):
                 waiting += self._measure(batch, seconds)
             self._erase(waiting)
+            self._explain_again(waiting)
+            if any(asked.probe is not None for asked in self.asked):
+                self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
         return outcomes, seconds
 
     # Reading ----------------------------------------------------------------------------------------------
@@ -130,15 +146,16 @@ class Worker:
         mask = getattr(self.opened.tokenizer, "mask_token", None)
         return example if mask is None else example.with_mask(mask)
 
-    def _sentence(self, example: Example) -> Sentence:
-        return self.reader.read(example.text)[0][0]
+    def read(self, example: Example) -> Sentence:
+        """An example as this model reads it."""
+        return self.reader.read(self._masked(example).text)[0][0]
 
-    def _read(self, outcomes: list[Outcome]) -> list[tuple[Outcome, Sentence]]:
+    def _readable(self, outcomes: list[Outcome]) -> list[tuple[Outcome, Sentence]]:
         readable = []
         for outcome in outcomes:
             outcome.item = outcome.item._replace(example=self._masked(outcome.item.example))
             try:
-                sentence = self._sentence(outcome.item.example)
+                sentence = self.read(outcome.item.example)
             except WhenceError as error:
                 outcome.failure = str(error)
                 continue
@@ -146,11 +163,12 @@ class Worker:
             readable.append((outcome, sentence))
         return readable
 
-    def _batches(self, readable: list[tuple[Outcome, Sentence]]) -> Iterator[list[tuple[Outcome, Sentence]]]:
-        """Neighbours by length, as many as the setting allows and memory bears."""
-        batch: list[tuple[Outcome, Sentence]] = []
+    def batches(self, readable: list[tuple[T, Sentence]]) -> Iterator[list[tuple[T, Sentence]]]:
+        """Neighbours by length, as many as the setting and the model allow and memory bears."""
+        batch: list[tuple[T, Sentence]] = []
+        most = self.setting.batch_size if self.opened.pads else 1
         for each in sorted(readable, key=lambda pair: len(pair[1])):
-            if batch and (len(batch) >= self.setting.batch_size or (len(batch) + 1) * len(each[1]) > TOKENS):
+            if batch and (len(batch) >= most or (len(batch) + 1) * len(each[1]) > TOKENS):
                 yield batch
                 batch = []
             batch.append(each)
@@ -203,8 +221,8 @@ class Worker:
             for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
         ]
 
-    def _measure(self, batch: list[tuple[Outcome, Sentence]], seconds: dict[str, float]) -> list[_Erasing]:
-        """Everything but erasure; what waits for that is kept without its maps."""
+    def _measure(self, batch: list[tuple[Outcome, Sentence]], seconds: dict[str, float]) -> list[_Waiting]:
+        """Everything that the explanations alone tell; what else is measured waits without its maps."""
         asked = []
         for outcome, sentence in batch:
             try:
@@ -239,7 +257,7 @@ class Worker:
 
     def _measure_one(
         self, outcome: Outcome, sentence: Sentence, found: list[list[Explanation]], seconds: dict[str, float]
-    ) -> list[_Erasing]:
+    ) -> list[_Waiting]:
         example = outcome.item.example
         main = [self._main(each, example) for each in found]
         outcome.answer = Answer(main[0].target, main[0].reading, main[0].prediction, main[0].probabilities)
@@ -253,11 +271,10 @@ class Worker:
         for name in (*self.setting.methods, *self.setting.given):
             case = Case(example, by_name[name], by_name, classes.get(name, {}))
             for asked in self.asked:
-                if asked.way is None:
+                if asked.at_once:
                     outcome.records += [Record(name, number) for number in asked.measure(case)]
-            if any(asked.way is not None for asked in self.asked):
-                light = replace(by_name[name], maps=None, aggregated=None, layer_scores=None, head_maps=None)
-                waiting.append(_Erasing(outcome, name, sentence, light))
+            if any(asked.way is not None or asked.again is not None for asked in self.asked):
+                waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))
         return waiting
 
     def _main(self, every: list[Explanation], example: Example) -> Explanation:
@@ -273,7 +290,7 @@ class Worker:
 
     # Erasure ----------------------------------------------------------------------------------------------
 
-    def _erase(self, waiting: Sequence[_Erasing]) -> None:
+    def _erase(self, waiting: Sequence[_Waiting]) -> None:
         """All curves of the shard at once, over sentences, methods and ways; then what the measures make of them."""
         ways = list(dict.fromkeys(asked.way for asked in self.asked if asked.way is not None))
         wanted = [(each, way) for each in waiting for way in ways]
@@ -294,7 +311,7 @@ class Worker:
                 )
                 each.outcome.records += [Record(each.method, number) for number in numbers]
 
-    def _curves(self, wanted: Sequence[tuple[_Erasing, erasure.Way]]) -> list[erasure.Curve | str]:
+    def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> list[erasure.Curve | str]:
         """A curve each; the reason where there is none."""
         try:
             return [*erasure.curves(self.opened, [(e.sentence, e.explanation, way) for e, way in wanted])]
@@ -302,6 +319,51 @@ class Worker:
             if len(wanted) == 1:
                 return [str(error)]
             return [found for one in wanted for found in self._curves([one])]
+
+    # Once more, and the layers' vectors -------------------------------------------------------------------
+
+    def _explain_again(self, waiting: Sequence[_Waiting]) -> None:
+        """What the measures say that compare with changed models; every one of those explains the shard once."""
+        if not waiting or all(asked.again is None for asked in self.asked):
+            return
+        methods = len(self.setting.methods)
+        shared = [waiting[i : i + methods] for i in range(0, len(waiting), methods)]
+        rows = [
+            Row(every[0].outcome.item.example, every[0].sentence, [each.explanation for each in every])
+            for every in shared
+        ]
+        wanted = dict.fromkeys(how for asked in self.asked for how in _compared(asked))
+        found = {how: explained_again(self, how, rows) for how in wanted}
+        for place, each in enumerate(waiting):
+            row, method = divmod(place, methods)
+            for asked in (asked for asked in self.asked if asked.again is not None):
+                said = {how: found[how][row] for how in _compared(asked)}
+                missing = [reason for reason in said.values() if isinstance(reason, str)]
+                known = {
+                    how: {part: every[method] for part, every in parts.items()}
+                    for how, parts in said.items()
+                    if not isinstance(parts, str)
+                }
+                numbers = (
+                    [Number(asked.name, None, float("nan"), missing[0])]
+                    if missing
+                    else asked.measure(Case(each.outcome.item.example, each.explanation, again=known))
+                )
+                each.outcome.records += [Record(each.method, number) for number in numbers]
+
+    def _keep_vectors(self, explained: list[tuple[Outcome, Sentence]]) -> None:
+        """Of the token that answers, in every layer."""
+        for batch in self.batches(explained):
+            states, _ = layer_states(self.opened, [sentence for _, sentence in batch])
+            for row, (outcome, sentence) in enumerate(batch):
+                assert outcome.answer is not None
+                outcome.vectors = vectors_at(states, row, len(sentence), outcome.answer.reading.position)
+
+
+def _compared(asked: Asked) -> list[Again]:
+    """What an explanation is compared with; where it is disturbed, also the one by itself."""
+    more: list[Again] = [Alone()] if isinstance(asked.again, Disturbed) else []
+    return more if asked.again is None else [*more, asked.again]
 
 
 def _three(question: Question) -> tuple[Any, Any, Any]:
