@@ -15,10 +15,11 @@ import tiny
 WORDS = [word for word in tiny.WORDS.split() if word.isalpha()]
 METHODS = ("attention-rollout", "globenc", "attcat")
 METRICS = ("aopc", "log-odds", "sufficiency", "spearman:saliency", "cue-dot")
+AGAIN = ("randomisation", "compression")
 
 
-def model_folder(folder: Path, task: str = "classification") -> Path:
-    tiny.model(task=task).save_pretrained(folder)
+def model_folder(folder: Path, task: str = "classification", seed: int = 0) -> Path:
+    tiny.model(task=task, seed=seed).save_pretrained(folder)
     tiny.tokenizer().save_pretrained(folder)
     return folder
 

@@ -24,7 +24,7 @@ from whence.run import evaluating, local, plan
 from whence.run.setting import Setting
 from whence.run.work import Item, Worker
 
-ROWS, SHARD = 80, 5
+ROWS, SHARD = 40, 4
 # The command, started from a process that has everything imported: what is killed is the run, not the interpreter's
 # start. It counts the shards that it computes.
 SERVER = """
@@ -88,12 +88,13 @@ class Shell:
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
     model = runs.model_folder(tmp_path / "model")
+    second = runs.model_folder(tmp_path / "second", seed=3)
     data = runs.data_file(tmp_path / "data.jsonl", ROWS)
     asked = {
         "model": str(model),
         "data": str(data),
         "methods": ",".join(runs.METHODS),
-        "metrics": ",".join(runs.METRICS),
+        "metrics": ",".join([*runs.METRICS, *runs.AGAIN, f"consistency(model={second})"]),
         "shard": str(SHARD),
         "threads": "1",
     }
