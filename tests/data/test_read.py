@@ -301,6 +301,9 @@ def test_masks_of_other_models() -> None:
     assert moved.text == "the keys <a-long-mask> with all the doors"
     assert pieces(moved, moved.cues) == ["keys", "doors"] == pieces(example, example.cues)
     assert example.with_mask("[MASK]") is example
+    pair = Example("1", ("[MASK] ?", "all [MASK] well"), answer=((11, 15),)).with_mask("<m>")
+    assert pair.text == ("<m> ?", "all <m> well")
+    assert [pair.text[1][a:b] for a, b in pair.answer] == ["well"]
 
 
 def test_every_dataset_says_what_it_is() -> None:

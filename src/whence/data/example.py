@@ -42,16 +42,17 @@ class Example:
         """
         if mask == MASK:
             return self
-        if not isinstance(self.text, str):
-            return replace(self, text=(self.text[0].replace(MASK, mask), self.text[1].replace(MASK, mask)))
-        at = [i for i in range(len(self.text)) if self.text.startswith(MASK, i)]
+        last = self.text if isinstance(self.text, str) else self.text[1]  # the one that spans are places in
+        at = [i for i in range(len(last)) if last.startswith(MASK, i)]
 
         def moved(spans: Spans) -> Spans:
             by = len(mask) - len(MASK)
             return tuple((a + by * sum(i < a for i in at), b + by * sum(i < b for i in at)) for a, b in spans)
 
         cues, rationale, answer = moved(self.cues), moved(self.rationale), moved(self.answer)
-        return replace(self, text=self.text.replace(MASK, mask), cues=cues, rationale=rationale, answer=answer)
+        text = last.replace(MASK, mask)
+        both = text if isinstance(self.text, str) else (self.text[0].replace(MASK, mask), text)
+        return replace(self, text=both, cues=cues, rationale=rationale, answer=answer)
 
 
 @dataclass(frozen=True)
