@@ -20,6 +20,7 @@ from whence.run import compare_methods, plan, shards
 from whence.run.probes import MODEL as OF_THE_MODEL
 from whence.run.tables import Key
 from whence.run.work import Worker
+from whence.view.plot import measured
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 METHODS = ["globenc", "attcat"]
@@ -168,6 +169,7 @@ def test_probes_need_no_method() -> None:
     run = evaluate(examples(20), ["compression"], [])
     assert {key.method for key in run.summary} == {OF_THE_MODEL}
     assert [key.layer for key in run.summary if key.metric == "compression"] == [0, 1, 2]
+    assert len(measured(run, "compression").axes[0].lines[0].get_ydata()) == 3  # which has no interval
 
 
 def test_vectors_stay_out_of_what_is_held_for_the_tables(tmp_path: Path) -> None:

@@ -128,7 +128,10 @@ def test_the_shipped_model_is_drawn_by_one_call() -> None:
 def test_what_a_run_measured() -> None:
     texts = ["a deep film .", "not a good film ."]
     run = whence.evaluate(
-        texts, methods=["raw-attention", "random"], metrics=["aopc", "spearman:random@layers"], progress=False
+        texts,
+        methods=["raw-attention", "random"],
+        metrics=["aopc", "spearman:random@layers", "sufficiency", "aopc(protocol=attcat-code)"],
+        progress=False,
     )
     picture = measured(run, "aopc")
     heights = [bar.get_height() for bar in picture.axes[0].patches]
@@ -140,8 +143,14 @@ def test_what_a_run_measured() -> None:
     assert drawn["raw-attention"].get_xdata().tolist() == list(range(1, 11))
     cells = np.asarray(measured(run, "spearman:random@layers", "grid").axes[0].images[0].get_array())
     assert cells.shape == (2, 10, 3)
+    kept = [row["probabilities"] for row in run.table("curves").to_pylist() if row["method"] == "random"]
+    gone, left = (lines(measured(run, metric, "curves"))["random"] for metric in ("aopc", "sufficiency"))
+    assert gone.get_xdata() == pytest.approx(np.arange(11) / 10)
+    assert gone.get_ydata() == pytest.approx(np.mean([each for each in kept if len(each) == 11], axis=0))
+    assert left.get_xdata() == pytest.approx([0.01, 0.05, 0.1, 0.2, 0.5])
     for message, metric, kind in (
-        ("no measure 'comfort'; it has: aopc, spearman", "comfort", None),
+        ("steps of their own for every length", "aopc(protocol=attcat-code)", "curves"),
+        ("no measure 'comfort'; it has: aopc, aopc", "comfort", None),
         ("measured over whole inputs, not over layers", "aopc", "grid"),
         ("measured over layers, not over whole inputs", "spearman:random@layers", "bars"),
         ("unknown kind of picture 'pie'", "aopc", "pie"),

@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
 def evaluate_command(
     data: Annotated[str, typer.Option("--data", "-d", help="A dataset's name, a file, or hub:owner/name.")],
-    methods: Annotated[str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
+    methods: Annotated[str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas.")] = "",
     metrics: Annotated[str, typer.Option(help="Names from `whence metrics`, by commas.")] = "aopc,log-odds",
     model: Model = "whence/sentiment",
     split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
@@ -142,6 +142,7 @@ def export_command(
     form: Form = "md",
     layers: Layers = False,
     figure: Annotated[str | None, typer.Option(help="Draw this measure into --out, a .png, .svg or .pdf.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of the figure: bars, curves or grid.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
 ) -> None:
     """The means of a run as a table for a paper or a program, or one measure as a figure."""
@@ -155,7 +156,7 @@ def export_command(
 
         if out is None:
             raise WhenceError("a figure needs a file; say which with --out, e.g. --out measured.png")
-        print(f"written to {plot.save(plot.measured(Run(run), figure), out)}")
+        print(f"written to {plot.save(plot.measured(Run(run), figure, kind), out)}")
         return
     text = export(Run(run), form, layers=layers)
     if out is None:

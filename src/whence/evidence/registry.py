@@ -215,7 +215,7 @@ def _settled(default: Any, options: dict[str, Any]) -> Any:
     return None if default is None else replace(default, **chosen)
 
 
-def known(metric: str) -> Metric:
+def measure_of(metric: str) -> Metric:
     """The measure that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
     return _METRICS[re.split("[(:@ ]", metric)[0]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
-from whence.evidence.registry import known
+from whence.evidence.registry import measure_of
 from whence.extras import need
 from whence.run.progress import span
 from whence.run.reading import Compared, Run
@@ -41,13 +41,13 @@ def means(run: Run) -> Rows:
     summary = run.summary
     whole = {key: found for key, found in summary.items() if key.layer is None and found.count}
     answered = {key.metric for key in whole}  # others have layers alone; what a probe finds is of no method
-    alone = {key.metric for key in summary if known(key.metric).probe is None} - answered
+    alone = {key.metric for key in summary if measure_of(key.metric).probe is None} - answered
     for metric in (metric for metric in dict.fromkeys(key.metric for key in summary) if metric in alone):
         layer = max((key.layer for key in summary if key.metric == metric and key.layer is not None), default=None)
         at = metric if layer is None else f"{metric} in layer {layer}"
         whole |= {key._replace(metric=at, layer=None): summary[key] for key in summary if key[1:] == (metric, layer)}
     metrics = list(dict.fromkeys(key.metric for key in whole))
-    methods = list(dict.fromkeys(key.method for key in summary if known(key.metric).probe is None or key in whole))
+    methods = list(dict.fromkeys(key.method for key in summary if measure_of(key.metric).probe is None or key in whole))
     marked = {metric: _best(metric, whole) for metric in metrics}
     rows = [["method", *metrics]]
     for method in methods:
@@ -86,7 +86,7 @@ def comparison(compared: Sequence[Compared]) -> Rows:
 
 def _best(metric: str, whole: dict[Key, Summary]) -> str | None:
     """The method that does best; none where no direction is better."""
-    better = known(metric).better
+    better = measure_of(metric).better
     means = [(each.mean, key.method) for key, each in whole.items() if key.metric == metric and each.count]
     if not better or len(means) < 2:
         return None

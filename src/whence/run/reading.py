@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
 from whence.evidence.paired import Paired, holm, paired
-from whence.evidence.registry import known
+from whence.evidence.registry import measure_of
 from whence.extras import need
 from whence.run import manifest, tables
 from whence.run.tables import Key
@@ -156,7 +156,7 @@ def compare_methods(run: Run, *, layers: bool = False, seed: int = 0) -> list[Co
 
 def _keys(run: Run, layers: bool) -> Iterator[Key]:
     """What is compared: the answer, or the last layer where a measure has only layers; or all layers."""
-    every = [key for key in run.summary if known(key.metric).probe is None]  # which has one value, and no examples
+    every = [key for key in run.summary if measure_of(key.metric).probe is None]  # which has one value, and no examples
     for key in every:
         siblings = [each.layer for each in every if each[:2] == key[:2]]
         last = None if None in siblings else max(each for each in siblings if each is not None)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.errors import WhenceError
+from whence.evidence.correlation import summary as summarised
+from whence.evidence.registry import lookup, measure_of
 from whence.view.plot.canvas import Picture
 from whence.view.plot.tables import Series, bars, curves, grid
 
@@ -21,8 +23,9 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
     """One measure of every method of a run.
 
     bars: over whole inputs, with 99 % intervals (ALTI, figure 7). curves: over layers, with intervals as bands
-    (GlobEnc, figure 3). grid: methods × layers (Value Zeroing, figure 1). Without a kind, bars where the measure has
-    a value for whole inputs. Options as in the function of that name.
+    (GlobEnc, figure 3); of a measure of erasure, over the share of the tokens that are gone. grid: methods × layers
+    (Value Zeroing, figure 1). Without a kind, bars where the measure has a value for whole inputs. Options as in the
+    function of that name.
     """
     whole: dict[str, Summary] = {}
     layers: dict[str, dict[int, Summary]] = {}
@@ -39,6 +42,8 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
     kind = kind or ("bars" if whole else "curves")
     if kind not in KINDS:
         raise WhenceError(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
+    if kind == "curves" and measure_of(metric).way is not None:
+        return _erased(run, metric, **options)
     if not (whole if kind == "bars" else layers):
         have, lack = ("layers", "whole inputs") if kind == "bars" else ("whole inputs", "layers")
         raise WhenceError(f"'{metric}' was measured over {have}, not over {lack}")
@@ -54,3 +59,26 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
         raise WhenceError("the methods have values on different layers; draw them as a grid")
     drawn = {method: Series.of(found[i] for i in every) for method, found in layers.items()}
     return curves(drawn, x=columns, **{"y_label": name, **options})
+
+
+def _erased(run: Run, metric: str, **options: Any) -> Picture:
+    """The probability after each share of the tokens, mean and interval over the inputs."""
+    way = lookup(metric).way
+    assert way is not None
+    table = run.table("curves")
+    by_method: dict[str, list[list[float]]] = {}
+    for method, how, curve in zip(
+        *(table[name].to_pylist() for name in ("method", "way", "probabilities")), strict=True
+    ):
+        if how == str(way):
+            by_method.setdefault(method, []).append(curve)
+    shares = list(way.shares if way.shares[0] == 0 else (0.0, *way.shares))
+    if any(len(curve) != len(shares) for every in by_method.values() for curve in every):
+        raise WhenceError("these curves have steps of their own for every length (attcat-code); draw bars instead")
+    begin = int(way.keep)  # the first of a curve is the whole input, which is no share of what was kept
+    drawn = {
+        method: Series.of(summarised(column) for column in np.array(every).T[begin:])
+        for method, every in by_method.items()
+    }
+    named = {"x_label": f"share of tokens {'kept' if way.keep else 'taken'}", "y_label": "probability of the target"}
+    return curves(drawn, x=shares[begin:], **{**named, **options})
