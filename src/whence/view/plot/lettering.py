@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 INCH = 72.0  # points
 FINE = 300.0  # pixels of an inch for measuring: at fewer, letters snap to the grid and widths are off
-LONGEST = 24  # letters of a label
+LONGEST = 32  # letters of a label
 
 
 def plain(text: str, size: float, **style: Any) -> dict[str, Any]:
