@@ -39,13 +39,7 @@ def export_comparison(compared: Sequence[Compared], form: str) -> str:
 def means(run: Run) -> Rows:
     """A row for each method, a column for each measure; `mean ± half the 99 % interval`, the best one marked."""
     summary = run.summary
-    whole = {key: found for key, found in summary.items() if key.layer is None and found.count}
-    answered = {key.metric for key in whole}  # others have layers alone; what a probe finds is of no method
-    alone = {key.metric for key in summary if measure_of(key.metric).probe is None} - answered
-    for metric in (metric for metric in dict.fromkeys(key.metric for key in summary) if metric in alone):
-        layer = max((key.layer for key in summary if key.metric == metric and key.layer is not None), default=None)
-        at = metric if layer is None else f"{metric} in layer {layer}"
-        whole |= {key._replace(metric=at, layer=None): summary[key] for key in summary if key[1:] == (metric, layer)}
+    whole = _answers(summary)
     metrics = list(dict.fromkeys(key.metric for key in whole))
     methods = list(dict.fromkeys(key.method for key in summary if measure_of(key.metric).probe is None or key in whole))
     marked = {metric: _best(metric, whole) for metric in metrics}
@@ -54,6 +48,21 @@ def means(run: Run) -> Rows:
         cells = [(metric, whole.get(Key(method, metric, None))) for metric in metrics]
         rows.append([method, *(_cell(found, marked[metric] == method) for metric, found in cells)])
     return rows
+
+
+def _answers(summary: dict[Key, Summary]) -> dict[Key, Summary]:
+    """What each measure says in the end: of the answer or, where it has layers alone, of the last one."""
+    found: dict[Key, Summary] = {}
+    for metric in dict.fromkeys(key.metric for key in summary):
+        mine = {key: each for key, each in summary.items() if key.metric == metric}
+        layers = [key.layer for key in mine if key.layer is not None]
+        answered = any(key.layer is None and each.count for key, each in mine.items())
+        if layers and not answered and measure_of(metric).probe is not None:
+            continue  # what a probe finds is of no method
+        layer = None if answered or not layers else max(layers)
+        name = metric if layer is None else f"{metric} in layer {layer}"
+        found |= {Key(key.method, name, None): each for key, each in mine.items() if key.layer == layer}
+    return found
 
 
 def by_layer(run: Run, digits: int = 3) -> Rows:
