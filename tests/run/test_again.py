@@ -179,3 +179,9 @@ def test_vectors_stay_out_of_what_is_held_for_the_tables(tmp_path: Path) -> None
     names = parquet.read_schema(next((tmp_path / "shards").glob("*.parquet"))).names
     assert [name for name in names if name.startswith(shards.VECTOR)] == [f"vector {layer}" for layer in range(4)]
     assert not set(parquet.read_schema(tmp_path / "examples.parquet").names) & {"wanted", "vector 0"}
+
+
+def test_the_page_names_every_measure() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text(encoding="utf-8")
+    cells = [line.split(" | ")[1] for line in page.splitlines() if line.startswith("| ") and line.count(" | ") >= 5]
+    assert [each.name for each in whence.metrics() if not any(f"`{each.name}" in cell for cell in cells)] == []
