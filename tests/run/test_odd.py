@@ -14,7 +14,7 @@ from whence.data import Example
 from whence.errors import WhenceError
 from whence.explanation import Explanation
 from whence.run import compare_methods, compare_runs
-from whence.run.export import comparison, means
+from whence.run.export import comparison, means, show
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 TEXTS = ["the film is good", "the film is not good", "good and meaningful film !"]
@@ -111,3 +111,12 @@ def test_a_measure_without_values_does_not_hide_the_others() -> None:
     data = [Example(str(i), text, cues=((0, 3),) if i == 0 else ()) for i, text in enumerate(TEXTS)]
     run = evaluate(data, ["globenc", "alti"], ["cue-dot@scores", "aopc"])
     assert [each.metric for each in compare_methods(run)] == ["aopc"]
+
+
+def test_many_measures_are_shown_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    run = evaluate(TEXTS, ["attention-rollout"], ["aopc", "log-odds", "area", "comprehensiveness", "sufficiency"])
+    show(run)
+    shown = capsys.readouterr().out
+    head, cells = means(run)
+    assert all(cell in shown for cell in (*head, *cells))

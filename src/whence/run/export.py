@@ -154,7 +154,8 @@ def show(run: Run, *, layers: bool = False) -> None:
         console.print(line, markup=False, highlight=False)
     if run.finished is None:
         return
-    console.print(_terminal(means(run)))
+    for part in _narrow(means(run), console.width):
+        console.print(_terminal(part))
     head, *rows = by_layer(run, digits=2)
     for metric in dict.fromkeys(row[0] for row in rows if layers):  # narrow tables, one each
         console.print(f"\n{metric}, by layer", markup=False, highlight=False)
@@ -199,6 +200,17 @@ def undefined(run: Run) -> list[tuple[str, str, int]]:
         for metric, why in zip(chosen["metric"].to_pylist(), chosen["why"].to_pylist(), strict=True):
             count_reasons(counts.setdefault(metric, {}), [why])
     return [(metric, why, count) for metric, found in counts.items() for why, count in found.items()]
+
+
+def _narrow(rows: Rows, width: int) -> list[Rows]:
+    """A table as several beside whose first column as many others stand as fit, so that no number is cut."""
+    sizes = [max(len(cell.strip("*")) for cell in column) + 2 for column in zip(*rows, strict=True)]
+    groups: list[list[int]] = [[]]
+    for i, size in enumerate(sizes[1:], 1):
+        if groups[-1] and sizes[0] + sum(sizes[j] for j in groups[-1]) + size > width:
+            groups.append([])
+        groups[-1].append(i)
+    return [[[row[0], *(row[i] for i in group)] for row in rows] for group in groups]
 
 
 def _terminal(rows: Rows) -> Any:
