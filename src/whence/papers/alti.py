@@ -23,7 +23,7 @@ import whence
 from whence.errors import WhenceError
 from whence.evidence.consistency import consistency
 from whence.evidence.correlation import summary
-from whence.papers.figures import token_table
+from whence.papers.figures import bar_picture, token_table
 from whence.papers.recipe import Asked, Claim, Measured, Table, best, called, number, overall, recipe, reported, used
 from whence.papers.samples import changed
 
@@ -223,7 +223,10 @@ def figure7(asked: Asked) -> Table:
     where = f"{said}, on {examples.name} {examples.split}".rstrip()
     count = ours["ALTI", "ρ"].count
     notes = [f"They predict the same class for {count} of {len(texts)} examples, which are those compared."]
-    return Table(list(rows), ["ρ"], ours, "Mean ± standard deviation of ρ", [f"{where}: n = {count}"], notes)
+    draw = bar_picture(ours, list(rows), "ρ")
+    return Table(
+        list(rows), ["ρ"], ours, "Mean ± standard deviation of ρ", [f"{where}: n = {count}"], notes, {"": draw}
+    )
 
 
 def _explanations(texts: list[Any], model: Any, method: str, options: dict[str, Any]) -> list[Explanation]:

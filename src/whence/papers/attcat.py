@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import whence
-from whence.papers.figures import explained, picture, token_table
+from whence.papers.figures import bar_picture, explained, picture, token_table
 from whence.papers.recipe import Asked, Claim, Table, best, number, overall, recipe, reported, used
 from whence.papers.samples import changed
 
@@ -158,7 +158,8 @@ def figure3(asked: Asked) -> Table:
     notes = (
         [] if answers else ["A stand-in: cue words at a mask in place of answers. --model takes a model that answers."]
     )
-    return Table(list(rows), columns, ours, "Mean ± standard deviation", [used(run)], notes)
+    draw = bar_picture(ours, list(rows), columns[0])
+    return Table(list(rows), columns, ours, "Mean ± standard deviation", [used(run)], notes, {"": draw})
 
 
 # Single sentences -----------------------------------------------------------------------------------------

@@ -46,6 +46,17 @@ def curve_picture(table: Mapping[Place, Summary], rows: Sequence[str], columns: 
     return draw
 
 
+def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str) -> Callable[[], Picture]:
+    """One bar a row, with its interval, to be drawn when it is wanted."""
+
+    def draw() -> Picture:
+        from whence.view.plot import Series, bars
+
+        return bars({column: Series.of(table[row, column] for row in rows)}, list(rows), y_label=column, written=True)
+
+    return draw
+
+
 def token_table(
     asked: Asked, texts: Sequence[Any], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
 ) -> Table:

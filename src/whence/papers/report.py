@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
 from whence.papers.recipe import Recipe, Reported, Table
 from whence.storing import write
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from whence.view.plot import Picture
 
 HEADING = ("row", "column", "mean", "deviation", "interval", "n", "undefined", "paper", "paper deviation")
 ENDINGS = (".svg", ".png")
@@ -104,14 +107,25 @@ class Result:
             write(folder / f"{name}.csv", self.csv()),
             write(folder / f"{name}.md", self.markdown()),
         ]
-        from whence.view.plot import grid, save
+        from whence.view.plot import save
 
-        table = self.table
-        drawn = table.pictures or {"": lambda: grid(table.matrix(), list(table.rows), list(table.columns))}
-        for added, draw in drawn.items():
-            picture = draw()
+        for added in self.table.pictures or [""]:
+            picture = self.plot(added)
             files += [save(picture, folder / f"{name}{added}{ending}") for ending in ENDINGS]
         return files
+
+    def plot(self, which: str | None = None) -> Picture:
+        """The figure, the first if there are several; `which` names one by what its file adds to the recipe's name."""
+        from whence.view.plot import grid
+
+        table = self.table
+        if not table.pictures:
+            return grid(table.matrix(), list(table.rows), list(table.columns))
+        if which is None:
+            which = next(iter(table.pictures))
+        if which not in table.pictures:
+            raise WhenceError(f"{self.recipe.name} has no picture '{which}'; expected {', '.join(table.pictures)}")
+        return table.pictures[which]()
 
     def show(self, console: Console | None = None) -> None:
         """The same in the terminal."""
