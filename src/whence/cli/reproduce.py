@@ -49,9 +49,9 @@ def _list() -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("name", no_wrap=True)
-    for column in ("what it shows", "model", "data"):
-        table.add_column(column)
+    table.add_column("what it shows, and on what")
     for each in papers.recipes():
         data = ", ".join(each.data) + (f"; without data: {each.spare}" if each.spare else "")
-        table.add_row(*map(Text, (each.name, each.about, each.model, data)))
+        where = f"\n{each.model}" + (f" on {data}" if data else "")
+        table.add_row(Text(each.name), Text.assemble(each.about, (where, "dim")))
     Console().print(table)

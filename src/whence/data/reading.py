@@ -197,7 +197,13 @@ def _squad_json(file: Path) -> Iterator[Numbered]:
 
 
 def _hub_rows(row: Source, split: str) -> Iterator[Numbered]:
-    datasets = need("datasets", extra="hub")
+    try:
+        datasets = need("datasets", extra="hub")
+    except WhenceError as missing:
+        raise WhenceError(
+            f"no {row.hub} on this machine, and for the Hugging Face Hub {missing}. Where the files are here, set "
+            f"{VARIABLE} or folder= (--folder) to the folder that holds them"
+        ) from missing
     passed = 0
     for config in row.configs or (None,):
         try:
