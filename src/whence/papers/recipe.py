@@ -280,9 +280,31 @@ def overall(run: Run, rows: Mapping[str, str], metric: str, column: str) -> dict
 
 def _found(run: Run, rows: Mapping[str, str], metric: str) -> Iterator[tuple[str, Key, Measured]]:
     methods = {method: row for row, method in rows.items()}
+    records = _Records(run)
     for key, found in run.summary.items():
         if key.metric == metric and key.method in methods:
-            yield methods[key.method], key, Measured.of(found, partial(run.values, key))
+            yield methods[key.method], key, Measured.of(found, partial(records.of, key))
+
+
+@dataclass(frozen=True)
+class _Records:
+    """The numbers of a run by example, read once when the first of them is wanted."""
+
+    run: Run
+
+    def of(self, key: Key) -> dict[str, float]:
+        return self._every.get(key, {})
+
+    @cached_property
+    def _every(self) -> dict[Key, dict[str, float]]:
+        from whence.run.tables import Key
+
+        columns = ("method", "metric", "layer", "example", "value")
+        table = self.run.table("records")
+        found: dict[Key, dict[str, float]] = {}
+        for method, metric, layer, example, value in zip(*(table[name].to_pylist() for name in columns), strict=True):
+            found.setdefault(Key(method, metric, layer), {})[example] = float("nan") if value is None else value
+        return found
 
 
 def over_layers(every: Sequence[Summary]) -> Summary:
