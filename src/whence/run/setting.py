@@ -52,8 +52,8 @@ class Setting:
         return list(dict.fromkeys([*self.methods, *references]))
 
     def on(self, model: str, opened: Opened) -> Setting:
-        """The same methods on a second model, beside the first and in its dtype."""
-        own: dict[str, Any] = {"tokenizer": None, "task": opened.task, "model_kwargs": {}}
+        """The same methods on a second classifier, beside the first and in its dtype."""
+        own: dict[str, Any] = {"tokenizer": None, "task": "classification", "model_kwargs": {}}
         beside: dict[str, Any] = {"device": str(opened.device), "dtype": opened.dtype}
         return replace(self, model=model, metrics=(), given=(), **own, **beside)
 
