@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from whence.method.tiles import budget_for, tiles
+from whence.method.tiles import CPU_BYTES, budget_for, tiles
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace
@@ -118,7 +118,8 @@ def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
     batch, heads, n, _ = attention.shape
     maps = {name: torch.empty_like(attention[:, 0]) for name in VIEWS}
     own = torch.empty_like(layer.x)
-    cuts = list(tiles(n, heads * layer.x.shape[-1] * attention.element_size(), budget_for(attention, None)))
+    budget = budget_for(attention, None, cpu=2 * CPU_BYTES)
+    cuts = list(tiles(n, heads * layer.x.shape[-1] * attention.element_size(), budget))
     # One piece of memory for all tiles: fetching a new one from the system takes longer than filling it.
     space = layer.x.new_empty(heads, cuts[0].stop, layer.x.shape[-1])
     for sentence in range(batch):
