@@ -129,10 +129,11 @@ def test_small_scores_are_shown_in_a_unit() -> None:
 def test_the_maps_of_all_layers_stand_side_by_side() -> None:
     found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention")
     wide, narrow = map_grid(found, 120), map_grid(found, 30)
-    assert [line.plain.split() for line in wide if "layer" in line.plain] == [
+    assert "rows draw on columns" in wide[0].plain
+    assert [line.plain.split() for line in wide if "layer " in line.plain] == [
         ["layer", "1", "layer", "2", "layer", "3"]
     ]
-    assert sum("layer" in line.plain for line in narrow) == 3
+    assert sum("layer " in line.plain for line in narrow) == 3
     row = next(line.plain for line in narrow if line.plain.strip().startswith("film"))
     cells = row[len("[CLS] 00 ") :]
     percent = [int(cells[3 * j : 3 * j + 3].strip() or 0) for j in range(5)]
