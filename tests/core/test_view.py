@@ -129,7 +129,7 @@ def test_small_scores_are_shown_in_a_unit() -> None:
 def test_the_maps_of_all_layers_stand_side_by_side() -> None:
     found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention")
     wide, narrow = map_grid(found, 120), map_grid(found, 30)
-    assert "rows draw on columns" in wide[0].plain
+    assert "rows draw on columns" in wide[1].plain
     assert [line.plain.split() for line in wide if "layer " in line.plain] == [
         ["layer", "1", "layer", "2", "layer", "3"]
     ]
