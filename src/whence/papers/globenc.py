@@ -9,6 +9,7 @@ Transformers. NAACL. https://aclanthology.org/2022.naacl-main.19
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,7 @@ from whence.papers.recipe import (
 if TYPE_CHECKING:
     from whence.evidence.correlation import Summary
     from whence.papers.recipe import Place
+    from whence.run import Run
     from whence.view.plot import Picture
 
 ROWS = {
@@ -160,11 +162,14 @@ def figure1(asked: Asked) -> Table:
 )
 def figure3(asked: Asked) -> Table:
     run = asked.evaluate(asked.examples(), ROWS.values(), [TOGETHER, LAYERWISE], target="label")
-    ours = by_layer(run, ROWS, LAYERWISE)
-    pictures = {"": curve_picture(ours, list(ROWS), layers(ours), y_label="Spearman's ρ", width="page")}
-    return Table(
-        list(ROWS), layers(ours), ours, "Mean ± standard deviation of ρ with saliency", [used(run)], [], pictures
-    )
+    return layer_curves(run, ROWS, LAYERWISE, "ρ with saliency", y_label="Spearman's ρ", width="page")
+
+
+def layer_curves(run: Run, rows: Mapping[str, str], metric: str, of: str, **drawn: str) -> Table:
+    """A measure of single layers, as a table and as curves."""
+    ours = by_layer(run, rows, metric)
+    pictures = {"": curve_picture(ours, list(rows), layers(ours), **drawn)}
+    return Table(list(rows), layers(ours), ours, f"Mean ± standard deviation of {of}", [used(run)], [], pictures)
 
 
 @recipe(
@@ -185,11 +190,7 @@ def figure4(asked: Asked) -> Table:
     rows = {row: ROWS[row] for row in ("N_Res", "N_ResLN", "N_Enc")}
     metric = "pearson:hta-x-input"
     run = asked.evaluate(asked.examples(), rows.values(), [metric], target="label")
-    ours = by_layer(run, rows, metric)
-    pictures = {"": curve_picture(ours, list(rows), layers(ours), y_label="Pearson's r")}
-    return Table(
-        list(rows), layers(ours), ours, "Mean ± standard deviation of r with HTA × inputs", [used(run)], [], pictures
-    )
+    return layer_curves(run, rows, metric, "r with HTA × inputs", y_label="Pearson's r")
 
 
 @recipe(
