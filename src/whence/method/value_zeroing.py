@@ -58,9 +58,9 @@ def value_zeroing(
     through_w1 = _values_through_w1(layer)
     for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
-        goal, spread = _standardised(o) if standardise else (o, torch.ones_like(o[0]))
+        goal, spread = _standardised(o) if standardise else (o, None)
         for sources, targets, touched, change in _changes(layer, row, n, through_w1, budget):
-            distance = DISTANCES[metric](goal[targets], change.div_(spread))
+            distance = DISTANCES[metric](goal[targets], change if spread is None else change.div_(spread))
             moved[row, targets, sources] = (distance * touched).T  # exactly zero where nothing was taken away
     return to_one_or_self(moved, layer, "value-zeroing")
 
@@ -90,6 +90,7 @@ def _changes(
     lu_w1, hidden = lu @ block.ffn_in.weight, block.ffn_in(norm(u))  # hidden: p_i
     active = block.activation(hidden)
     size, d, units = u.element_size(), u.shape[-1], hidden.shape[-1]
+    space = u.new_empty(0)  # for all tiles: fetching memory from the system takes longer than filling it
     for outer in tiles(n, layer.heads * (units + 2 * d) * size, budget):
         f = torch.bmm(value[:, outer], block.w_o).transpose(0, 1).contiguous()  # [J, H, d]
         lf = norm.linear(f)
@@ -101,8 +102,9 @@ def _changes(
             alpha = alpha[:, targets].contiguous()
             kappa, new_scale = _rescaled(norm, u[targets], f[inner], alpha)  # [J, I, 1]
             taken = -alpha / new_scale
-            change = (kappa * lu_w1[targets]).baddbmm_(taken, lf_w1[inner]).add_(hidden[targets])  # p + δp: [J, I, F]
-            change = block.activation(change).sub_(active[targets]) @ block.ffn_out.weight  # [J, I, d]
+            moved = torch.addcmul(hidden[targets], kappa, lu_w1[targets], out=space.resize_(*taken.shape[:2], units))
+            moved.baddbmm_(taken, lf_w1[inner])  # p + δp: [J, I, F]
+            change = block.activation(moved).sub_(active[targets]) @ block.ffn_out.weight  # [J, I, d]
             if block.norm_first:
                 change.baddbmm_(alpha, f[inner], alpha=-1)
             else:
@@ -132,20 +134,28 @@ def _rescaled(norm: Norm, u: Tensor, f: Tensor, alpha: Tensor) -> tuple[Tensor, 
 def _through_norm(norm: Norm, w: Tensor, change: Tensor) -> Tensor:
     """`LN(w + δ) − LN(w)`, from δ [J, n, d] and w [n, d] without forming the difference."""
     cw, moved = norm.centred(w), norm.centred(change)
-    more = ((2 * cw + moved) * moved).mean(-1, keepdim=True)  # s'² − s²
+    more = _gained(cw, moved) / w.shape[-1]  # s'² − s²
     scale = norm.scale(w)
     new_scale = (scale.square() + more).clamp(min=norm.eps).sqrt()
     kappa = -more / (scale * new_scale * (scale + new_scale))
     return moved.div_(new_scale).addcmul_(kappa, cw).mul_(norm.gamma)
 
 
+def _gained(o: Tensor, change: Tensor) -> Tensor:
+    """`‖o + δ‖² − ‖o‖²` as 2⟨o, δ⟩ + ‖δ‖²: [J, n, 1]."""
+    cross = torch.einsum("id,jid->ji", o, change)
+    length: Tensor = torch.linalg.vector_norm(change, dim=-1)
+    return length.square().add(cross, alpha=2).unsqueeze(-1)
+
+
 def _cosine(o: Tensor, change: Tensor) -> Tensor:
     """`1 − cos(o, o + δ)` as ½ ‖o'/‖o'‖ − o/‖o‖‖², the difference again without forming it: [J, n]."""
     length = nonzero(torch.linalg.vector_norm(o, dim=-1, keepdim=True))
-    more = ((2 * o + change) * change).sum(-1, keepdim=True)  # ‖o'‖² − ‖o‖²
+    more = _gained(o, change)
     new_length = nonzero((length.square() + more).clamp(min=0).sqrt())
     kappa = -more / (length * new_length * (length + new_length))
-    return (change / new_length).addcmul_(kappa, o).square_().sum(-1) / 2
+    apart: Tensor = torch.linalg.vector_norm((change / new_length).addcmul_(kappa, o), dim=-1)
+    return apart.square() / 2
 
 
 def _euclidean(o: Tensor, change: Tensor) -> Tensor:
