@@ -61,7 +61,7 @@ MIXING = {
 }
 ROLLOUT = {"Attn-rollout": "attention-rollout"}
 GRADIENTS = {"GradXinput": "gradient-x-input(norm=abs)"}
-FEWER = 60  # examples for IG and DL, which start anew in each layer
+FEWER, FEWER_ON_DEVICE = 60, 200  # examples for IG and DL, which start anew in each layer
 LAYERED = {"IG": "integrated-gradients(n_steps=10, layer={})", "DL": "deeplift(layer={})"}
 ROWS = ("Rand", "Attn", "Attn-rollout", "Attn-norm", "Attn-norm + RES", "Attn-norm + RES + LN", "GlobEnc", "ALTI",
         "GradXinput", "IG", "DL", "Value Zeroing")  # fmt: skip
@@ -137,6 +137,12 @@ def fine_tuned(asked: Asked) -> str:
     return str(folder)
 
 
+def affordable(asked: Asked) -> Asked:
+    """What is asked of IG and DL."""
+    most = FEWER if asked.device in (None, "cpu") else FEWER_ON_DEVICE
+    return replace(asked, limit=min(asked.limit, most), out=asked.work)
+
+
 # Cue alignment --------------------------------------------------------------------------------------------
 
 
@@ -151,7 +157,7 @@ def alignment(asked: Asked, model: str, metric: str) -> tuple[dict[Place, Summar
     run = asked.evaluate(asked.examples(change=tested), methods.values(), every, model=model)
     ours = {**by_layer(run, {**MIXING, **GRADIENTS}, metric), **by_layer(run, ROLLOUT, f"{metric}@layers")}
     depth = len(layers(ours))
-    fewer = replace(asked, limit=min(asked.limit, FEWER), out=asked.work)
+    fewer = affordable(asked)
     single = [each.format(layer) for each in LAYERED.values() for layer in range(depth)]
     costly = asked.evaluate(fewer.examples(change=tested), single, METRICS.values(), model=model)
     for row, each in LAYERED.items():
@@ -316,7 +322,7 @@ def table3(asked: Asked) -> Table:
     ours: dict[Place, Summary] = {}
     said = []
     cheap = {row: AGGREGATED[row] for row in NO_ROLLOUT if row not in LAYERED}
-    fewer = replace(asked, limit=min(asked.limit, FEWER), out=asked.work)
+    fewer = affordable(asked)
     for column, model in (("PT", asked.model), ("FT", fine_tuned(asked))):
         run = asked.evaluate(asked.examples(change=tested), cheap.values(), [BLANK_OUT], model=model)
         costly = asked.evaluate(
