@@ -70,7 +70,7 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
         results = []
         with rerunning(opened, own_attention=True), torch.no_grad():
             for sentence, explanation, _ in asked:
-                order, taken = _plan(sentence, explanation, way.shares, way.protocol)
+                order, taken = _plan(sentence, explanation, way)
                 answer = Answer(explanation.target, explanation.reading, None, {})
                 results.append(
                     [

@@ -12,6 +12,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import tiny, golden and oracles by name
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
+os.environ.pop("COLORFGBG", None)  # what is shown must not depend on whose terminal it is
 
 settings.register_profile("whence", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("whence")

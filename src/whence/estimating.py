@@ -2,14 +2,15 @@
 
 Every method's work on one layer is counted from the shape of the input and the model: arithmetic, bytes moved,
 calls. A short measurement (a quarter of a second, once per process and shape) says how fast this machine does each
-kind. A new method adds one line to `METHODS`. Right within a factor of two for the methods below on an idle
-machine; the flows that need a solver depend on the attention itself and are counted as usual attention has them.
+kind. A new method adds one line to `METHODS`; one that explains an output and runs the whole model again, to
+`TOWARDS`, in passes. Right within a factor of two for the methods below on an idle machine; the flows that need a
+solver depend on the attention itself and are counted as usual attention has them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from whence.errors import WhenceError
 from whence.explaining import DEFAULT_METHOD, DEFAULT_MODEL, reader
 from whence.jobs import AUTO, Job, batches, settle_job, settle_reach
 from whence.model import Opened, Sentence, open_model
+from whence.model.rerun import TOKENS as RERUN
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,41 @@ METHODS: dict[str, Callable[[Shape], Work]] = {
 }
 
 
+def _graph(s: Shape) -> float:
+    """Bytes that a pass keeps for its way back."""
+    return s.depth * s.bytes * (6 * s.pairs * s.heads + s.rows * (13 * s.width + 4 * s.units))
+
+
+def _passes(count: float, graphs: float) -> Callable[[Shape, Mapping[str, Any]], Work]:
+    """So many passes, and what `graphs` of them keep. Both were measured (bench/output.py, bench/relevance.py)."""
+    return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * _graph(s))
+
+
+def _steps(s: Shape, options: Mapping[str, Any]) -> Work:
+    steps = options["n_steps"]
+    return _passes(1.4 * steps, 0.5 * min(steps, options["batch_size"]))(s, options)
+
+
+def _reruns(s: Shape, variants: int) -> Work:
+    """A pass for each variant of each sentence, many side by side."""
+    together = min(variants, max(1, RERUN // s.n))
+    side_by_side = forward(s._replace(lengths=(s.n,) * together))
+    return forward(s).times(0.6 * variants * s.depth)._replace(held=side_by_side.held)
+
+
+GRADIENTS = ("cat", "attcat", "grads", "attention-gradients", "attention-gradcam", "saliency", "gradient-x-input")
+TOWARDS: dict[str, Callable[[Shape, Mapping[str, Any]], Work]] = {
+    **dict.fromkeys(GRADIENTS, _passes(1.2, 1)),
+    "partial-lrp": _passes(8, 2),
+    "full-lrp": _passes(8, 2),
+    "transformer-attribution": _passes(9, 2),
+    "deeplift": _passes(25, 1.2),
+    "integrated-gradients": _steps,
+    "ablation": lambda s, _: _reruns(s, s.n),
+    "ablation-pairs": lambda s, _: _reruns(s, s.n * (s.n + 1) // 2),
+}
+
+
 def _flows(n: int, depth: int, bytes: int, rows: int) -> Work:
     """Maximum flows of `rows` tokens in every layer, n each."""
     # Closed forms serve the first two layers, and on usual attention bounds serve those from the sixth on.
@@ -232,8 +269,9 @@ def estimate(
 
 def estimate_job(opened: Opened, sentences: Sequence[Sentence], job: Job, batch_size: int) -> Estimate:
     """The cost of one job on sentences already read, in the batches in which it would run."""
-    if job.method.name not in METHODS:
-        raise WhenceError(f"the cost of '{job.method.name}' is not known; whence can estimate {', '.join(METHODS)}")
+    if job.method.name not in METHODS and job.method.name not in TOWARDS:
+        known = ", ".join([*METHODS, *TOWARDS])
+        raise WhenceError(f"the cost of '{job.method.name}' is not known; whence can estimate {known}")
     parts: dict[str, float] = {}
     memory = 0.0
     for members in batches(opened, sentences, batch_size):
@@ -268,7 +306,10 @@ def _works(opened: Opened, job: Job, s: Shape) -> dict[str, Work]:
     if opened.task in ("masked-lm", "causal-lm"):
         logits = s.rows * opened.vocabulary_size
         a_pass = a_pass._replace(thin=a_pass.thin + 2 * logits * s.width, held=a_pass.held + 2 * s.bytes * logits)
-    work = METHODS[job.method.name](s).times(taken * (1 if job.head is None else 2))
+    if job.method.name in TOWARDS:
+        work = TOWARDS[job.method.name](s, {**job.method.options, **job.options})
+    else:
+        work = METHODS[job.method.name](s).times(taken * (1 if job.head is None else 2))
     found = {"forward pass": a_pass, job.method.name: work}
     name = job.reach.aggregate
     if name is not None:

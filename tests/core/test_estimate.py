@@ -15,7 +15,7 @@ import tiny
 import whence
 from whence import estimating
 from whence.cli import app
-from whence.estimating import METHODS, Rates, Shape, forward
+from whence.estimating import METHODS, TOWARDS, Rates, Shape, forward
 from whence.method import methods
 
 
@@ -23,12 +23,6 @@ from whence.method import methods
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose speed does not vary."""
     monkeypatch.setattr(estimating, "_rates", lambda *_: Rates(1e10, 5e10, 1e10, 1e9, 1e5, 5e3, 1e8))
-
-
-def test_every_method_on_layers_has_a_cost() -> None:
-    for each in methods():
-        if each.kind == "map" and not each.class_specific:
-            assert each.name in METHODS, f"a line for '{each.name}' is missing in estimating.METHODS"
 
 
 @pytest.mark.usefixtures("steady")
@@ -45,6 +39,31 @@ def test_more_costs_more(name: str) -> None:
     assert many.inputs == 40
     assert many.seconds > 3 * small.seconds  # three batches
     assert many.memory == whence.estimate([tiny.ids(8)] * 16, model, method=name).memory  # batch by batch
+
+
+def test_every_method_has_a_cost() -> None:
+    assert {*METHODS, *TOWARDS} == {each.name for each in methods()}
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize("name", TOWARDS)
+def test_a_method_of_one_output_costs_passes(name: str) -> None:
+    model = tiny.model()
+    small, large = (whence.estimate(tokens=n, model=model, method=name) for n in (8, 32))
+    assert 1 < small.parts[name] / small.parts["forward pass"] < 150
+    assert small.seconds < large.seconds
+    assert small.memory < large.memory
+
+
+@pytest.mark.usefixtures("steady")
+def test_steps_and_tokens_cost() -> None:
+    def parts(**asked: Any) -> float:
+        found = whence.estimate(model=tiny.model(), **asked).parts
+        return found[asked["method"]] / found["forward pass"]
+
+    assert parts(tokens=9, method="integrated-gradients", n_steps=20) == pytest.approx(28)
+    assert parts(tokens=9, method="integrated-gradients") == pytest.approx(140)
+    assert parts(tokens=30, method="ablation") == pytest.approx(18)
 
 
 def test_a_pass_is_counted_from_its_matrices() -> None:
@@ -106,11 +125,23 @@ def test_command_line(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [32, 128])
-@pytest.mark.parametrize("name", ["attention-rollout", "globenc", "alti", "value-zeroing"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention-rollout",
+        "globenc",
+        "alti",
+        "value-zeroing",
+        "attcat",
+        "transformer-attribution",
+        "deeplift",
+        "ablation",
+    ],
+)
 def test_right_within_a_factor_of_two(name: str, n: int) -> None:
     """On a random BERT-base. Needs an idle machine: others' work slows a run more than the measurement."""
     torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig()).eval()
+    model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval()
     ids = torch.randint(1000, 20_000, (n,)).tolist()
     seconds = [0.0]
     while len(seconds) < 5 and sum(seconds) < 5:  # the fastest counts, as in the estimate's own measurement

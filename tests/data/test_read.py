@@ -46,6 +46,17 @@ def pieces(example: Example, spans: tuple[tuple[int, int], ...]) -> list[str]:
     return [text[start:end] for start, end in spans]
 
 
+def test_a_folder_that_shares_a_datasets_name_is_not_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write("sst2", {"sentence": "a fine film .", "label": 1})
+    beside = folder / "work"
+    (beside / "sst2").mkdir(parents=True)
+    (beside / "sst2" / "config.json").write_text("{}")  # a model, say
+    monkeypatch.chdir(beside)
+    assert only(read("sst2", folder=folder)).text == "a fine film ."
+    write("work/sst2", {"sentence": "another .", "label": 1})
+    assert only(read("sst2", folder=folder)).text == "another ."  # tables that lie here are meant
+
+
 def test_sentences_and_pairs(write: Write) -> None:
     folder = write("sst2", {"sentence": "a fine film .", "label": 1}, {"sentence": "hm", "label": -1})
     assert list(read("sst2", folder=folder)) == [

@@ -10,13 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
+from tokenizers import processors
 
 import golden
 import tiny
 import whence
 from whence.errors import WhenceError
 from whence.evidence import correlation, precision
-from whence.evidence.erasure import erasure
+from whence.evidence.erasure import ERASER, erasure
 from whence.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
@@ -82,6 +83,29 @@ def test_erasure_step_by_step() -> None:
     assert kept.mean_drop == pytest.approx(p(ids) - p(left), abs=1e-12)
 
 
+@pytest.mark.parametrize("text", [TEXT, "good film", "a cat"])
+def test_comprehensiveness_and_sufficiency_as_altis_code_has_them(text: str) -> None:
+    model = tiny.model(dtype=torch.float64)
+    found = whence.explain(text, model, TOKENIZER, method="globenc")
+    ids = TOKENIZER(text)["input_ids"]
+    order = [i for i in sorted(range(len(ids)), key=lambda i: -found.scores[i]) if i not in (0, len(ids) - 1)]
+
+    def probability(kept: set[int]) -> float:
+        left = [token for i, token in enumerate(ids) if i in kept or i in (0, len(ids) - 1)]
+        with torch.no_grad():
+            return float(model(torch.tensor([left])).logits.softmax(-1)[0, found.target.index])
+
+    bins = [0, *(int(np.ceil(share * len(order))) for share in (0.01, 0.05, 0.1, 0.2, 0.5))]
+    whole = probability(set(order))
+    without = [min(probability(set(order[j:])) for j in bins[: k + 1]) for k in range(6)]
+    alone = [max(probability(set(order[:j])) for j in bins[: k + 1]) for k in range(6)]
+    asked = {"shares": ERASER, "protocol": "alti-code"}
+    comprehensive = erasure(text, found, model, TOKENIZER, **asked).mean_drop
+    sufficient = erasure(text, found, model, TOKENIZER, keep=True, **asked).mean_drop
+    assert comprehensive == pytest.approx(sum(whole - p for p in without[1:]) / 6, abs=1e-9)
+    assert sufficient == pytest.approx(sum(whole - p for p in alone[1:]) / 6, abs=1e-9)
+
+
 def test_a_small_share_of_a_short_sentence_is_one_token() -> None:
     model = tiny.model(dtype=torch.float64)
     found = whence.explain("a good cat", model, TOKENIZER, method="ablation", target=1)
@@ -129,6 +153,22 @@ def test_what_erasure_refuses() -> None:
     ):
         with pytest.raises(WhenceError, match=message):
             erasure(*arguments, model, TOKENIZER, **options)
+
+
+def test_a_text_without_any_token_is_what_a_text_begins_with() -> None:
+    """Of a tokenizer that adds nothing, all tokens may go; what is then read is its token for a beginning."""
+    model, bare = tiny.model(), tiny.tokenizer()
+    bare.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+    found = whence.explain(TEXT, model, bare, method="attcat")
+    assert not any(found.special)
+    curve = erasure(TEXT, found, model, bare)
+    alone = whence.explain([bare.cls_token_id], model, method="attention", target=found.target.label)
+    probability = alone.probabilities[str(found.target.label)]
+    assert curve.taken[-1] == len(found)
+    assert curve.probabilities[-1] == pytest.approx(probability, abs=1e-6)
+    bare.cls_token = None
+    with pytest.raises(WhenceError, match="no token that a text begins with"):
+        erasure(TEXT, found, model, bare)
 
 
 def test_where_nothing_can_go_there_is_no_curve() -> None:
@@ -212,6 +252,7 @@ def test_average_precision_is_that_of_scikit_learn(values: list[int], seed: int)
 def test_cues_and_rationales_by_hand() -> None:
     scores, cues = [0.1, 0.5, 0.3, 0.1], [0, 0, 1, 1]
     assert precision.dot_product(scores, cues) == pytest.approx(0.4)
+    assert np.isnan(precision.dot_product(np.zeros(len(scores)), cues))
     assert precision.probes_needed(scores, cues) == 1
     assert precision.probes_needed([0.3, 0.3, 0.3, 0.1], cues) == 2  # ties count against the cue
     found = precision.overlap(scores, cues)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import tiny
 import whence
 from whence.cli import app
+from whence.data import drawn as draw
 from whence.errors import WhenceError
 from whence.evidence.correlation import summary
 from whence.papers import Result, attcat, lookup, recipes, value_zeroing
@@ -33,7 +34,7 @@ from whence.papers.recipe import (
     rising,
     settle,
 )
-from whence.papers.samples import draw, half, own
+from whence.papers.samples import half, own
 
 NAMES = [each.name for each in recipes()]
 LISTED = {

@@ -15,7 +15,7 @@ import tiny
 import whence
 from whence.answer import Answer, Reading, Target
 from whence.data import Dataset, Example
-from whence.evidence.registry import Number
+from whence.evidence.metric import Number
 from whence.run import plan, tables
 from whence.run.plan import Load
 from whence.run.progress import Clock
@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def compute(_: Worker, task: Task) -> tuple[list[Outcome], dict[str, float]]:
         answer = Answer(Target("class", 0, "LABEL_0"), Reading(0, "first token"), "LABEL_0", {"LABEL_0": 0.5})
         record = Record("globenc", Number("aopc", None, 0.25))
-        return [Outcome(item, 4, answer, None, [record]) for item in task.items], {"globenc": 0.1}
+        return [Outcome(item, "", 4, answer, None, [record]) for item in task.items], {"globenc": 0.1}
 
     monkeypatch.setattr(Worker, "compute", compute)
     monkeypatch.setattr(plan, "WINDOW", 64)

@@ -10,11 +10,11 @@ import runs
 
 import tiny
 import whence
-from whence.data import Example
-from whence.errors import WhenceError
+from whence.data import Dataset, Example, up_to_mask
+from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
 from whence.run import compare_methods, compare_runs
-from whence.run.export import comparison, means, show
+from whence.run.export import comparison, means, show, show_comparison
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 TEXTS = ["the film is good", "the film is not good", "good and meaningful film !"]
@@ -105,6 +105,67 @@ def test_runs_on_other_content_under_one_name_are_refused(tmp_path: Path) -> Non
         found.append(evaluate(data, "attention", "aopc", out=tmp_path / f"run{seed}"))
     with pytest.raises(WhenceError, match="different content"):
         compare_runs(*found)
+
+
+def test_texts_with_one_id_and_different_content_are_not_paired(tmp_path: Path) -> None:
+    one, same, other = (
+        evaluate(texts, "attention", "aopc", out=tmp_path / str(i))
+        for i, texts in enumerate((TEXTS, TEXTS, [*TEXTS[:-1], "another film"]))
+    )
+    assert compare_runs(one, same)[0].found.difference == 0
+    with pytest.raises(WhenceError, match="1 examples have one id in both runs and different content"):
+        compare_runs(one, other)
+
+
+def test_a_comparison_fits_a_narrow_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    one, other = (
+        evaluate(TEXTS, ["globenc", "attention-rollout"], ["aopc", "log-odds"], out=tmp_path / name)
+        for name in ("one", "other")
+    )
+    for compared in (compare_runs(one, other), compare_methods(one)):
+        show_comparison(compared)
+        shown = capsys.readouterr().out
+        assert "…" not in shown
+        assert "attention-rollout" in shown
+        assert all(cell in shown for row in comparison(compared) for cell in row[-6:])
+
+
+def test_the_first_rows_or_some_drawn_by_the_seed(tmp_path: Path) -> None:
+    data = runs.data_file(tmp_path / "reviews.jsonl", 12)
+
+    def ids(**options: Any) -> list[str]:
+        return list(evaluate(data, "attention", "aopc", limit=4, **options).contents)
+
+    assert ids() == [f"reviews:{row}" for row in range(1, 5)]
+    assert ids(draw=True) == ids(draw=True) != ids(draw=True, seed=1) != ids()
+    with pytest.raises(WhenceError, match="not how many"):
+        evaluate(data, "attention", "aopc", draw=True)
+
+
+def test_a_mask_before_a_classifier_is_said() -> None:
+    data = [Example("1", "the keys [MASK] good", target="are", foil="is"), Example("2", "[MASK] it good")]
+    with pytest.warns(WhenceWarning, match="2 of the 2 texts hold"):
+        evaluate(data, "attention", "aopc")
+    cut = up_to_mask(Dataset("mine", "", lambda: iter(data)))
+    assert [each.text for each in cut] == ["the keys"]
+    assert [each.row for each in cut.dropped] == [2]
+
+
+def test_maps_compared_as_globencs_code_does_are_maps() -> None:
+    with pytest.raises(WhenceError, match="compares whole maps; leave '@scores' out"):
+        evaluate(TEXTS, "globenc", "pearson(protocol=globenc-code):alti@scores")
+
+
+def test_rationales_are_ranked_among_the_words() -> None:
+    tokens = whence.explain("a bad film", MODEL, TOKENIZER).tokens
+    mine = [Explanation.from_scores(tokens, [9, 1, 2, 0, 8])]  # the tokenizer's own tokens come first
+    data = [Example("1", "a bad film", rationale=((2, 5),))]
+    metrics = ["token-f1", "iou", "auprc", "iou-f1"]
+    run = evaluate(data, (), metrics, explanations={"mine": mine})
+    assert [run.mean("mine", metric) for metric in metrics] == [1, 1, 1, 1]
 
 
 def test_a_measure_without_values_does_not_hide_the_others() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from whence.explanation import Explanation
 from whence.view.colour import nearest_of_256
-from whence.view.terminal import show, style
+from whence.view.terminal import dark, show, style
 
 SIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, -0.9, -0.2], maps=np.ones((2, 4, 4)))
 UNSIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, 0.5, 0.2])
@@ -85,3 +85,12 @@ def test_maps_say_their_unit_and_keep_their_signs_and_columns() -> None:
         "你好  1  25 99",  # two letters as wide as four
         " bad  2 -99    50",
     ]
+
+
+@pytest.mark.parametrize(("said", "is_dark"), [("15;0", True), ("15;default;0", True), ("0;15", False), ("", False)])
+def test_weak_is_dark_where_the_terminal_is(said: str, is_dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORFGBG", said)
+    colours = [style(strength, signed=False).bgcolor for strength in (0.1, 0.5, 1.0)]
+    light = [sum(colour.get_truecolor()) for colour in colours if colour is not None]
+    assert light == sorted(light, reverse=not is_dark)
+    assert dark() == is_dark

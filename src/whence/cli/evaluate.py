@@ -33,13 +33,14 @@ def evaluate_command(
     column: Annotated[list[str] | None, typer.Option(help="Which column is what: --column text=review.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHENCE_DATA.")] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many rows.", min=1)] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Draw them at random instead, by the seed.")] = False,
     target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
     batch_size: Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)] = 16,
     shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
     workers: Annotated[int | None, typer.Option(help="Processes, or Ray actors.", min=1)] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker.", min=1)] = None,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    seed: Annotated[int, typer.Option(help="For methods that draw numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="For methods that draw numbers, and --draw.")] = 0,
     layers: Layers = False,
     truncate: Truncate = False,
     task: Task = None,
@@ -59,6 +60,7 @@ def evaluate_command(
         columns={name: str(value) for name, value in options(column or []).items()} or None,
         folder=folder,
         limit=limit,
+        draw=draw,
         out=out,
         target=target,
         batch_size=batch_size,
@@ -82,7 +84,7 @@ def metrics_command() -> None:
     from rich.text import Text
 
     import whence
-    from whence.evidence.registry import NEEDS
+    from whence.evidence.metric import NEEDS
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("measure", no_wrap=True)
@@ -124,14 +126,14 @@ def compare_command(
 ) -> None:
     """Paired tests on the examples that two runs share, or between the methods of one run."""
     from whence.run import Run, compare_methods, compare_runs
-    from whence.run.export import comparison, export_comparison, show_rows
+    from whence.run.export import export_comparison, show_comparison
 
     if second is None:
         found = compare_methods(Run(first), layers=layers)
     else:
         found = compare_runs(Run(first), Run(second), layers=layers)
     if form is None:
-        show_rows(comparison(found))
+        show_comparison(found)
     else:
         print(export_comparison(found, form), end="")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -32,6 +33,11 @@ class Example:
     answer: Spans = ()  # every gold answer; none where the question has no answer
     attractors: int | None = None  # how many nouns between cue and mask have the other number
     group: str | None = None  # paradigm, category, ...
+
+    @property
+    def content(self) -> str:
+        """A short hash of everything but the id."""
+        return hashlib.sha256(_written(replace(self, id=""))).hexdigest()[:16]
 
     def with_mask(self, mask: str) -> Example:
         """The same with a model's own mask token for [MASK]; spans behind it move along.
@@ -126,6 +132,33 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of every example and every dropped row."""
         return self._survey.fingerprint
+
+
+def drawn(data: Dataset, limit: int, seed: int) -> Dataset:
+    """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset."""
+    chosen = heapq.nsmallest(limit, enumerate(data), key=lambda each: lot(each[1].id, seed))
+    examples = [example for _, example in sorted(chosen, key=lambda each: each[0])]
+    return replace(data, make=lambda: iter(examples))
+
+
+def lot(id: str, seed: int) -> bytes:
+    """What an example draws: the same on every machine, and nothing to do with its place."""
+    return hashlib.sha256(f"{seed}:{id}".encode()).digest()
+
+
+def up_to_mask(data: Dataset) -> Dataset:
+    """What stands before the mask, for a model that reads so far and no further; where nothing does, a dropped row."""
+
+    def make() -> Iterator[Example | Dropped]:
+        for row, item in enumerate(data.make(), 1):
+            if isinstance(item, Dropped) or MASK not in item.text:
+                yield item
+            elif words := str(item.text).partition(MASK)[0].strip():
+                yield replace(item, text=words, target=None, foil=None, cues=())
+            else:
+                yield Dropped(row, "nothing stands before its mask")
+
+    return replace(data, name=f"{data.name} up to the verb", make=make)
 
 
 def _written(item: Example | Dropped) -> bytes:

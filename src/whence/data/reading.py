@@ -70,7 +70,7 @@ def _table(
 ) -> Dataset:
     """A dataset that lies in files or on the Hub."""
     path = Path(text)
-    if path.exists():
+    if _is_path(text):
         known = _known(path) if columns is None else None
         if known is None and path.is_dir():
             raise WhenceError(f"{path}: a folder, and not the folder of a dataset whence knows; name a file in it")
@@ -96,6 +96,12 @@ def _table(
         make = partial(_examples, row, split, wanted, partial(_file_rows, files))
     called = f"{row.name}:{group}" if group else row.name
     return Dataset(called, split, make, row.labels, row.about)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a file or folder is meant. A folder that only shares the name of a dataset, a model's say, is not."""
+    path = Path(text)
+    return path.exists() and not (text in SOURCES and path.is_dir() and not _splits(path))
 
 
 def _plain(name: str, columns: Mapping[str, str] | None) -> Source:
@@ -301,7 +307,7 @@ def known() -> dict[str, str]:
 
 def on_this_machine(name: str, folder: str | os.PathLike[str] | None = None) -> bool:
     """Whether `read` finds a dataset without the Hub: the grammar, a file, or one in `folder` or WHENCE_DATA."""
-    if name.partition(":")[0] == grammar.NAME or Path(name).exists():
+    if name.partition(":")[0] == grammar.NAME or _is_path(name):
         return True
     row = SOURCES.get(name.partition(":")[0])
     if row is None:

@@ -11,13 +11,16 @@ and every measure come from one set of forward passes. A share above 0 is at lea
 
 `protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
 special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change
-in the place of the signed one.
+in the place of the signed one. `protocol="alti-code"` repeats ALTI's (aupc.py), of comprehensiveness and sufficiency:
+shares of all tokens but the first and the last, rounded up; curves that never rise again, or for sufficiency fall; and
+the drops at the five shares summed and divided by six.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +34,10 @@ from whence.model import Answer, Opened, Sentence, Target, open_model
 from whence.model.rerun import numbers
 
 WAYS = {"delete": None, "pad": "pad_token_id", "mask": "mask_token_id", "unknown": "unk_token_id"}
+STARTS = ("bos_token_id", "cls_token_id", "eos_token_id")  # what a text may begin with
 TENTHS = tuple(k / 10 for k in range(11))
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
-PROTOCOLS = ("text", "attcat-code")
+PROTOCOLS = ("text", "attcat-code", "alti-code")
 TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
 SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
 
@@ -77,6 +81,15 @@ class Curve:
     @property
     def mean_drop(self) -> float:
         """Comprehensiveness (tokens taken) or sufficiency (tokens kept): the mean drop over the shares."""
+        if self.protocol == "alti-code":
+            # The first step of their curve is the whole sentence; where tokens are kept, one without any.
+            curve = (
+                np.maximum.accumulate(self.probabilities[1:])
+                if self.kept
+                else np.minimum.accumulate(self.probabilities)
+            )
+            drops = self.probabilities[0] - curve[1:]
+            return float(drops.sum() / (len(drops) + 1))
         return float(self.drops[1:].mean())
 
 
@@ -137,10 +150,10 @@ def curves(opened: Opened, asked: Sequence[tuple[Sentence, Explanation, Way]]) -
     steps: list[list[int]] = []
     for sentence, explanation, way in asked:
         blank = blank_id(opened, way.by)
-        order, taken = _plan(sentence, explanation, way.shares, way.protocol)
+        order, taken = _plan(sentence, explanation, way)
         steps.append(taken)
-        for k in taken:
-            gone = order[:k] if not way.keep or k == 0 else order[k:]
+        for step, k in enumerate(taken):  # the whole sentence first
+            gone = (order[k:] if way.keep else order[:k]) if step else []
             variants.append(_variant(opened, Case(sentence, explanation, frozenset(gone)), blank))
     found = _probabilities(opened, variants)
     ends = np.cumsum([len(taken) for taken in steps])
@@ -164,7 +177,7 @@ def without(opened: Opened, cases: Sequence[Case], blank: int | None) -> NDArray
 
 
 def _variant(opened: Opened, case: Case, blank: int | None) -> tuple[Sentence, Answer]:
-    return _without(case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
+    return _without(opened, case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
 
 
 def _probabilities(opened: Opened, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
@@ -188,10 +201,8 @@ def _probabilities(opened: Opened, variants: Sequence[tuple[Sentence, Answer]]) 
     return one_each
 
 
-def _plan(
-    sentence: Sentence, explanation: Explanation, shares: Sequence[float], protocol: str
-) -> tuple[list[int], list[int]]:
-    """The order in which tokens go, and how many are gone at each step (0 first)."""
+def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[int], list[int]]:
+    """The order in which tokens go, and how many are gone (or kept) at each step; the first is the whole sentence."""
     if explanation.tokens != sentence.tokens:
         raise WhenceError(
             f"the explanation is of other tokens than the input ({explanation.tokens[:6]} … against "
@@ -199,25 +210,35 @@ def _plan(
         )
     order = [int(i) for i in np.argsort(-explanation.scores, kind="stable")]
     n = len(order)
-    if protocol == "attcat-code":
+    if way.protocol == "attcat-code":
         counts = sorted({int(k) for k in np.round(np.linspace(0, 1, 10) * n)} - {0})
         walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
         return walk, [0, *(min(k, len(walk)) for k in counts)]
+    if way.protocol == "alti-code":
+        inner = [i for i in order if 0 < i < n - 1]
+        return inner, [0, *([0] if way.keep else []), *(ceil(share * len(inner)) for share in way.shares)]
     free = erasable(explanation)
     own = [i for i in order if i in free]
     if not own:
         raise WhenceError("there is no token that could be taken away; expected at least one of the text's own")
     # At least one token: 1 % of a short sentence would be none, and none kept is not what a share of 0 stands for.
-    counts = [min(len(own), max(round(share * len(own)), int(share > 0))) for share in shares]
-    return own, counts if shares[0] == 0 else [0, *counts]
+    counts = [min(len(own), max(round(share * len(own)), int(share > 0))) for share in way.shares]
+    return own, counts if way.shares[0] == 0 else [0, *counts]
 
 
-def _without(sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
+def _without(opened: Opened, sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
     if blank is not None:
         return sentence.blanked(gone, blank)
-    if len(gone) == len(sentence):
-        raise WhenceError("deleting every token leaves nothing to read; replace them instead (by='pad')")
-    return sentence.without(gone)
+    if len(gone) < len(sentence):
+        return sentence.without(gone)
+    # A tokenizer that adds no token of its own leaves nothing to read: an empty text is what a text begins with.
+    start = next((i for name in STARTS if (i := getattr(opened.tokenizer, name, None)) is not None), None)
+    if start is None:
+        raise WhenceError(
+            f"deleting every token leaves nothing to read, and {opened.name} has no token that a text begins with; "
+            f"replace them instead (by='unknown', or a token id), or keep some (shares=[0, 0.1, …, 0.9])"
+        )
+    return sentence.without(gone - {0}).blanked({0}, start)
 
 
 def erasable(explanation: Explanation) -> set[int]:

@@ -41,12 +41,12 @@ def precision_at(scores: ArrayLike, relevant: ArrayLike, k: int | Sequence[int] 
 
 
 def dot_product(scores: ArrayLike, cues: ArrayLike) -> float:
-    """Share of the scores that lies on cue words; the scores are divided by their sum first."""
+    """Share of the scores that lies on cue words; the scores are divided by their sum first. NaN if that is 0."""
     values, mask = _checked(scores, cues)
     if (values < 0).any():
         raise WhenceError("the dot product with cues needs scores without signs; take their magnitude first")
     total = values.sum()
-    return float(values[mask].sum() / total) if total > 0 else 0.0
+    return float(values[mask].sum() / total) if total > 0 else float("nan")
 
 
 def average_precision(scores: ArrayLike, relevant: ArrayLike) -> float:

@@ -11,12 +11,10 @@ Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. ACL. https:/
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from whence.data import MASK, Dataset, Example
+from whence.data import Dataset, up_to_mask
 from whence.papers.figures import curve_picture, explained, picture, token_table
 from whence.papers.recipe import Asked, Claim, Table, above, all_of, by_layer, number, recipe, reported, used, with_last
-from whence.papers.samples import changed
 
 ROWS = {"Raw": "raw-attention", "Rollout": "attention-rollout", "Flow": "attention-flow"}
 BLANK_OUT = "spearman:ablation@layers"
@@ -62,16 +60,6 @@ FLOW_FIRST = Claim(
 CLAIMS = (above_raw("Rollout"), above_raw("Flow"), FLOW_FIRST)
 
 
-def prefix(example: Example) -> Example | None:
-    """The words before the verb, which is what the model reads; a sentence that begins with its verb is left out."""
-    words = str(example.text).partition(MASK)[0].strip()
-    return replace(example, text=words, target=None, foil=None, cues=()) if words else None
-
-
-def prefixes(data: Dataset) -> Dataset:
-    return replace(changed(data, prefix), name=f"{data.name} up to the verb")
-
-
 def layer_table(asked: Asked, metric: str, of: str, change: Callable[[Dataset], Dataset] | None = None) -> Table:
     run = asked.evaluate(asked.examples(change=change), ROWS.values(), [BLANK_OUT, GRADIENTS], target="label")
     ours = by_layer(run, ROWS, metric)
@@ -91,7 +79,9 @@ def layer_table(asked: Asked, metric: str, of: str, change: Callable[[Dataset], 
     **VERB_NUMBER,
 )
 def table1(asked: Asked) -> Table:
-    return layer_table(asked, BLANK_OUT, "Mean ± standard deviation of ρ with |blank-out| of the gold class", prefixes)
+    return layer_table(
+        asked, BLANK_OUT, "Mean ± standard deviation of ρ with |blank-out| of the gold class", up_to_mask
+    )
 
 
 @recipe(
@@ -103,7 +93,9 @@ def table1(asked: Asked) -> Table:
     **VERB_NUMBER,
 )
 def table2(asked: Asked) -> Table:
-    return layer_table(asked, GRADIENTS, "Mean ± standard deviation of ρ with |Σ gradient| of the gold class", prefixes)
+    return layer_table(
+        asked, GRADIENTS, "Mean ± standard deviation of ρ with |Σ gradient| of the gold class", up_to_mask
+    )
 
 
 @recipe(

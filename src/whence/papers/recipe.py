@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from whence.data import drawn
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary, summary
 from whence.evidence.paired import paired
@@ -208,7 +209,7 @@ class Asked:
     def examples(self, name: str | None = None, change: Callable[[Dataset], Dataset] | None = None) -> Dataset:
         """`limit` examples of a dataset, drawn by the seed."""
         data = samples.read(self.only if name is None else name, self.folder)
-        return samples.draw(data if change is None else change(data), self.limit, self.seed)
+        return drawn(data if change is None else change(data), self.limit, self.seed)
 
     def evaluate(
         self, data: Dataset, methods: Iterable[str], metrics: Iterable[str], *, model: str | None = None, **more: Any

@@ -5,14 +5,13 @@ own    short reviews written for whence, half of them negative: what runs where 
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from whence.data import Dataset, Example
 from whence.data import read as read_data
+from whence.data.example import lot
 from whence.data.reading import on_this_machine
 
 OWN = "own"
@@ -72,13 +71,6 @@ def at_hand(name: str, folder: Path | None = None) -> bool:
     return name == OWN or on_this_machine(name, folder)
 
 
-def draw(data: Dataset, limit: int, seed: int) -> Dataset:
-    """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset."""
-    chosen = heapq.nsmallest(limit, enumerate(data), key=lambda each: _lot(each[1].id, seed))
-    examples = [example for _, example in sorted(chosen, key=lambda each: each[0])]
-    return replace(data, make=lambda: iter(examples))
-
-
 def changed(data: Dataset, change: Callable[[Example], Example | None]) -> Dataset:
     """Every example changed, or left out where the change gives none."""
 
@@ -90,8 +82,4 @@ def changed(data: Dataset, change: Callable[[Example], Example | None]) -> Datas
 
 def half(data: Dataset, test: bool) -> Dataset:
     """Every example lies by a hash of its id in one of two halves: one to train on, one to test on."""
-    return changed(data, lambda example: example if (_lot(example.id, 0)[0] % 2 == 1) == test else None)
-
-
-def _lot(id: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}:{id}".encode()).digest()
+    return changed(data, lambda example: example if (lot(example.id, 0)[0] % 2 == 1) == test else None)

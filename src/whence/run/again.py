@@ -14,7 +14,7 @@ from whence.data import Example
 from whence.errors import WhenceError
 from whence.evidence import sanity
 from whence.evidence.consistency import Second
-from whence.evidence.registry import Again
+from whence.evidence.metric import Again
 from whence.explanation import Explanation
 from whence.jobs import Question, run
 from whence.model import Opened, Sentence

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.data import Dataset, Dropped, Example
+from whence.data import MASK, Dataset, Dropped, Example, drawn
 from whence.data import read as read_data
 from whence.data.tables import shown
-from whence.errors import WhenceError
+from whence.errors import WhenceError, WhenceWarning
 from whence.explaining import DEFAULT_MODEL
 from whence.explanation import Explanation
 from whence.extras import need
@@ -46,6 +47,7 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] | None = None,
     limit: int | None = None,
+    draw: bool = False,
     out: str | os.PathLike[str] | None = None,
     target: int | str | None = None,
     batch_size: int = 16,
@@ -72,7 +74,8 @@ def evaluate(
     target: the class that is explained; "label" for each example's gold one; by default the word that the example
         names, or what the model predicts.
     out: the run folder. Killed at any moment, the same call goes on where it stopped. By default a temporary one.
-    limit: the first so many rows. batch_size, shard: sentences in one captured pass, rows in one shard.
+    limit: the first so many rows; with `draw`, so many drawn at random by the seed.
+    batch_size, shard: sentences in one captured pass, rows in one shard.
     workers: processes (engine "local") or Ray actors (engine "ray"). threads: of each. They may change between a kill
         and going on, the rest may not; numbers are the same to the last bit if threads are.
     progress: a bar with the time left; by default when the standard error is a terminal.
@@ -102,7 +105,10 @@ def evaluate(
         tokenizer_kwargs=dict(tokenizer_kwargs or {}),
     )
     check(setting)
-    source = _dataset(data, split, columns, folder, limit)
+    if draw and limit is None:
+        raise WhenceError("draw says that rows are drawn at random, and not how many; expected limit as well")
+    source = _dataset(data, split, columns, folder, None if draw else limit)
+    source = drawn(source, limit, seed) if draw and limit is not None else source
     survey = _survey(source)
     check_needs(setting, survey.having, survey.kinds, survey.rows, source.name)
     for name, every in given.items():
@@ -110,6 +116,13 @@ def evaluate(
             raise WhenceError(f"{len(every)} explanations '{name}' for {survey.rows} examples; expected one each")
     worker = Worker.open(setting)
     check_model(worker.opened, setting)
+    if survey.masked and worker.opened.task == "classification":
+        warnings.warn(
+            f"{survey.masked} of the {survey.rows} texts hold {MASK}, and {worker.opened.name} is a classifier, which "
+            f"reads it like any other word; for a model of what comes next, give it whence.data.up_to_mask(data)",
+            WhenceWarning,
+            stacklevel=2,
+        )
     for second in worker.others.values():
         check_second(worker.opened, second.opened)
     temporary = tempfile.TemporaryDirectory(prefix="whence-run-") if out is None else None
@@ -119,6 +132,7 @@ def evaluate(
         "metrics": list(setting.metrics),
         "target": target,
         "limit": limit,
+        "draw": draw,
         "batch_size": batch_size,
         "shard": shard,
         "truncate": truncate,
@@ -167,6 +181,7 @@ class _Survey:
     having: dict[str, int]  # how many rows have cues, a label, …
     kinds: dict[str, set[str]]  # two labels, groups and targets that occur
     characters: list[plan.Load]  # of each window
+    masked: int  # rows with a mask in their text
 
 
 def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None) -> Dataset:
@@ -200,15 +215,16 @@ def _first(data: Dataset, limit: int) -> Iterator[Example | Dropped]:
 
 
 def _survey(source: Dataset) -> _Survey:
-    rows, having, kinds, characters = 0, dict[str, int](), dict[str, set[str]](), list[plan.Load]()
+    rows, masked, having, kinds, characters = 0, 0, dict[str, int](), dict[str, set[str]](), list[plan.Load]()
     for _, window in plan.windows(_items(source, {})):
         for item in window:
             count_needs(item.example, having, kinds)
+            masked += MASK in str(item.example.text)
         rows += len(window)
         characters.append(plan.load(plan.characters(item.example) for item in window))
     if not rows:
         raise WhenceError(f"{source.name} has no examples to evaluate on")
-    return _Survey(rows, having, kinds, characters)
+    return _Survey(rows, having, kinds, characters, masked)
 
 
 def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:

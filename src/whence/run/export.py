@@ -60,7 +60,7 @@ def _answers(summary: dict[Key, Summary]) -> dict[Key, Summary]:
         if layers and not answered and measure_of(metric).probe is not None:
             continue  # what a probe finds is of no method
         layer = None if answered or not layers else max(layers)
-        name = metric if layer is None else f"{metric} in layer {layer}"
+        name = metric if layer is None else f"{metric} {measure_of(metric).at} {layer}"
         found |= {Key(key.method, name, None): each for key, each in mine.items() if key.layer == layer}
     return found
 
@@ -162,10 +162,19 @@ def show(run: Run, *, layers: bool = False) -> None:
         console.print(_terminal([head[1:], *(row[1:] for row in rows if row[0] == metric)]))
 
 
-def show_rows(rows: Rows) -> None:
+def show_comparison(compared: Sequence[Compared]) -> None:
+    """A narrow table for each measure; where two runs are compared, which they are stands above."""
     from rich.console import Console
 
-    Console().print(_terminal(rows))
+    console, said = Console(), {"metric"}
+    if compared[0].method:
+        said |= {"first", "second"}
+        console.print(f"first: {compared[0].first}\nsecond: {compared[0].second}", markup=False, highlight=False)
+    for metric in dict.fromkeys(each.metric for each in compared):
+        rows = comparison([each for each in compared if each.metric == metric])
+        shown = [i for i, name in enumerate(rows[0]) if name not in said]
+        console.print(f"\n{metric}", markup=False, highlight=False)
+        console.print(_terminal([[row[i] for i in shown] for row in rows]))
 
 
 def described(run: Run) -> list[str]:

@@ -21,7 +21,7 @@ from whence.model import Opened
 from whence.run.shards import write
 
 FORMAT = "whence.run"
-VERSION = 1
+VERSION = 2
 FILE = "manifest.json"
 FINISHED = "finished.json"
 SHARDS = "shards"

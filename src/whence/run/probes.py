@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
+from whence.evidence.metric import Asked
 from whence.evidence.probing import Code, Probe, compression_against_alignment, online_code
-from whence.evidence.registry import Asked
 from whence.extras import need
 from whence.run.shards import PROPERTIES, VECTOR
 from whence.run.tables import Key

@@ -69,6 +69,12 @@ class Run:
         return need("pyarrow.parquet", extra="eval").read_table(self.path / file)
 
     @property
+    def contents(self) -> dict[str, str]:
+        """A hash of each example, by its id."""
+        found = self.table("examples")
+        return dict(zip(found["example"].to_pylist(), found["content"].to_pylist(), strict=True))
+
+    @property
     def command(self) -> str:
         return shlex.join(self.manifest.get("command", []))
 
@@ -131,15 +137,15 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
             f"the runs are on different data ({one['name']} {one['split']} against {other['name']} {other['split']}); "
             f"a paired test needs the same examples"
         )
-    whole = [each.manifest["asked"]["limit"] for each in (first, second)]
-    if one["name"] != GIVEN and whole[0] == whole[1] and one["fingerprint"] != other["fingerprint"]:
+    ours, theirs = first.contents, second.contents
+    if changed := [example for example in ours if example in theirs and ours[example] != theirs[example]]:
         raise WhenceError(
-            f"the data of the two runs have one name, {one['name']}, and different content; a paired test needs the "
-            f"same examples"
+            f"{len(changed)} examples have one id in both runs and different content ({', '.join(changed[:3])}, …); a "
+            f"paired test needs the same examples"
         )
-    ours, theirs = list(_keys(first, layers)), list(_keys(second, layers))
-    shared = {key.method for key in ours} & {key.method for key in theirs}
-    pairs = [(a, b) for a in ours for b in theirs if a[1:] == b[1:] and (a.method == b.method if shared else True)]
+    mine, others = list(_keys(first, layers)), list(_keys(second, layers))
+    shared = {key.method for key in mine} & {key.method for key in others}
+    pairs = [(a, b) for a in mine for b in others if a[1:] == b[1:] and (a.method == b.method if shared else True)]
     if not pairs:
         raise WhenceError("the runs have no measure in common")
     return _tested([(first, a, second, b) for a, b in pairs], seed)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from whence.asking import parse, split
 from whence.errors import WhenceError
+from whence.evidence.metric import NEEDS, Asked
 from whence.evidence.probing import PROPERTIES
-from whence.evidence.registry import NEEDS, Asked, lookup
+from whence.evidence.registry import lookup
 from whence.jobs import AUTO, Job, settle_job, settle_reach
 from whence.method import lookup as lookup_method
 

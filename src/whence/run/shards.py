@@ -126,6 +126,7 @@ def schema() -> Any:
         [
             ("row", pa.int64()),
             ("example", pa.string()),
+            ("content", pa.string()),  # a hash of it
             ("tokens", pa.int32()),
             ("label", pa.string()),
             ("target", pa.string()),
@@ -171,6 +172,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     return {
         "row": outcome.item.row,
         "example": example.id,
+        "content": outcome.content,
         "tokens": outcome.tokens or None,
         "label": None if example.label is None else str(example.label),
         "target": label,

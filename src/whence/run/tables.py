@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from whence.evidence.correlation import Summary
-from whence.evidence.registry import Asked
+from whence.evidence.metric import Asked
 from whence.extras import need
 from whence.run import shards
 

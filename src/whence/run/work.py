@@ -21,8 +21,8 @@ from whence.data import MASK, Example
 from whence.errors import WhenceError, WhenceWarning
 from whence.evidence import erasure
 from whence.evidence.consistency import Second
+from whence.evidence.metric import Again, Asked, Case, Number
 from whence.evidence.probing import layer_states, vectors_at
-from whence.evidence.registry import Again, Asked, Case, Number
 from whence.evidence.sanity import Alone, Disturbed
 from whence.explaining import reader
 from whence.explanation import Explanation
@@ -72,6 +72,7 @@ class Outcome:
     """All that came of one example."""
 
     item: Item
+    content: str  # a hash of the example as it was read from the data
     tokens: int = 0
     answer: Answer | None = None
     failure: str | None = None
@@ -126,7 +127,7 @@ class Worker:
         """Measure every example of a shard; what was measured, and the seconds that each method took."""
         torch.set_num_threads(self.setting.threads)
         torch.manual_seed(_seed(self.setting.seed, task.name))
-        outcomes = [Outcome(item) for item in task.items]
+        outcomes = [Outcome(item, item.example.content) for item in task.items]
         seconds: dict[str, float] = {}
         waiting: list[_Waiting] = []
         with warnings.catch_warnings():

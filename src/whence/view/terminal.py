@@ -6,6 +6,7 @@ and three steps say how strong. Without colour (NO_COLOR, a pipe) the scores are
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from whence.explanation import Explanation
 from whence.view.colour import hexadecimal, ink, intensities, nearest_of_256, shade
 
 CELL = 3  # characters of one entry of a map
-GROUND = (205, 209, 214)  # white would shine brightest on a dark terminal, where it should say least
+GROUND = (205, 209, 214)  # white would shine brightest on a dark terminal, where it should say least,
+DARK_GROUND = (38, 40, 44)  # and where the terminal says that it is dark, weak is dark
 FEW = ("standard", "windows")  # rich's names for 16 colours
 # Of 16 colours: the ink of a weak score, the ground of a stronger one, and the ink on that ground.
 UNSIGNED, TOWARDS, AGAINST = (12, 4, 15), (2, 2, 0), (1, 1, 15)
@@ -184,6 +186,12 @@ def _short(score: float) -> str:
     return f"{text:<6.6}"
 
 
+def dark() -> bool:
+    """Whether the terminal says that its ground is dark: COLORFGBG, "15;0", which many set."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return ground.isdecimal() and (int(ground) < 7 or int(ground) == 8)
+
+
 def style(intensity: float, signed: bool, depth: str | None = "truecolor") -> Style:
     """Ink and ground of a score, as far as a terminal of that colour depth (rich's name, or None) can show them."""
     if depth is None or abs(intensity) < 0.05:
@@ -194,7 +202,7 @@ def style(intensity: float, signed: bool, depth: str | None = "truecolor") -> St
             return Style(color=Color.from_ansi(weak))
         bold = abs(intensity) >= 0.7
         return Style(color=Color.from_ansi(on_it), bgcolor=Color.from_ansi(behind), bold=bold or None)
-    background = shade(intensity, signed, GROUND)
+    background = shade(intensity, signed, DARK_GROUND if dark() else GROUND)
     if depth == "256":
         ground = Color.from_ansi(nearest_of_256(background))
         red, green, blue = ground.get_truecolor()

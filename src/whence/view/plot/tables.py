@@ -331,10 +331,8 @@ def _fit(picture: Picture, axes: Axes, left: float, right: float, bottom: float)
 
 
 def _number(value: float) -> str:
-    """Two decimals that say something: .83, -.10, 12."""
+    """Two decimals that say something: .83, -.10, 12, 0."""
     text = f"{value:.2f}" if abs(value) < 10 else f"{value:.3g}"
-    return (
-        text.replace("0.", ".", 1)
-        if abs(value) < 1 and text not in ("0.00", "-0.00")
-        else text.replace("-0.00", "0.00")
-    )
+    if text in ("0.00", "-0.00"):
+        return "0"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
