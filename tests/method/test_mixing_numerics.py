@@ -73,6 +73,25 @@ def test_tiny_effects_do_not_drown_in_float32() -> None:
             assert apart(one, value_zeroing.value_zeroing(high, row)) < 5e-4
 
 
+@pytest.mark.parametrize("at", ["attention", "output"])
+@pytest.mark.parametrize("variant", ["bert", "gpt2"])
+def test_faint_rows_of_alti_do_not_drown_in_float32(variant: str, at: str) -> None:
+    """β ten thousand times as large: ‖y‖ and ‖y − T‖, whose difference counts, share all of float32's digits."""
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        model = tiny.model(variant, "encoder", dtype=dtype)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if name.endswith(("output.LayerNorm.bias", "ln_2.bias")):
+                    weight.mul_(1e4)
+        found.append(layers(model=model))
+    for low, high in zip(*found, strict=True):
+        for row, one in enumerate(maps(low, "alti", at=at)):
+            # The oracle reads the same float32 tensors in float64: what is left is the fast path's own rounding.
+            assert apart(one, alti.alti(low, row, at=at)) < 1e-4
+            assert low.index > 0 or apart(one, alti.alti(high, row, at=at)) < 1e-4
+
+
 @pytest.mark.parametrize("name", ["N", "N_Res", "N_ResLN", "N_Enc", "W_Res", "alti", "value-zeroing"])
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
 def test_bfloat16_models_give_finite_float32_maps_near_the_truth(variant: str, name: str) -> None:

@@ -9,8 +9,9 @@ with g_u(t) = (t − mean t) ⊙ γ / s(u), s with the model's own ε (the autho
 C_ij ∝ max(0, cos(y_i, T_ij)). `at="output"` is the authors' LN2 variant: T through both norms against the block's
 output, FFN and β included. What both mean in a pre-norm block stands in `decomposition.py`.
 
-L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. The other two need
-only products: ‖y‖ − ‖y − T‖ = (2⟨y,T⟩ − ‖T‖²) / (‖y‖ + ‖y − T‖), where nothing cancels, and ‖T‖² is a Gram product.
+L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where a row's shares
+together are small beside ‖y_i‖_1, their differences to it cancel, and the row is computed again by components,
+|y| − |y − T| = min(sT, 2|y| − sT) with s the sign of y, where nothing does. The other two metrics need only products: ‖y‖ − ‖y − T‖ = (2⟨y,T⟩ − ‖T‖²) / (‖y‖ + ‖y − T‖), where nothing cancels, and ‖T‖² is a Gram product.
 
 Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Transformer.
 https://aclanthology.org/2022.emnlp-main.595
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 METRICS = ("l1", "l2", "cosine")
 PLACES = ("attention", "output")
+FAINT = 0.05  # of ‖y‖_1: rows that share out less are computed again
 
 
 @method(
@@ -59,7 +61,7 @@ def alti(layer: LayerTrace, *, metric: str = "l1", at: str = "attention", budget
     budget = budget_for(result, budget)
     if metric == "l1":
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
-        of_self = result.abs().sum(-1) - (result - self).abs().sum(-1)
+        of_self = _gained(result, self)
     else:
         nearness = _euclidean if metric == "l2" else _cosine
         length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
@@ -67,6 +69,8 @@ def alti(layer: LayerTrace, *, metric: str = "l1", at: str = "attention", budget
         of_self = nearness(length, (result * self).sum(-1, keepdim=True), self.square().sum(-1, keepdim=True))[..., 0]
     near = near * (layer.attention != 0).any(1)  # a token that is not seen gives nothing, whatever the rounding
     near.diagonal(dim1=1, dim2=2).copy_(of_self)
+    if metric == "l1":
+        _sharpen(near, layer, view, result, budget)
     return to_one_or_self(near.clamp(min=0), layer, "alti")
 
 
@@ -96,6 +100,27 @@ def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Te
                 start = sources.start + first
                 distances[sentence, :, start : start + len(gaps)] = gaps.abs_().sum(-1).T
     return distances / view.scale
+
+
+def _sharpen(near: Tensor, layer: LayerTrace, view: View, result: Tensor, budget: int) -> None:
+    """Compute the faint rows of `near` again, in place and off the diagonal, as the sum over components."""
+    faint = (near.clamp(min=0).sum(-1) < FAINT * result.abs().sum(-1)) & layer.mask
+    for sentence in faint.any(1).nonzero().flatten().tolist():
+        rows = faint[sentence].nonzero().flatten()  # R of them
+        goal, scale = result[sentence, rows], view.scale[sentence, rows]
+        kept = near[sentence, rows, rows]
+        each = (layer.heads + 3 * len(rows)) * goal.shape[-1] * goal.element_size()
+        for sources in tiles(near.shape[-1], each, budget):
+            weights = layer.attention[sentence][:, rows, sources].permute(2, 1, 0) / scale  # [J, R, H]
+            shares = weights @ view.linear(carried(layer, sentence, sources))  # T_ij: [J, R, d]
+            near[sentence, rows, sources] = _gained(goal, shares).T
+        near[sentence, rows, rows] = kept
+
+
+def _gained(y: Tensor, t: Tensor) -> Tensor:
+    """`‖y‖_1 − ‖y − t‖_1`: [..., d] -> [...]."""
+    along = torch.where(y < 0, -t, t)
+    return torch.minimum(along, 2 * y.abs() - along).sum(-1)
 
 
 def _products(layer: LayerTrace, view: View, result: Tensor, directions: bool, budget: int) -> tuple[Tensor, Tensor]:
