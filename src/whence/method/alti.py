@@ -9,9 +9,10 @@ with g_u(t) = (t − mean t) ⊙ γ / s(u), s with the model's own ε (the autho
 C_ij ∝ max(0, cos(y_i, T_ij)). `at="output"` is the authors' LN2 variant: T through both norms against the block's
 output, FFN and β included. What both mean in a pre-norm block stands in `decomposition.py`.
 
-L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where a row's shares
-together are small beside ‖y_i‖_1, their differences to it cancel, and the row is computed again by components,
-|y| − |y − T| = min(sT, 2|y| − sT) with s the sign of y, where nothing does. The other two metrics need only products: ‖y‖ − ‖y − T‖ = (2⟨y,T⟩ − ‖T‖²) / (‖y‖ + ‖y − T‖), where nothing cancels, and ‖T‖² is a Gram product.
+L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where all shares of
+a row are small beside ‖y_i‖_1, the difference cancels; such a row is computed again by components, as
+|y| − |y − T| = min(sT, 2|y| − sT) with s the sign of y. The other two metrics need only products:
+‖y‖ − ‖y − T‖ = (2⟨y,T⟩ − ‖T‖²) / (‖y‖ + ‖y − T‖), where nothing cancels, and ‖T‖² is a Gram product.
 
 Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Transformer.
 https://aclanthology.org/2022.emnlp-main.595
