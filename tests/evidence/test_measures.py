@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,28 @@ def test_comprehensiveness_and_sufficiency_as_altis_code_has_them(text: str) -> 
     sufficient = erasure(text, found, model, TOKENIZER, keep=True, **asked).mean_drop
     assert comprehensive == pytest.approx(sum(whole - p for p in without[1:]) / 6, abs=1e-9)
     assert sufficient == pytest.approx(sum(whole - p for p in alone[1:]) / 6, abs=1e-9)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_altis_code_never_takes_the_mask_that_is_read(keep: bool) -> None:
+    model, text = tiny.model(task="masked-lm", dtype=torch.float64), "the [MASK] is very good"
+    scores = [0, 1, 9, 2, 4, 3, 0]  # the mask highest
+    asked = {"by": "unknown", "shares": (0.2, 0.5), "keep": keep, "protocol": "alti-code"}
+    explained = whence.explain(text, model, TOKENIZER, target="film")
+    found = replace(explained, scores=np.array(scores, dtype=float))
+    ids = TOKENIZER(text)["input_ids"]
+
+    def probability(gone: tuple[int, ...]) -> float:
+        left = torch.tensor([[TOKENIZER.unk_token_id if i in gone else token for i, token in enumerate(ids)]])
+        with torch.no_grad():
+            return float(model(left).logits[0, 2].softmax(-1)[found.target.index])
+
+    whole, first, half = probability(()), probability((4,)), probability((4, 5))
+    drops = [whole - min(whole, first), whole - min(whole, first, half)]
+    if keep:
+        none, first, half = probability((1, 3, 4, 5)), probability((1, 3, 5)), probability((1, 3))
+        drops = [whole - max(none, first), whole - max(none, first, half)]
+    assert erasure(text, found, model, TOKENIZER, **asked).mean_drop == pytest.approx(sum(drops) / 3, abs=1e-9)
 
 
 def test_a_small_share_of_a_short_sentence_is_one_token() -> None:

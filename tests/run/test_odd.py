@@ -14,7 +14,7 @@ from whence.data import Dataset, Example, up_to_mask
 from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
 from whence.run import compare_methods, compare_runs
-from whence.run.export import comparison, means, show, show_comparison
+from whence.run.export import comparison, described, means, show, show_comparison
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 TEXTS = ["the film is good", "the film is not good", "good and meaningful film !"]
@@ -143,6 +143,15 @@ def test_the_first_rows_or_some_drawn_by_the_seed(tmp_path: Path) -> None:
     assert ids(draw=True) == ids(draw=True) != ids(draw=True, seed=1) != ids()
     with pytest.raises(WhenceError, match="not how many"):
         evaluate(data, "attention", "aopc", draw=True)
+
+
+@pytest.mark.parametrize("draw", [False, True])
+def test_dropped_rows_are_counted_and_named(tmp_path: Path, draw: bool) -> None:
+    data = tmp_path / "reviews.csv"
+    data.write_text('text\na good film\n""\na bad film\na cat\n', encoding="utf-8")
+    run = evaluate(data, "attention", "aopc", limit=3, draw=draw)
+    assert described(run)[1] == "3 rows, 1 more dropped in reading: row 2: 'text' is empty"
+    assert list(run.contents) == ["reviews:1", "reviews:3", "reviews:4"]
 
 
 def test_a_mask_before_a_classifier_is_said() -> None:

@@ -135,10 +135,19 @@ class Dataset:
 
 
 def drawn(data: Dataset, limit: int, seed: int) -> Dataset:
-    """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset."""
-    chosen = heapq.nsmallest(limit, enumerate(data), key=lambda each: lot(each[1].id, seed))
-    examples = [example for _, example in sorted(chosen, key=lambda each: each[0])]
-    return replace(data, make=lambda: iter(examples))
+    """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset; dropped rows stay so."""
+    if limit < 1:
+        raise WhenceError(f"limit is {limit}; expected at least one row")
+    chosen = {place for _, place in heapq.nsmallest(limit, ((lot(each.id, seed), i) for i, each in enumerate(data)))}
+
+    def make() -> Iterator[Example | Dropped]:
+        place = -1
+        for item in data.make():
+            place += isinstance(item, Example)
+            if isinstance(item, Dropped) or place in chosen:
+                yield item
+
+    return replace(data, make=make)
 
 
 def lot(id: str, seed: int) -> bytes:

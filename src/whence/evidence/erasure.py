@@ -12,8 +12,8 @@ and every measure come from one set of forward passes. A share above 0 is at lea
 `protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
 special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change
 in the place of the signed one. `protocol="alti-code"` repeats ALTI's (aupc.py), of comprehensiveness and sufficiency:
-shares of all tokens but the first and the last, rounded up; curves that never rise again, or for sufficiency fall; and
-the drops at the five shares summed and divided by six.
+shares of all tokens but the first, the last and a mask that is read, rounded up; curves that never rise again, or for
+sufficiency fall; and the drops at the five shares summed and divided by six.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class Way:
         numbers = all(isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares)
         if not self.shares or not numbers or sorted(set(self.shares)) != list(self.shares):
             raise WhenceError("shares of tokens must be increasing numbers between 0 and 1, such as [0.1, 0.5]")
-        if isinstance(self.by, str) and self.by not in WAYS:
+        known = self.by in WAYS if isinstance(self.by, str) else type(self.by) is int
+        if not known:
             raise WhenceError(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
 
     def __str__(self) -> str:
@@ -215,7 +216,7 @@ def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[
         walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
         return walk, [0, *(min(k, len(walk)) for k in counts)]
     if way.protocol == "alti-code":
-        inner = [i for i in order if 0 < i < n - 1]
+        inner = [i for i in order if 0 < i < n - 1 and i != _read_at(explanation)]
         return inner, [0, *([0] if way.keep else []), *(ceil(share * len(inner)) for share in way.shares)]
     free = erasable(explanation)
     own = [i for i in order if i in free]
@@ -243,8 +244,11 @@ def _without(opened: Opened, sentence: Sentence, gone: frozenset[int], blank: in
 
 def erasable(explanation: Explanation) -> set[int]:
     """The tokens that may go: those of the text, but not the one at which a word is predicted."""
-    reads = explanation.position if explanation.target.kind == "token" else None
-    return {i for i, special in enumerate(explanation.special) if not special and i != reads}
+    return {i for i, special in enumerate(explanation.special) if not special and i != _read_at(explanation)}
+
+
+def _read_at(explanation: Explanation) -> int | None:
+    return explanation.position if explanation.target.kind == "token" else None
 
 
 def blank_id(opened: Opened, by: str | int) -> int | None:

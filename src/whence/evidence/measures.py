@@ -14,7 +14,7 @@ from whence.evidence import consistency as models
 from whence.evidence import correlation, erasure, layers, plausibility, precision, sanity
 from whence.evidence.metric import Asked, Case, Part, metric
 from whence.evidence.probing import Code, Probe
-from whence.evidence.ranks import token_ranks
+from whence.evidence.ranks import TIES, token_ranks
 from whence.explanation import Explanation
 
 Array = NDArray[np.float64]
@@ -128,7 +128,7 @@ def confidence(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[
     yield Part(None, between.confidence_of(case.classes, case.explanation.target.label, protocol))
 
 
-@metric("special-rank", better="")
+@metric("special-rank", better="", choices={"ties": TIES})
 def special_rank(case: Case, asked: Asked, *, ties: str = "average") -> Iterator[Part]:
     """Relevance rank of special tokens and punctuation, 1 the token that contributes most (ALTI, figure 6)."""
     del asked

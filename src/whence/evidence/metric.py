@@ -77,6 +77,7 @@ class Metric:
     requires: tuple[str, ...] = ()  # options that must be given
     at: str = "in layer"  # how a number of one layer is spoken of
     protocols: tuple[str, ...] = ()  # how it can be computed, the default first
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the values of other options
     map_protocols: tuple[str, ...] = ()  # those of them that are of whole maps alone
 
     @property

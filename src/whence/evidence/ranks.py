@@ -21,6 +21,7 @@ from whence.errors import WhenceError
 from whence.explanation import Explanation
 
 PUNCTUATION = (",", ".")
+TIES = ("average", "dense")
 
 
 def relevance_ranks(scores: ArrayLike, ties: str = "average") -> NDArray[np.float64]:
@@ -28,8 +29,8 @@ def relevance_ranks(scores: ArrayLike, ties: str = "average") -> NDArray[np.floa
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
         raise WhenceError(f"cannot rank scores of shape {values.shape}; expected two finite numbers or more")
-    if ties not in ("average", "dense"):
-        raise WhenceError(f"unknown way to rank ties {ties!r}; expected 'average' or 'dense'")
+    if ties not in TIES:
+        raise WhenceError(f"unknown way to rank ties {ties!r}; expected one of {', '.join(TIES)}")
     ranks: NDArray[np.float64] = stats.rankdata(values, ties) - 1
     if (values == values[0]).all():
         return np.full(len(values), 0.5)

@@ -45,8 +45,13 @@ def lookup(text: str) -> Asked:
     if unknown := set(options) - set(found.options):
         known = ", ".join(found.options) or "none"
         raise WhenceError(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")
-    if found.protocols and (protocol := options.get("protocol", found.protocols[0])) not in found.protocols:
-        raise WhenceError(f"unknown protocol {protocol!r} of '{name}'; expected one of {', '.join(found.protocols)}")
+    for option, value in options.items():
+        _refuse_kind(name, option, value, found.options[option])
+    choices = {"protocol": found.protocols, **found.choices}
+    for option, value in options.items():
+        if option in choices and value not in choices[option]:
+            known = ", ".join(choices[option])
+            raise WhenceError(f"unknown {option} {value!r} of '{name}'; expected one of {known}")
     if found.reference and not reference:
         raise WhenceError(f"'{name}' compares with another method; say which, e.g. {name}:saliency")
     if reference and not found.reference:
@@ -60,6 +65,21 @@ def lookup(text: str) -> Asked:
         raise WhenceError(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
     way, again, probe = (_settled(more, options) for more in (found.way, found.again, found.probe))
     return Asked(text.strip(), found, options, reference or None, where, way, again, probe)
+
+
+def _refuse_kind(name: str, option: str, value: Any, default: Any) -> None:
+    """A word where a number or a yes is expected would be taken for a yes, or fail far from here."""
+    flag, number = isinstance(value, bool), isinstance(value, int | float)
+    if isinstance(default, bool):
+        expected, fits = "true or false", flag
+    elif isinstance(default, int | float):
+        expected, fits = "a number", number and not flag
+    elif isinstance(default, tuple):
+        expected, fits = "a list, such as [0.1,0.5]", isinstance(value, list | tuple)
+    else:  # a token may be named by its id, a model by a number
+        expected, fits = "a word", isinstance(value, str) or (number and not flag)
+    if not fits:
+        raise WhenceError(f"'{name}' cannot have {option}={value!r}; expected {expected}")
 
 
 def _settled(default: Any, options: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ import torch
 
 from whence.data import MASK, Dataset, Dropped, Example, drawn
 from whence.data import read as read_data
-from whence.data.tables import shown
+from whence.data.tables import first_few, shown
 from whence.errors import WhenceError, WhenceWarning
 from whence.explaining import DEFAULT_MODEL
 from whence.explanation import Explanation
@@ -158,6 +158,7 @@ def evaluate(
                     "rows": survey.rows,
                     "dropped": len(source.dropped),
                 },
+                "dropped": first_few([(each.row, each.reason) for each in source.dropped]),
                 "versions": manifest.versions(),
                 "threads": threads or max(1, torch.get_num_threads() // workers),
                 "command": sys.argv,
