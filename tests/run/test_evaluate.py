@@ -358,7 +358,10 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "random(seed=3)" in shown
     assert "1 could not be explained: the text has 62 tokens" in shown
     called("evaluate", *asked, "--methods", "globenc", "--out", "runs/second")
-    assert called("runs", "list").count(" finished") == 2
+    (tmp_path / "runs/third").mkdir()
+    (tmp_path / "runs/third/manifest.json").write_text("{")
+    assert called("runs", "list").count(" finished") == 2  # a third that cannot be read does not hide them
+    assert "runs/third: 'runs/third/manifest.json' cannot be read" in called("runs", "list")
     assert "cue-dot" in called("runs", "show", "runs/first", "--layers")
     assert "p (W)" in called("runs", "compare", "runs/first", "runs/second", "-f", "md")
     assert called("runs", "compare", "runs/first", "-f", "csv").count("globenc,random(seed=3)") == 2

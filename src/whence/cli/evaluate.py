@@ -105,7 +105,11 @@ def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")]
     from whence.run.export import described
 
     for run in runs(folder):
-        first, second, *_ = described(run)
+        try:
+            first, second, *_ = described(run)
+        except WhenceError as error:  # one that cannot be read does not hide the others
+            print(f"{run.path}: {error}")
+            continue
         print(f"{first}: {second}, {'not finished' if run.finished is None else 'finished'}")
 
 

@@ -183,10 +183,10 @@ def described(run: Run) -> list[str]:
     data, model = known["data"], known["model"]
     lines = [
         f"{run.path}: {model['name']} ({model['device']}, {model['dtype']}) on {data['name']} {data['split']}".rstrip(),
-        f"{data['rows']} rows",
+        f"{data['rows']} rows" + (f", {data['dropped']} more dropped in reading" if data["dropped"] else ""),
     ]
-    if data["dropped"]:
-        lines[-1] += f", {data['dropped']} more dropped in reading: {known.get('dropped', 'not named')}"
+    if known.get("dropped"):
+        lines.append(f"dropped: {known['dropped']}")
     if finished is None:
         return [*lines, f"not finished; the same command goes on: {run.command}"]
     for reason, count in finished["failures"].items():
