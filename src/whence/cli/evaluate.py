@@ -101,6 +101,7 @@ def metrics_command() -> None:
 @runs_app.command("list")
 def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")] = Path("runs")) -> None:
     """The runs in a folder and how they stand."""
+    from whence.errors import WhenceError
     from whence.run import runs
     from whence.run.export import described
 
