@@ -23,6 +23,7 @@ from scipy.sparse.csgraph import maximum_flow
 from whence.errors import WhenceError
 from whence.explaining import DEFAULT_METHOD, DEFAULT_MODEL, reader
 from whence.jobs import AUTO, Job, batches, settle_job, settle_reach
+from whence.method import lookup
 from whence.model import Opened, Sentence, open_model
 from whence.model.rerun import TOKENS as RERUN
 
@@ -90,6 +91,7 @@ class Work(NamedTuple):
     wide: float = 0  # ... in products of large matrices
     moved: float = 0  # bytes read and written by elementwise steps
     activated: float = 0  # numbers that pass GELU
+    ranked: float = 0  # numbers whose ranks are taken
     calls: float = 0  # tensor operations
     solves: float = 0  # maximum flows, ...
     edges: float = 0  # ... and the edges of their graphs
@@ -255,6 +257,7 @@ def estimate(
 
     Instead of `inputs`, `tokens` says how long one input would be.
     """
+    lookup(method)  # a misspelt name is said before a model is loaded
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise WhenceError("expected either inputs to estimate for, or tokens, the length of one")
@@ -276,7 +279,7 @@ def estimate_job(opened: Opened, sentences: Sequence[Sentence], job: Job, batch_
     memory = 0.0
     for members in batches(opened, sentences, batch_size):
         shape = _shape(opened, tuple(len(sentences[i]) for i in members))
-        rates = _rates(str(opened.device), shape.rows, shape.width, shape.units)
+        rates = _rates(str(opened.device), shape)
         works = _works(opened, job, shape)
         for name, work in works.items():
             parts[name] = parts.get(name, 0.0) + rates.seconds(work)
@@ -309,7 +312,10 @@ def _works(opened: Opened, job: Job, s: Shape) -> dict[str, Work]:
     if job.method.name in TOWARDS:
         work = TOWARDS[job.method.name](s, {**job.method.options, **job.options})
     else:
-        work = METHODS[job.method.name](s).times(taken * (1 if job.head is None else 2))
+        work = METHODS[job.method.name](s)
+        if job.options.get("metric") == "spearman":
+            work = work._replace(ranked=s.real_pairs * s.width)  # every changed vector is sorted
+        work = work.times(taken * (1 if job.head is None else 2))
     found = {"forward pass": a_pass, job.method.name: work}
     name = job.reach.aggregate
     if name is not None:
@@ -330,6 +336,7 @@ class Rates(NamedTuple):
     wide: float
     moved: float
     activated: float
+    ranked: float
     calls: float
     solves: float
     edges: float
@@ -338,33 +345,42 @@ class Rates(NamedTuple):
         return sum(amount / rate for amount, rate in zip(work[:-1], self, strict=True))
 
 
-def _rates(device: str, rows: int, width: int, units: int) -> Rates:
+def _rates(device: str, s: Shape) -> Rates:
     # Products of few rows speed up with their number; beyond a few hundred it no longer matters.
-    nearest = int(2 ** round(np.log2(max(1, min(rows, 512)))))
-    return Rates(_thin(device, nearest, width, units), *_machine(device))
+    nearest = int(2 ** round(np.log2(max(1, min(s.rows, 512)))))
+    dtype = torch.float64 if s.bytes == 8 else torch.float32
+    return Rates(_thin(device, dtype, nearest, s.width, s.units), *_machine(device, dtype))
 
 
 @lru_cache(maxsize=64)
-def _thin(device: str, rows: int, width: int, units: int) -> float:
+def _thin(device: str, dtype: torch.dtype, rows: int, width: int, units: int) -> float:
     # As in a pass: each product with other weights than the one before, which the cache has lost again.
-    weights = [torch.randn(width, units, device=device) for _ in range(2)]
-    x = torch.randn(rows, width, device=device)
+    weights = [torch.randn(width, units, device=device, dtype=dtype) for _ in range(2)]
+    x = torch.randn(rows, width, device=device, dtype=dtype)
     seconds = _timed(lambda: [x @ weight for weight in weights], device)
     return 2 * rows * width * units * len(weights) / seconds
 
 
 @lru_cache(maxsize=4)
-def _machine(device: str) -> tuple[float, ...]:
-    square = torch.randn(512, 512, device=device)  # small, so that a busy machine leaves one run in peace
+def _machine(device: str, dtype: torch.dtype) -> tuple[float, ...]:
+    square = torch.randn(512, 512, device=device, dtype=dtype)  # small, so that a busy machine leaves one run in peace
     wide = 2 * 512**3 / _timed(lambda: square @ square, device)
-    tile = torch.randn(2**19, device=device)
-    moved = 8 * len(tile) / _timed(lambda: tile.add(1.0), device)
+    tile = torch.randn(2**19, device=device, dtype=dtype)
+    moved = 2 * tile.nbytes / _timed(lambda: tile.add(1.0), device)
     activated = len(tile) / _timed(lambda: torch.nn.functional.gelu(tile), device)
+    rows = tile[: 2**16].view(-1, 256)
+    # A sort, and a search for each number in its row from both sides.
+    ranked = rows.numel() / _timed(lambda: _searched(rows), device)
     one = torch.ones(8, 8, device=device)
     calls = 100 / _timed(lambda: [one.add_(0) for _ in range(100)], device)
     small, large = _solver_seconds(3, 4), _solver_seconds(6, 48)
     per_edge = max(large - small, 1e-6) / (6 * 48 * 48)
-    return wide, moved, activated, calls, 1 / small, 1 / per_edge
+    return wide, moved, activated, ranked, calls, 1 / small, 1 / per_edge
+
+
+def _searched(rows: torch.Tensor) -> list[torch.Tensor]:
+    ordered = rows.sort(-1).values
+    return [torch.searchsorted(ordered, rows, side=side) for side in ("left", "right")]
 
 
 def _solver_seconds(depth: int, n: int) -> float:

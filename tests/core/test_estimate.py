@@ -22,7 +22,7 @@ from whence.method import methods
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose speed does not vary."""
-    monkeypatch.setattr(estimating, "_rates", lambda *_: Rates(1e10, 5e10, 1e10, 1e9, 1e5, 5e3, 1e8))
+    monkeypatch.setattr(estimating, "_rates", lambda *_: Rates(1e10, 5e10, 1e10, 1e9, 1e7, 1e5, 5e3, 1e8))
 
 
 @pytest.mark.usefixtures("steady")
@@ -64,6 +64,18 @@ def test_steps_and_tokens_cost() -> None:
     assert parts(tokens=9, method="integrated-gradients", n_steps=20) == pytest.approx(28)
     assert parts(tokens=9, method="integrated-gradients") == pytest.approx(140)
     assert parts(tokens=30, method="ablation") == pytest.approx(18)
+    ranks = parts(tokens=30, method="value-zeroing", metric="spearman") - parts(tokens=30, method="value-zeroing")
+    passed = whence.estimate(model=tiny.model(), tokens=30).parts["forward pass"]
+    assert ranks * passed == pytest.approx(3 * 30 * 30 * 24 / 1e7)  # every dimension of every pair, in three layers
+
+
+def test_a_model_in_float64_is_measured_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[Any] = []
+    for name, found in (("_thin", 1e10), ("_machine", (1e10,) * 7)):
+        monkeypatch.setattr(estimating, name, lambda _, dtype, *__, found=found: measured.append(dtype) or found)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        whence.estimate(tokens=5, model=tiny.model(dtype=dtype))
+    assert measured == [torch.float64] * 2 + [torch.float32] * 4
 
 
 def test_a_pass_is_counted_from_its_matrices() -> None:
@@ -112,6 +124,11 @@ def test_wrong_questions(wrong: dict[str, Any], message: str) -> None:
         whence.estimate(model=tiny.model(), **wrong)
 
 
+def test_a_misspelt_method_is_said_before_a_model_is_opened() -> None:
+    with pytest.raises(whence.WhenceError, match="globenc"):
+        whence.estimate(tokens=9, model="no such model", method="globeng")
+
+
 @pytest.mark.usefixtures("steady")
 def test_command_line(tmp_path: Any) -> None:
     tiny.model().save_pretrained(tmp_path)
@@ -121,6 +138,14 @@ def test_command_line(tmp_path: Any) -> None:
     assert "alti of 1 input of up to 5 tokens" in text.output
     length = CliRunner().invoke(app, ["estimate", "--tokens", "12", "--model", str(tmp_path), "--json"])
     assert json.loads(length.output)["longest"] == 12
+    few, many = (
+        json.loads(CliRunner().invoke(app, [*asked, "-O", f"n_steps={steps}"]).output)["seconds"]
+        for asked in [["estimate", "--tokens", "9", "-M", "IG", "--model", str(tmp_path), "--json"]]
+        for steps in (10, 100)
+    )
+    assert many > 5 * few
+    wrong = CliRunner().invoke(app, ["estimate", "--tokens", "9", "-M", "alti", "--model", str(tmp_path), "-O", "x=1"])
+    assert wrong.exit_code != 0
 
 
 @pytest.mark.slow

@@ -15,11 +15,13 @@ from whence.cli.explain import (
     Dtype,
     FromLayer,
     Model,
+    Options,
     Pair,
     Receptive,
     Rows,
     ToLayer,
     Truncate,
+    method_options,
 )
 
 
@@ -39,6 +41,7 @@ def estimate_command(
     to_layer: ToLayer = None,
     receptive_field: Receptive = False,
     rows: Rows = "all",
+    option: Options = None,
     as_json: AsJson = False,
     truncate: Truncate = False,
     device: Device = None,
@@ -59,5 +62,6 @@ def estimate_command(
         truncate=truncate,
         device=device,
         dtype=dtype,
+        **method_options(option or []),
     )
     print(json.dumps(asdict(found)) if as_json else found)

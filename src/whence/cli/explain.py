@@ -107,7 +107,7 @@ def explain_command(
         task=task,
         device=device,
         dtype=dtype,
-        **_options(option or []),
+        **method_options(option or []),
     )
     _present(result, layers=layers, words=words, as_json=as_json, save=save, kind=kind, html=html)
 
@@ -234,7 +234,7 @@ def _number(value: str | None) -> int | str | None:
     return int(value) if value is not None and re.fullmatch(r"-?[0-9]+", value) else value
 
 
-def _options(typed: list[str]) -> dict[str, Any]:
+def method_options(typed: list[str]) -> dict[str, Any]:
     """`["n_steps=50", "metric=l2"]` as keyword arguments of the method."""
     import whence
     from whence.asking import options
