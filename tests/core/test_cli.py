@@ -62,6 +62,16 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return go
 
 
+@pytest.mark.filterwarnings("default::whence.errors.WhenceWarning")
+def test_a_warning_is_one_line_of_ours(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("text\nthe [MASK] is good\n", encoding="utf-8")
+    asked = ("--data", str(data), "--model", folder, "--methods", "attention", "--metrics", "aopc")
+    found = typed("evaluate", *asked, "--out", str(tmp_path / "run"), COLUMNS="400")
+    assert found.stderr.startswith("warning: 1 of the 1 texts hold [MASK], and ")
+    assert "WhenceWarning" not in found.stderr
+
+
 def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
     out = run("explain", "a deep film .", "--model", folder)
     found = whence.explain("a deep film .", folder)

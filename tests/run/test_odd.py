@@ -160,7 +160,7 @@ def test_a_mask_before_a_classifier_is_said() -> None:
         evaluate(data, "attention", "aopc")
     cut = up_to_mask(Dataset("mine", "", lambda: iter(data)))
     assert [each.text for each in cut] == ["the keys"]
-    assert [each.row for each in cut.dropped] == [2]
+    assert [(each.row, each.reason) for each in cut.dropped] == [(2, "nothing stands before the mask of 2")]
 
 
 def test_maps_compared_as_globencs_code_does_are_maps() -> None:

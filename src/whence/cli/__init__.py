@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 from whence import __version__
 from whence.cli import estimate, evaluate, explain, models, reproduce, serve, train
-from whence.errors import WhenceError
+from whence.errors import WhenceError, WhenceWarning
 
 app = typer.Typer(
     name="whence",
@@ -44,12 +45,27 @@ train.register(app)
 
 
 def main() -> None:
-    """Run the command line; a WhenceError becomes one red line and exit status 2."""
+    """Run the command line; a WhenceError becomes one red line and exit status 2, a WhenceWarning a yellow one."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, WhenceWarning):
+            _say("warning: ", "bold yellow", str(message))
+        else:
+            shown(message, category, *where, **more)
+
+    warnings.showwarning = show
     try:
         app()
     except WhenceError as error:
-        from rich.console import Console
-        from rich.text import Text
-
-        Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)))
+        _say("error: ", "bold red", str(error))
         sys.exit(2)
+    finally:
+        warnings.showwarning = shown
+
+
+def _say(kind: str, style: str, message: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text.assemble((kind, style), message))

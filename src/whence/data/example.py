@@ -165,7 +165,7 @@ def up_to_mask(data: Dataset) -> Dataset:
             elif words := str(item.text).partition(MASK)[0].strip():
                 yield replace(item, text=words, target=None, foil=None, cues=())
             else:
-                yield Dropped(row, "nothing stands before its mask")
+                yield Dropped(row, f"nothing stands before the mask of {item.id}")
 
     return replace(data, name=f"{data.name} up to the verb", make=make)
 
