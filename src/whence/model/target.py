@@ -267,16 +267,17 @@ def _last(opened: Opened, sentence: Sentence) -> int:
 
 def _class(opened: Opened, logits: Tensor, target: Any, foil: Any) -> Target:
     labels = opened.labels
-    index = int(logits.argmax()) if target is None else _label(labels, target, "target")
+    index = int(logits.argmax()) if target is None else class_index(labels, target, "target")
     if foil is None:
         return Target("class", index, labels[index])
-    against = _label(labels, foil, "foil")
+    against = class_index(labels, foil, "foil")
     if against == index:
         raise WhenceError(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
     return Target("class", index, labels[index], foil=against, foil_label=labels[against])
 
 
-def _label(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
+def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
+    """The class of a label or an id, or an error that says which there are."""
     if isinstance(wanted, str):
         exact = [index for index, label in labels.items() if label == wanted]
         loose = [index for index, label in labels.items() if label.casefold() == wanted.casefold()]

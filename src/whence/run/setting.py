@@ -111,8 +111,11 @@ def _check_maps(setting: Setting, asked: Asked) -> None:
 def check_model(opened: Opened, setting: Setting) -> None:
     """Refuse what this model cannot give."""
     from whence.evidence.erasure import blank_id
+    from whence.model.target import class_index
 
     jobs(opened, setting)
+    if opened.task == "classification" and setting.target not in (None, LABEL):
+        class_index(opened.labels, setting.target, "target")
     for asked in setting.asked():
         if asked.way is not None:
             blank_id(opened, asked.way.by)
