@@ -125,7 +125,7 @@ class NormOutliers:
     dimensions: list[int]
     first: Array  # γ of the norm that belongs to attention, in these dimensions
     second: Array  # γ of the norm that belongs to the FFN
-    correlation: float  # Pearson's, between the two; NaN where fewer than two dimensions leave it open
+    correlation: float  # Pearson's, between the two; NaN below three dimensions, since two points lie on a line
 
 
 def norm_outliers(model: Any = DEFAULT_MODEL, *, deviations: float = DEVIATIONS, **opening: Any) -> list[NormOutliers]:
@@ -147,7 +147,7 @@ def _norm_outliers(layer: int, first: Tensor, second: Tensor, deviations: float)
     outlying = (distance >= deviations * gammas.std(1, unbiased=False, keepdim=True)) & (distance > 0)
     dimensions = outlying.any(0).nonzero().flatten().tolist()
     one, other = gammas[:, dimensions].numpy()
-    varies = len(dimensions) > 1 and one.std() > 0 and other.std() > 0
+    varies = len(dimensions) > 2 and one.std() > 0 and other.std() > 0
     return NormOutliers(layer, dimensions, one, other, float(np.corrcoef(one, other)[0, 1]) if varies else float("nan"))
 
 

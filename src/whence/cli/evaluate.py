@@ -34,6 +34,7 @@ def evaluate_command(
     folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHENCE_DATA.")] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many rows.", min=1)] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Draw them at random instead, by the seed.")] = False,
+    prefixes: Annotated[bool, typer.Option("--up-to-mask", help="Read only what stands before [MASK].")] = False,
     target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
     batch_size: Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)] = 16,
     shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
@@ -50,14 +51,16 @@ def evaluate_command(
     """Measure methods on a dataset; killed at any moment, the same command goes on where it stopped."""
     import whence
     from whence.asking import options
+    from whence.data import read, up_to_mask
 
+    columns = {name: str(value) for name, value in options(column or []).items()} or None
     run = whence.evaluate(
-        data,
+        up_to_mask(read(data, split, columns, folder=folder)) if prefixes else data,
         model,
         methods=methods,
         metrics=metrics,
         split=split,
-        columns={name: str(value) for name, value in options(column or []).items()} or None,
+        columns=columns,
         folder=folder,
         limit=limit,
         draw=draw,

@@ -163,7 +163,7 @@ def up_to_mask(data: Dataset) -> Dataset:
             if isinstance(item, Dropped) or MASK not in item.text:
                 yield item
             elif words := str(item.text).partition(MASK)[0].strip():
-                yield replace(item, text=words, target=None, foil=None, cues=())
+                yield replace(item, text=words, target=None, foil=None, cues=(), rationale=(), answer=())
             else:
                 yield Dropped(row, f"nothing stands before the mask of {item.id}")
 

@@ -119,7 +119,8 @@ def evaluate(
     if survey.masked and worker.opened.task == "classification":
         warnings.warn(
             f"{survey.masked} of the {survey.rows} texts hold {MASK}, and {worker.opened.name} is a classifier, which "
-            f"reads it like any other word; for a model of what comes next, give it whence.data.up_to_mask(data)",
+            f"reads it like any other word; for a model of what comes next, give it whence.data.up_to_mask(data), or "
+            f"say --up-to-mask",
             WhenceWarning,
             stacklevel=2,
         )
