@@ -17,6 +17,7 @@ from whence.evidence import correlation
 from whence.evidence.probing import compression_against_alignment, layer_codes, representations
 from whence.evidence.sanity import randomisation, stability
 from whence.run import compare_methods, plan, shards
+from whence.run.export import means
 from whence.run.probes import MODEL as OF_THE_MODEL
 from whence.run.tables import Key
 from whence.run.work import Worker
@@ -170,6 +171,7 @@ def test_probes_need_no_method() -> None:
     assert {key.method for key in run.summary} == {OF_THE_MODEL}
     assert [key.layer for key in run.summary if key.metric == "compression"] == [0, 1, 2]
     assert len(measured(run, "compression").axes[0].lines[0].get_ydata()) == 3  # which has no interval
+    assert means(run)[0] == ["method", "compression in layer 2", "compression embeddings"]
 
 
 def test_vectors_stay_out_of_what_is_held_for_the_tables(tmp_path: Path) -> None:

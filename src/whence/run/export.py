@@ -57,8 +57,6 @@ def _answers(summary: dict[Key, Summary]) -> dict[Key, Summary]:
         mine = {key: each for key, each in summary.items() if key.metric == metric}
         layers = [key.layer for key in mine if key.layer is not None]
         answered = any(key.layer is None and each.count for key, each in mine.items())
-        if layers and not answered and measure_of(metric).probe is not None:
-            continue  # what a probe finds is of no method
         layer = None if answered or not layers else max(layers)
         name = metric if layer is None else f"{metric} {measure_of(metric).at} {layer}"
         found |= {Key(key.method, name, None): each for key, each in mine.items() if key.layer == layer}
