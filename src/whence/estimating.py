@@ -218,7 +218,7 @@ def _flows(n: int, depth: int, bytes: int, rows: int) -> Work:
         moved=8 * n**3 * (40 * depth * (rows == n) + 600 * bounded * (rows == 1)),
         calls=40 * depth,
         solves=rows * n * len(solved),
-        edges=sum(rows * n * (layer + 1) * n * n for layer in solved),
+        edges=1.5 * sum(rows * n * (layer + 1) * n * n for layer in solved),  # some are followed more than once
         held=8 * (3 * depth * n * n + 10 * min(n**3, 2**17)) + bytes * depth * rows * n,
     )
 
