@@ -5,7 +5,9 @@ The same for methods and measures, on the command line and in Python. Values are
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable
 from typing import Any
 
 from whence.errors import WhenceError
@@ -59,3 +61,14 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return WORDS.get(text, text)
+
+
+def summary_of(run: Callable[..., Any]) -> str:
+    """What a method or measure says of itself: the first line of its docstring."""
+    return (inspect.getdoc(run) or "").splitlines()[0]
+
+
+def options_of(run: Callable[..., Any]) -> dict[str, Any]:
+    """The options that it takes, which have to be named, and their defaults."""
+    parameters = inspect.signature(run).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from whence.asking import options_of, summary_of
 from whence.errors import WhenceError
 from whence.evidence import consistency, erasure, sanity
 from whence.evidence.probing import Code, Probe
@@ -82,17 +82,16 @@ class Metric:
 
     @property
     def summary(self) -> str:
-        return (inspect.getdoc(self.run) or "").splitlines()[0]
+        return summary_of(self.run)
 
     @property
     def options(self) -> dict[str, Any]:
         """The options and their defaults."""
-        parameters = inspect.signature(self.run).parameters.values()
-        own = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-        return {**own, **options_of(self.way), **options_of(self.again), **options_of(self.probe)}
+        more = (chosen_by(each) for each in (self.way, self.again, self.probe))
+        return {name: value for each in (options_of(self.run), *more) for name, value in each.items()}
 
 
-def options_of(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
+def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
     """Those by which a measure's way, change or probe is chosen; keeping tokens is a measure of its own."""
     return {} if more is None else {each.name: getattr(more, each.name) for each in fields(more) if each.name != "keep"}
 

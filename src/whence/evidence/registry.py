@@ -25,7 +25,7 @@ from typing import Any
 from whence.asking import parse
 from whence.errors import WhenceError
 from whence.evidence import measures  # noqa: F401 (they register themselves)
-from whence.evidence.metric import METRICS, Asked, Metric, options_of
+from whence.evidence.metric import METRICS, Asked, Metric, chosen_by
 
 
 def metrics() -> list[Metric]:
@@ -84,7 +84,7 @@ def _refuse_kind(name: str, option: str, value: Any, default: Any) -> None:
 
 def _settled(default: Any, options: dict[str, Any]) -> Any:
     """The way, change or probe that the options choose, which are taken out."""
-    chosen = {key: options.pop(key) for key in options_of(default) if key in options}
+    chosen = {key: options.pop(key) for key in chosen_by(default) if key in options}
     if isinstance(chosen.get("shares"), list):
         chosen["shares"] = tuple(chosen["shares"])
     return None if default is None else replace(default, **chosen)

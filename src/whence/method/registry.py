@@ -15,12 +15,12 @@ The function's keyword-only parameters are the method's options; the first line 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from whence.asking import options_of, summary_of
 from whence.errors import WhenceError
 from whence.method.citations import Paper
 
@@ -62,13 +62,12 @@ class Method:
 
     @property
     def summary(self) -> str:
-        return (inspect.getdoc(self.run) or "").splitlines()[0]
+        return summary_of(self.run)
 
     @property
     def options(self) -> dict[str, Any]:
         """The options and their defaults."""
-        parameters = inspect.signature(self.run).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        return options_of(self.run)
 
 
 @dataclass(frozen=True)
