@@ -63,16 +63,20 @@ def test_globenc_of_a_padded_batch(case: golden.Golden) -> None:
 
 
 # Their distance adds 1e-6 a component; test_alti.py shows that this is all that is between the two.
-@pytest.mark.parametrize(("key", "options"), [("alti", {}), ("alti_l2", {"metric": "l2"})])
+# It weighs most against the block's output, in one sentence of the DistilBERT 1.1e-4 of the largest entry.
+@pytest.mark.parametrize(
+    ("key", "options", "most"),
+    [("alti", {}, 1e-4), ("alti_l2", {"metric": "l2"}, 1e-4), ("alti_ln2", {"at": "output"}, 1.2e-4)],
+)
 @pytest.mark.parametrize("case", golden.having("alti"), ids=named)
-def test_alti_maps_and_rollouts(case: golden.Golden, key: str, options: dict[str, str]) -> None:
+def test_alti_maps_and_rollouts(case: golden.Golden, key: str, options: dict[str, str], most: float) -> None:
     if case.name == "bert_bigeps":
         pytest.skip("their code loses ε, and this case has a large one on purpose")
     model = case.model()
     for sentence in case.sentences("alti"):
         found = whence.explain(case.ids(sentence), model, method="alti", **options)
-        assert apart(found.maps, case["alti", f"{sentence}_{key}_C"]) < 1e-4
-        assert apart(found.aggregated, case["alti", f"{sentence}_{key}_R"]) < 1e-4
+        assert apart(found.maps, case["alti", f"{sentence}_{key}_C"]) < most
+        assert apart(found.aggregated, case["alti", f"{sentence}_{key}_R"]) < most
 
 
 @pytest.mark.parametrize("case", golden.having("alti"), ids=named)
