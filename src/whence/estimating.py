@@ -24,6 +24,7 @@ from whence.errors import WhenceError
 from whence.explaining import DEFAULT_METHOD, DEFAULT_MODEL, reader
 from whence.jobs import AUTO, Job, batches, settle_job, settle_reach
 from whence.method import lookup
+from whence.method.value_zeroing import ranks
 from whence.model import Opened, Sentence, open_model
 from whence.model.rerun import TOKENS as RERUN
 
@@ -49,6 +50,7 @@ class Estimate:
 
 
 MB = 2**20
+Options = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
@@ -113,11 +115,11 @@ def forward(s: Shape) -> Work:
     )
 
 
-def _weights(s: Shape) -> Work:
+def _weights(s: Shape, _: Options) -> Work:
     return Work(moved=2 * s.bytes * s.pairs * s.heads, calls=6, held=s.bytes * 2 * s.pairs)
 
 
-def _norms(s: Shape) -> Work:
+def _norms(s: Shape, _: Options) -> Work:
     vectors, d = s.rows * s.heads, s.width
     return Work(
         wide=2 * s.rows * d * d + 6 * vectors * s.heads * d + 6 * s.pairs * s.heads**2 + 4 * s.rows * d * d,
@@ -127,7 +129,7 @@ def _norms(s: Shape) -> Work:
     )
 
 
-def _alti(s: Shape) -> Work:
+def _alti(s: Shape, _: Options) -> Work:
     return Work(
         wide=4 * s.rows * s.width**2 + 2 * s.pairs * s.heads * s.width,
         moved=s.bytes * (4 * s.pairs * s.width + 4 * s.rows * s.heads * s.width),
@@ -136,19 +138,20 @@ def _alti(s: Shape) -> Work:
     )
 
 
-def _value_zeroing(s: Shape) -> Work:
+def _value_zeroing(s: Shape, options: Options) -> Work:
     d, f = s.width, s.units
     through_w1 = min(2 * s.real * s.heads * d * f, 2 * d * d * f + 2 * s.real * d * f)
     return Work(
         wide=through_w1 + s.real_pairs * (2 * s.heads * (f + d) + 2 * f * d),
         moved=s.bytes * s.real_pairs * (6 * f + 20 * d),
         activated=s.real_pairs * f,
+        ranked=s.real_pairs * d * (options["metric"] == "spearman"),  # every changed vector is sorted
         calls=60 * len(s.lengths),
         held=s.bytes * d * f + 2 * min(32 * MB, s.bytes * s.n**2 * 2 * (d + f)),
     )
 
 
-def _hta(s: Shape) -> Work:
+def _hta(s: Shape, _: Options) -> Work:
     d, f = s.width, s.units
     return Work(
         wide=s.real * (2 * d * d * f + 8 * d**3) + s.real_pairs * (2 * s.heads + 4) * d * d,
@@ -158,7 +161,7 @@ def _hta(s: Shape) -> Work:
     )
 
 
-METHODS: dict[str, Callable[[Shape], Work]] = {
+METHODS: dict[str, Callable[[Shape, Options], Work]] = {  # in each layer
     "attention": _weights,
     "attention-fixed-residual": _weights,
     "attention-residual": _norms,
@@ -171,7 +174,7 @@ METHODS: dict[str, Callable[[Shape], Work]] = {
     "value-zeroing": _value_zeroing,
     "hta": _hta,
     "hta-x-input": _hta,
-    "random": lambda s: Work(moved=4 * s.bytes * s.pairs, calls=10, held=s.bytes * s.pairs),
+    "random": lambda s, _: Work(moved=4 * s.bytes * s.pairs, calls=10, held=s.bytes * s.pairs),
 }
 
 
@@ -180,12 +183,12 @@ def _graph(s: Shape) -> float:
     return s.depth * s.bytes * (6 * s.pairs * s.heads + s.rows * (13 * s.width + 4 * s.units))
 
 
-def _passes(count: float, graphs: float) -> Callable[[Shape, Mapping[str, Any]], Work]:
+def _passes(count: float, graphs: float) -> Callable[[Shape, Options], Work]:
     """So many passes, and what `graphs` of them keep. Both were measured (bench/output.py, bench/relevance.py)."""
     return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * _graph(s))
 
 
-def _steps(s: Shape, options: Mapping[str, Any]) -> Work:
+def _steps(s: Shape, options: Options) -> Work:
     steps = options["n_steps"]
     return _passes(1.4 * steps, 0.5 * min(steps, options["batch_size"]))(s, options)
 
@@ -198,7 +201,7 @@ def _reruns(s: Shape, variants: int) -> Work:
 
 
 GRADIENTS = ("cat", "attcat", "grads", "attention-gradients", "attention-gradcam", "saliency", "gradient-x-input")
-TOWARDS: dict[str, Callable[[Shape, Mapping[str, Any]], Work]] = {
+TOWARDS: dict[str, Callable[[Shape, Options], Work]] = {  # of the whole model
     **dict.fromkeys(GRADIENTS, _passes(1.2, 1)),
     "partial-lrp": _passes(8, 2),
     "full-lrp": _passes(8, 2),
@@ -309,13 +312,11 @@ def _works(opened: Opened, job: Job, s: Shape) -> dict[str, Work]:
     if opened.task in ("masked-lm", "causal-lm"):
         logits = s.rows * opened.vocabulary_size
         a_pass = a_pass._replace(thin=a_pass.thin + 2 * logits * s.width, held=a_pass.held + 2 * s.bytes * logits)
+    options = {**job.method.options, **job.options}
     if job.method.name in TOWARDS:
-        work = TOWARDS[job.method.name](s, {**job.method.options, **job.options})
+        work = TOWARDS[job.method.name](s, options)
     else:
-        work = METHODS[job.method.name](s)
-        if job.options.get("metric") == "spearman":
-            work = work._replace(ranked=s.real_pairs * s.width)  # every changed vector is sorted
-        work = work.times(taken * (1 if job.head is None else 2))
+        work = METHODS[job.method.name](s, options).times(taken * (1 if job.head is None else 2))
     found = {"forward pass": a_pass, job.method.name: work}
     name = job.reach.aggregate
     if name is not None:
@@ -369,18 +370,12 @@ def _machine(device: str, dtype: torch.dtype) -> tuple[float, ...]:
     moved = 2 * tile.nbytes / _timed(lambda: tile.add(1.0), device)
     activated = len(tile) / _timed(lambda: torch.nn.functional.gelu(tile), device)
     rows = tile[: 2**16].view(-1, 256)
-    # A sort, and a search for each number in its row from both sides.
-    ranked = rows.numel() / _timed(lambda: _searched(rows), device)
+    ranked = rows.numel() / _timed(lambda: ranks(rows), device)
     one = torch.ones(8, 8, device=device)
     calls = 100 / _timed(lambda: [one.add_(0) for _ in range(100)], device)
     small, large = _solver_seconds(3, 4), _solver_seconds(6, 48)
     per_edge = max(large - small, 1e-6) / (6 * 48 * 48)
     return wide, moved, activated, ranked, calls, 1 / small, 1 / per_edge
-
-
-def _searched(rows: torch.Tensor) -> list[torch.Tensor]:
-    ordered = rows.sort(-1).values
-    return [torch.searchsorted(ordered, rows, side=side) for side in ("left", "right")]
 
 
 def _solver_seconds(depth: int, n: int) -> float:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import tiny
 import whence
 from whence.cli import app
-from whence.data import drawn as draw
+from whence.data import drawn
 from whence.errors import WhenceError
 from whence.evidence.correlation import summary
 from whence.papers import Result, attcat, lookup, recipes, value_zeroing
@@ -203,11 +203,11 @@ def test_reported_reads_a_printed_table() -> None:
 
 def test_draw_is_by_seed_and_keeps_order() -> None:
     every = [each.id for each in own()]
-    first, again, other = ([each.id for each in draw(own(), 10, seed)] for seed in (0, 0, 1))
+    first, again, other = ([each.id for each in drawn(own(), 10, seed)] for seed in (0, 0, 1))
     assert first == again != other
     assert len(set(first)) == 10
     assert first == sorted(first, key=every.index)
-    assert [each.id for each in draw(own(), 1000, 0)] == every
+    assert [each.id for each in drawn(own(), 1000, 0)] == every
 
 
 def test_halves_share_nothing_and_miss_nothing() -> None:

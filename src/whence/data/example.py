@@ -7,7 +7,7 @@ import heapq
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from whence.data.tables import first_few
 from whence.errors import WhenceError
@@ -132,6 +132,20 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of every example and every dropped row."""
         return self._survey.fingerprint
+
+
+def first(data: Dataset, limit: int) -> Dataset:
+    """The first `limit` examples, and the rows dropped among them."""
+    return replace(data, make=partial(_first, data.make, limit))
+
+
+def _first(make: Callable[[], Iterator[Example | Dropped]], limit: int) -> Iterator[Example | Dropped]:
+    left = limit
+    for item in make():
+        yield item
+        left -= isinstance(item, Example)
+        if not left:
+            return
 
 
 def drawn(data: Dataset, limit: int, seed: int) -> Dataset:

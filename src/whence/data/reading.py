@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.data import grammar
-from whence.data.example import MASK, Dataset, Dropped, Example
+from whence.data.example import MASK, Dataset, Dropped, Example, first
 from whence.data.sources import SOURCES, Source
 from whence.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, open_packed
 from whence.errors import WhenceError
@@ -62,7 +62,7 @@ def read(
     if without is not None:
         others = _read_all(without, folder)
         found = replace(found, make=partial(_without, found.make, others, without))
-    return found if limit is None else replace(found, make=partial(_limited, found.make, limit))
+    return found if limit is None else first(found, limit)
 
 
 def _table(
@@ -264,15 +264,6 @@ def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
 def _in_groups(row: Source, cells: Row, group: str | None) -> bool:
     name = next((cells[column] for column in row.group_column.split("|") if column in cells), None)
     return name == group if group else name in row.groups.values()
-
-
-def _limited(make: Any, limit: int) -> Iterator[Example | Dropped]:
-    left = limit
-    for item in make():
-        yield item
-        left -= isinstance(item, Example)
-        if not left:
-            return
 
 
 def _read_all(name: str, folder: Any) -> frozenset[bytes]:

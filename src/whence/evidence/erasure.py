@@ -252,9 +252,7 @@ def _read_at(explanation: Explanation) -> int | None:
 
 
 def blank_id(opened: Opened, by: str | int) -> int | None:
-    """The token that stands in for those erased; None where they are deleted."""
-    if isinstance(by, str) and by not in WAYS:
-        raise WhenceError(f"cannot erase by {by!r}; expected {', '.join(WAYS)}, or a token id")
+    """The token that stands in for those erased, by a way that `Way` has let pass; None where they are deleted."""
     if by == "delete":
         return None
     token = by if isinstance(by, int) else getattr(opened.tokenizer, str(WAYS[by]), None)

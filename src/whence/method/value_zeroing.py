@@ -166,11 +166,11 @@ def _euclidean(o: Tensor, change: Tensor) -> Tensor:
 
 def _spearman(o: Tensor, change: Tensor) -> Tensor:
     """One minus the rank correlation over dimensions, ties at their mean rank."""
-    before, after = _ranks(o), _ranks(o + change)
+    before, after = ranks(o), ranks(o + change)
     return _cosine(before, after - before)
 
 
-def _ranks(t: Tensor) -> Tensor:
+def ranks(t: Tensor) -> Tensor:
     """Ranks along the last axis, centred."""
     ordered = t.sort(-1).values
     below, upto = (torch.searchsorted(ordered, t, side=side) for side in ("left", "right"))

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whence.data import Dataset, up_to_mask
-from whence.papers.figures import curve_picture, explained, picture, token_table
-from whence.papers.recipe import Asked, Claim, Table, above, all_of, by_layer, number, recipe, reported, used, with_last
+from whence.papers.figures import explained, layer_curves, picture, token_table
+from whence.papers.recipe import Asked, Claim, Table, above, all_of, number, recipe, reported
 
 ROWS = {"Raw": "raw-attention", "Rollout": "attention-rollout", "Flow": "attention-flow"}
 BLANK_OUT = "spearman:ablation@layers"
@@ -62,12 +62,7 @@ CLAIMS = (above_raw("Rollout"), above_raw("Flow"), FLOW_FIRST)
 
 def layer_table(asked: Asked, metric: str, of: str, change: Callable[[Dataset], Dataset] | None = None) -> Table:
     run = asked.evaluate(asked.examples(change=change), ROWS.values(), [BLANK_OUT, GRADIENTS], target="label")
-    ours = by_layer(run, ROWS, metric)
-    columns = with_last(ours, asked.recipe.reported)
-
-    shown = [column for column in columns if column != "last"]
-    pictures = {"": curve_picture(ours, list(ROWS), shown, y_label="Spearman's ρ")}
-    return Table(list(ROWS), columns, ours, of, [used(run)], pictures=pictures)
+    return layer_curves(run, ROWS, metric, of, asked.recipe.reported, y_label="Spearman's ρ")
 
 
 @recipe(
@@ -79,9 +74,7 @@ def layer_table(asked: Asked, metric: str, of: str, change: Callable[[Dataset], 
     **VERB_NUMBER,
 )
 def table1(asked: Asked) -> Table:
-    return layer_table(
-        asked, BLANK_OUT, "Mean ± standard deviation of ρ with |blank-out| of the gold class", up_to_mask
-    )
+    return layer_table(asked, BLANK_OUT, "ρ with |blank-out| of the gold class", up_to_mask)
 
 
 @recipe(
@@ -93,9 +86,7 @@ def table1(asked: Asked) -> Table:
     **VERB_NUMBER,
 )
 def table2(asked: Asked) -> Table:
-    return layer_table(
-        asked, GRADIENTS, "Mean ± standard deviation of ρ with |Σ gradient| of the gold class", up_to_mask
-    )
+    return layer_table(asked, GRADIENTS, "ρ with |Σ gradient| of the gold class", up_to_mask)
 
 
 @recipe(
@@ -109,7 +100,7 @@ def table2(asked: Asked) -> Table:
     claims=CLAIMS,
 )
 def table3(asked: Asked) -> Table:
-    return layer_table(asked, GRADIENTS, "Mean ± standard deviation of ρ with |Σ gradient| of the gold class")
+    return layer_table(asked, GRADIENTS, "ρ with |Σ gradient| of the gold class")
 
 
 # Figures --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Figures of single sentences: the explanations drawn, and their scores as a table, token by token."""
+"""What recipes draw: the explanations of single sentences, token by token, and measures layer by layer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import whence
 from whence.comparison import Comparison
 from whence.explanation import Explanation
-from whence.papers.recipe import Asked, Table, number
+from whence.papers.recipe import Asked, Table, by_layer, layers, number, used, with_last
 
 if TYPE_CHECKING:
     from whence.evidence.correlation import Summary
-    from whence.papers.recipe import Place
+    from whence.papers.recipe import Place, Reported
+    from whence.run import Run
     from whence.view.plot import Picture
 
 
@@ -44,6 +45,16 @@ def curve_picture(table: Mapping[Place, Summary], rows: Sequence[str], columns: 
         return curves({row: Series.of(table[row, column] for column in columns) for row in known}, **options)
 
     return draw
+
+
+def layer_curves(
+    run: Run, rows: Mapping[str, str], metric: str, of: str, told: Mapping[Place, Reported] | None = None, **drawn: str
+) -> Table:
+    """A measure layer by layer, as a table and as curves; `told` are the paper's layers, which may be fewer."""
+    ours = by_layer(run, rows, metric)
+    pictures = {"": curve_picture(ours, list(rows), layers(ours), **drawn)}
+    columns = with_last(ours, told or {})
+    return Table(list(rows), columns, ours, f"Mean ± standard deviation of {of}", [used(run)], pictures=pictures)
 
 
 def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str) -> Callable[[], Picture]:

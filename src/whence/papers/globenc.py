@@ -9,13 +9,12 @@ Transformers. NAACL. https://aclanthology.org/2022.naacl-main.19
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whence.analysis import norm_outliers
-from whence.papers.figures import curve_picture, token_table
+from whence.papers.figures import layer_curves, token_table
 from whence.papers.recipe import (
     Asked,
     Claim,
@@ -36,7 +35,6 @@ from whence.papers.recipe import (
 if TYPE_CHECKING:
     from whence.evidence.correlation import Summary
     from whence.papers.recipe import Place
-    from whence.run import Run
     from whence.view.plot import Picture
 
 ROWS = {
@@ -163,13 +161,6 @@ def figure1(asked: Asked) -> Table:
 def figure3(asked: Asked) -> Table:
     run = asked.evaluate(asked.examples(), ROWS.values(), [TOGETHER, LAYERWISE], target="label")
     return layer_curves(run, ROWS, LAYERWISE, "ρ with saliency", y_label="Spearman's ρ", width="page")
-
-
-def layer_curves(run: Run, rows: Mapping[str, str], metric: str, of: str, **drawn: str) -> Table:
-    """A measure of single layers, as a table and as curves."""
-    ours = by_layer(run, rows, metric)
-    pictures = {"": curve_picture(ours, list(rows), layers(ours), **drawn)}
-    return Table(list(rows), layers(ours), ours, f"Mean ± standard deviation of {of}", [used(run)], [], pictures)
 
 
 @recipe(

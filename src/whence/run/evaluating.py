@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.data import MASK, Dataset, Dropped, Example, drawn
+from whence.data import MASK, Dataset, Example, drawn
 from whence.data import read as read_data
+from whence.data.example import first
 from whence.data.tables import first_few, shown
 from whence.errors import WhenceError, WhenceWarning
 from whence.explaining import DEFAULT_MODEL
@@ -27,12 +28,13 @@ from whence.explanation import Explanation
 from whence.extras import need
 from whence.run import local, manifest, plan, shards, tables
 from whence.run.progress import Clock, bar
-from whence.run.reading import GIVEN, Run
+from whence.run.reading import Run
 from whence.run.setting import Setting, check, check_model, check_needs, check_second, count_needs, names
 from whence.run.work import Item, Task, Worker
 
 ENGINES = ("local", "ray")
 SHARD = 64  # rows
+GIVEN = "given"  # the name of a list of texts or examples
 
 
 def evaluate(
@@ -190,7 +192,7 @@ def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None
     if data is None:
         raise WhenceError("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
     if isinstance(data, Dataset):
-        return data if limit is None else replace(data, make=lambda: _first(data, limit))
+        return data if limit is None else first(data, limit)
     if isinstance(data, str | os.PathLike):
         return read_data(data, split, columns, limit, folder)
     examples = [
@@ -204,16 +206,6 @@ def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None
     if len({each.id for each in examples}) < len(examples):
         raise WhenceError("two examples have the same id; expected each to have its own")
     return Dataset(GIVEN, "", lambda: iter(examples))
-
-
-def _first(data: Dataset, limit: int) -> Iterator[Example | Dropped]:
-    """The first usable rows, and those dropped among them."""
-    left = limit
-    for item in data.make():
-        if left == 0:
-            return
-        left -= isinstance(item, Example)
-        yield item
 
 
 def _survey(source: Dataset) -> _Survey:

@@ -21,8 +21,6 @@ from whence.extras import need
 from whence.run import manifest, tables
 from whence.run.tables import Key
 
-GIVEN = "given"  # the name of a list of texts or examples
-
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -137,15 +135,15 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
             f"the runs are on different data ({one['name']} {one['split']} against {other['name']} {other['split']}); "
             f"a paired test needs the same examples"
         )
-    ours, theirs = first.contents, second.contents
-    if changed := [example for example in ours if example in theirs and ours[example] != theirs[example]]:
+    before, after = first.contents, second.contents
+    if changed := [example for example in before if example in after and before[example] != after[example]]:
         raise WhenceError(
             f"{len(changed)} examples have one id in both runs and different content ({', '.join(changed[:3])}, …); a "
             f"paired test needs the same examples"
         )
-    mine, others = list(_keys(first, layers)), list(_keys(second, layers))
-    shared = {key.method for key in mine} & {key.method for key in others}
-    pairs = [(a, b) for a in mine for b in others if a[1:] == b[1:] and (a.method == b.method if shared else True)]
+    ours, theirs = list(_keys(first, layers)), list(_keys(second, layers))
+    shared = {key.method for key in ours} & {key.method for key in theirs}
+    pairs = [(a, b) for a in ours for b in theirs if a[1:] == b[1:] and (a.method == b.method if shared else True)]
     if not pairs:
         raise WhenceError("the runs have no measure in common")
     return _tested([(first, a, second, b) for a, b in pairs], seed)
