@@ -64,7 +64,9 @@ def test_randomised_and_disturbed_as_the_functions_have_it() -> None:
                 assert found[example.id, method, metric, None] == pytest.approx(change.difference[i], abs=2e-5)
                 assert found[example.id, method, f"{metric} rho", None] == pytest.approx(change.agreement[i], abs=1e-3)
     assert len(found) == len(read) * 2 * (2 * 5 + 3 * 2)
-    assert run.mean("globenc", "randomisation(independent=true) head") == pytest.approx(1)  # a map does not see the head
+    assert run.mean("globenc", "randomisation(independent=true) head") == pytest.approx(
+        1
+    )  # a map does not see the head
     assert run.mean("attcat", "stability(against=bfloat16)") > 1e-4
 
 

@@ -60,10 +60,10 @@ def listening(models: dict[str, Opened], limits: Limits | None = None) -> Iterat
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(timeout=15)
+        thread.join(timeout=60)
 
 
-def until(what: Callable[[], Any], seconds: float = 15.0) -> None:
+def until(what: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for something that happens in another thread."""
     end = time.monotonic() + seconds
     while not what():

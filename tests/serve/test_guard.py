@@ -145,7 +145,7 @@ def test_a_long_body_is_refused_as_it_arrives(models: dict[str, Opened]) -> None
             yield b"x" * 1000
 
     with listening(models, Limits(body=5000)) as address:
-        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(
                 "POST", "/api/explain", chunks(), {"content-type": "application/json"}, encode_chunked=True
@@ -161,7 +161,7 @@ def test_a_promise_is_enough_to_be_refused(models: dict[str, Opened]) -> None:
     """Before a byte of the body has come."""
     with listening(models, Limits(body=1000)) as address:
         where = urlsplit(address)
-        with socket.create_connection((where.hostname, where.port), timeout=10) as one:
+        with socket.create_connection((where.hostname, where.port), timeout=60) as one:
             head = f"POST /api/explain HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
             one.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
             assert b" 413 " in one.recv(1000)
@@ -170,7 +170,7 @@ def test_a_promise_is_enough_to_be_refused(models: dict[str, Opened]) -> None:
 def test_a_body_that_never_ends_is_not_waited_for(models: dict[str, Opened]) -> None:
     with listening(models, Limits(patience=0.3)) as address:
         where = urlsplit(address)
-        with socket.create_connection((where.hostname, where.port), timeout=10) as slow:
+        with socket.create_connection((where.hostname, where.port), timeout=60) as slow:
             head = f"POST /api/explain HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
             slow.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
             assert b" 408 " in slow.recv(1000)

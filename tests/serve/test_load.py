@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import resource
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -30,27 +31,25 @@ def test_two_hundred_at_once(models: dict[str, Opened]) -> None:
     texts = [f"{'cat ' * (1 + i % 7)}{'good' if i % 2 else 'bad'} ." for i in range(200)]
     expected = [each.scores for each in whence.explain(texts, models["tiny"], batch_size=1)]
 
-    async def everything(address: str) -> tuple[list[httpx.Response], list[float]]:
+    async def everything(address: str) -> tuple[list[httpx.Response], int]:
         limits = httpx.Limits(max_connections=300)
-        async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=address, limits=limits, timeout=300) as client:
             asked = [asyncio.ensure_future(client.post("/api/explain", json={"inputs": text})) for text in texts]
-            waits = []
+            meanwhile = 0
             while not all(each.done() for each in asked):
-                begin = time.perf_counter()
                 assert (await client.get("/api/health")).json()["status"] == "ok"
-                waits.append(time.perf_counter() - begin)
+                meanwhile += not all(each.done() for each in asked)
                 await asyncio.sleep(0.02)
-            return [each.result() for each in asked], waits
+            return [each.result() for each in asked], meanwhile
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with listening(models) as address:
-        found, waits = asyncio.run(everything(address))
+        found, meanwhile = asyncio.run(everything(address))
         assert httpx.get(f"{address}/api/health").json()["unsent"] == 0
     assert [each.status_code for each in found] == [200] * 200
     for response, scores in zip(found, expected, strict=True):
         assert np.allclose(response.json()["scores"], scores, atol=1e-6)
-    assert len(waits) > 3
-    assert max(waits) < 10
+    assert meanwhile > 3
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024  # KiB
 
 
@@ -59,13 +58,13 @@ def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypat
     go = threading.Event()
 
     def slow(asked: Any, *_: Any) -> Iterator[dict[str, Any]]:
-        go.wait(20)
+        go.wait(120)
         yield {"event": "result", "result": {"text": asked.inputs}}
 
     monkeypatch.setattr(asking, "explained", slow)
 
     async def everything(address: str) -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=address, timeout=300) as client:
             first = asyncio.ensure_future(client.post("/api/explain", json={"inputs": "first"}))
             while not (await client.get("/api/health")).json()["working"]:
                 await asyncio.sleep(0.01)
@@ -85,44 +84,61 @@ def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypat
     assert "5 requests wait already" in refused[0].json()["detail"]
 
 
-def test_closing_the_connection_stops_the_work(models: dict[str, Opened]) -> None:
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the server has seen that a client is gone."""
+    seen, genuine = threading.Event(), Line.leave
+
+    def leave(self: Line, job: Any) -> None:
+        genuine(self, job)
+        seen.set()
+
+    monkeypatch.setattr(Line, "leave", leave)
+    return seen
+
+
+def test_closing_the_connection_stops_the_work(models: dict[str, Opened], left: threading.Event) -> None:
     """In the middle of a pass: before each block it is seen that nobody waits any more."""
     blocks: list[int] = []
     asked = {"inputs": TEXT, "method": "integrated-gradients", "options": {"n_steps": 999, "batch_size": 1}}
 
     def slow(*_: Any) -> None:
         blocks.append(1)
-        time.sleep(0.05)
+        left.wait(60)
 
     handle = models["tiny"].blocks[0].module.register_forward_pre_hook(slow)
     try:
         with listening(models) as address:
-            with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"{address}/api/explain", json=asked, timeout=0.5)
-            until(lambda: not httpx.get(f"{address}/api/health").json()["working"], 10)
-            assert 0 < len(blocks) < 100
+            connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+            connection.request("POST", "/api/explain", json.dumps(asked), {"content-type": "application/json"})
+            until(lambda: blocks)
+            connection.close()
+            until(lambda: not httpx.get(f"{address}/api/health").json()["working"])
+            assert len(blocks) == 1
     finally:
         handle.remove()
 
 
-def test_closing_a_stream_stops_the_work(models: dict[str, Opened], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_a_stream_stops_the_work(
+    models: dict[str, Opened], left: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of twelve methods the rest is not begun, and who waits behind is served."""
     begun: list[str] = []
 
     def slow(*given: Any, **named: Any) -> Any:
         begun.append(named["method"])
-        time.sleep(0.2)
+        left.wait(60)
         return whence.explain(*given, **named)
 
     monkeypatch.setattr(asking, "explain", slow)
     asked = {"inputs": TEXT, "methods": [each.name for each in whence.methods()][:12], "maps": False}
     headers = {"accept": "application/x-ndjson"}
     with listening(models) as address:
-        with httpx.stream("POST", f"{address}/api/compare", json=asked, headers=headers) as response:
+        with httpx.stream("POST", f"{address}/api/compare", json=asked, headers=headers, timeout=60) as response:
             assert json.loads(next(response.iter_lines()))["event"] == "progress"
-        assert httpx.get(f"{address}/api/health").json()["working"]
-        until(lambda: not httpx.get(f"{address}/api/health").json()["working"], 10)
-    assert len(begun) < 4
+            until(lambda: begun)
+        until(lambda: not httpx.get(f"{address}/api/health").json()["working"])
+    assert len(begun) == 1
 
 
 def test_what_takes_too_long_is_stopped(models: dict[str, Opened]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from browser import chromium, settle
+from browser import chromium, settle, window
 from whence.view.bundle import FOLDER
 
 ORIGIN = "http://whence.test"  # answered from here, never looked up
@@ -29,7 +29,7 @@ def complaints() -> list[str]:
 
 @pytest.fixture
 def context(browser: Any) -> Iterator[Any]:
-    found = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True, offline=True)
+    found = window(browser, accept_downloads=True, offline=True)
     yield found
     found.close()
 

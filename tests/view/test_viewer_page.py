@@ -14,7 +14,7 @@ import pytest
 
 import tiny
 import whence
-from browser import settle
+from browser import expect, settle, window
 from whence.comparison import Comparison
 from whence.explanation import Explanation
 from whence.view.colour import DARK, WHITE, intensities, shade
@@ -207,8 +207,9 @@ def test_everything_has_a_name(opened: Open, several: Comparison) -> None:
     stops = set()
     for _ in range(60):
         page.keyboard.press("Tab")
-        stops.add(page.evaluate("document.querySelector('[data-whence]').shadowRoot.activeElement?.className ?? ''"))
-    assert {"stage", "token special", "chip"} <= stops  # reached without a mouse
+        at = "[...document.querySelector('[data-whence]').shadowRoot.activeElement?.classList ?? []]"
+        stops.update(page.evaluate(at))
+    assert {"stage", "token", "chip"} <= stops  # reached without a mouse
 
 
 def saved(page: Any, tmp_path: Path, format_: str) -> Path:
@@ -317,7 +318,7 @@ def test_many_in_one_notebook(page: Any, one: Explanation, several: Comparison, 
 
 
 def test_without_a_script_the_text_is_there(browser: Any, one: Explanation, tmp_path: Path) -> None:
-    context = browser.new_context(java_script_enabled=False)
+    context = window(browser, java_script_enabled=False)
     page = context.new_page()
     page.goto(one.save(tmp_path / "x.html").as_uri())
     assert "Meaningful, the deep film!" in page.locator("main").inner_text()
@@ -330,8 +331,7 @@ def test_served_as_modules_under_a_strict_policy(modules: Any, several: Comparis
         window.viewer = mount(document.querySelector("div"), data, { sheet: "/viewer/viewer.css", keys: "focus" });
     }"""
     modules.evaluate(work, payload(several))
-    modules.wait_for_load_state("networkidle")
-    assert modules.locator(".token").first.evaluate("(token) => getComputedStyle(token).cursor") == "pointer"
+    expect(modules.locator(".token").first).to_have_css("cursor", "pointer")  # as soon as the style sheet is there
     assert modules.locator(".text").count() == 3
     modules.evaluate("(data) => viewer.update(data)", payload({"alone": several["globenc"]}))
     settle(modules)
