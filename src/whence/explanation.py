@@ -42,6 +42,8 @@ class Explanation:
     texts: tuple[str, ...] = ()
     spans: list[Span | None] = field(default_factory=list)  # (which text, start, end) of each token
     special: list[bool] = field(default_factory=list)
+    unknown: list[bool] = field(default_factory=list)  # the model read [UNK] for what the text says
+    word_ids: list[int | None] | None = None  # the word of each token, where the text came in as words
     aggregate: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # what the caller chose,
     defaults: dict[str, Any] = field(default_factory=dict)  # and what was left as it is
@@ -54,14 +56,17 @@ class Explanation:
     model: str = ""
     seconds: float = 0.0
     granularity: str = "token"  # or "word"
+    notes: list[str] = field(default_factory=list)  # what a reader must know of how it was made
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
         if not self.spans:
             object.__setattr__(self, "spans", [None] * n)
-        if not self.special:
-            object.__setattr__(self, "special", [False] * n)
-        sizes = {"scores": self.scores.shape, "spans": (len(self.spans),), "special": (len(self.special),)}
+        for name in ("special", "unknown"):
+            if not getattr(self, name):
+                object.__setattr__(self, name, [False] * n)
+        beside = ("spans", "special", "unknown", *(() if self.word_ids is None else ("word_ids",)))
+        sizes = {"scores": self.scores.shape, **{name: (len(getattr(self, name)),) for name in beside}}
         wrong = [name for name, shape in sizes.items() if shape != (n,)]
         wrong += [
             name
@@ -89,9 +94,14 @@ class Explanation:
     def pieces(self) -> list[str]:
         """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
         return [
-            token if span is None else self.texts[span[0]][span[1] : span[2]]
+            token if span is None else self.texts[span[0]][span[1] : span[2]] or token
             for token, span in zip(self.tokens, self.spans, strict=True)
         ]
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The tokens of each word, in order: by the caller's own words where the text came in as words."""
+        return group(self.texts, self.spans, self.word_ids)
 
     @property
     def magnitude(self) -> Array:
@@ -149,7 +159,7 @@ class Explanation:
         maps; `rows` sets another way for the axis of the token being built, e.g. `words("sum", rows="mean")`
         keeps rows that sum to one. Special tokens stand for themselves; no token is dropped.
         """
-        groups = group(self.texts, self.spans)
+        groups = self.groups
         join, join_rows = (_join(name, groups) for name in (how, rows or how))
         spans = [_union([self.spans[i] for i in members]) for members in groups]
         position = self.position
@@ -162,7 +172,7 @@ class Explanation:
         return replace(
             self,
             tokens=[
-                self.tokens[members[0]] if span is None else self.texts[span[0]][span[1] : span[2]].strip()
+                (span and self.texts[span[0]][span[1] : span[2]].strip()) or self.tokens[members[0]]
                 for members, span in zip(groups, spans, strict=True)
             ],
             scores=join(self.scores, -1),
@@ -172,6 +182,8 @@ class Explanation:
             layer_scores=None if self.layer_scores is None else join(self.layer_scores, -1),
             spans=spans,
             special=[self.special[members[0]] for members in groups],
+            unknown=[any(self.unknown[i] for i in members) for members in groups],
+            word_ids=None if self.word_ids is None else [self.word_ids[members[0]] for members in groups],
             reading=replace(self.reading, position=position),
             granularity="word",
         )

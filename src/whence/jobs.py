@@ -296,6 +296,8 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
         texts=sentence.texts,
         spans=sentence.spans,
         special=sentence.special,
+        unknown=sentence.unknown,
+        word_ids=sentence.word_ids,
         aggregate=job.reach.aggregate,
         options={
             **job.options,

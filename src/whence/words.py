@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 Span = tuple[int, int, int]  # (which text, start, end), in characters
 JOINERS = "'’-"
@@ -44,32 +44,48 @@ def _ideographic(char: str) -> bool:
     return "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff" or "\U00020000" <= char <= "\U0003ffff"
 
 
-def group(texts: Sequence[str], spans: Sequence[Span | None]) -> list[list[int]]:
+def group(
+    texts: Sequence[str], spans: Sequence[Span | None], word_ids: Sequence[int | None] | None = None
+) -> list[list[int]]:
     """Token indices by word, in order. Tokens without a place in the text stand alone; none is lost.
 
-    A token that covers several words (`");"`) joins them; a piece of white space goes with its neighbour.
+    A token that covers several words (`");"`) joins them; a piece of white space goes with the word before it, at the
+    start of a text with the one after it. `word_ids` are the caller's own words, which then stand as they were given.
 
     >>> group(["film."], [None, (0, 0, 2), (0, 2, 4), (0, 4, 5), None])
     [[0], [1, 2], [3], [4]]
     """
-    owners = [_word_at(text) for text in texts]
     groups: list[list[int]] = []
-    previous: tuple[int, int] | None = None  # (text, last word) that the running group reaches
-    for token, span in enumerate(spans):
-        if span is None:
-            groups.append([token])
-            previous = None
-            continue
-        which, start, end = span
-        words = [word for word in owners[which][start:end] if word >= 0]
-        joins = previous is not None and previous[0] == which and (not words or words[0] <= previous[1])
+    previous: tuple[int, int] | None = None  # (text, last word) that the running group reaches; -1: only white space
+    for token, (which, words) in enumerate(_words_of(texts, spans, word_ids)):
+        joins = previous is not None and previous[0] == which
+        if joins and previous is not None and words and previous[1] >= 0:
+            joins = words[0] <= previous[1]
         if joins:
             groups[-1].append(token)
         else:
             groups.append([token])
-        if words:
-            previous = (which, words[-1])
+            previous = None
+        if which is None:
+            previous = None
+        elif words or previous is None:
+            previous = (which, words[-1] if words else -1)
     return groups
+
+
+def _words_of(
+    texts: Sequence[str], spans: Sequence[Span | None], word_ids: Sequence[int | None] | None
+) -> Iterator[tuple[int | None, list[int]]]:
+    """For each token the text it stands in and the words of it that it covers."""
+    owners = [] if word_ids is not None else [_word_at(text) for text in texts]
+    for token, span in enumerate(spans):
+        if span is None:
+            yield None, []
+        elif word_ids is not None:
+            word = word_ids[token]
+            yield span[0], [] if word is None else [word]
+        else:
+            yield span[0], [word for word in owners[span[0]][span[1] : span[2]] if word >= 0]
 
 
 def _word_at(text: str) -> list[int]:

@@ -37,7 +37,9 @@ def token_mask(
     which = text if text >= 0 else max(owners, default=0)
     return np.array(
         [
-            place is not None and place[0] == which and any(start < place[2] and place[1] < end for start, end in spans)
+            place is not None
+            and place[0] == which
+            and any(max(start, place[1]) < min(end, place[2]) for start, end in spans)
             for place in places
         ],
         dtype=bool,

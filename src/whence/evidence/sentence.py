@@ -26,7 +26,6 @@ from whence.evidence.erasure import TENTHS, Case, blank_id, erasable, without
 from whence.explaining import DEFAULT_MODEL, reader
 from whence.explanation import Explanation
 from whence.model import Opened, Sentence, open_model
-from whence.words import group
 
 SPOKEN = 0.2  # the share of the words of which the sentence speaks
 ORDERS = 10  # random orders, fewer in long texts:
@@ -134,7 +133,7 @@ def _word_scores(explanation: Explanation) -> Array:
 
 def _words(explanation: Explanation) -> Words:
     free = erasable(explanation)
-    return [word for word in group(explanation.texts, explanation.spans) if free.issuperset(word)]
+    return [word for word in explanation.groups if free.issuperset(word)]
 
 
 def _text(explanation: Explanation, word: list[int]) -> str:

@@ -50,7 +50,9 @@ def ablation(
     if unit not in ("token", "word"):
         raise WhenceError(f"unknown unit {unit!r}; expected 'token' or 'word' (for pairs: the method ablation-pairs)")
     groups = [
-        group(sentence.texts, sentence.spans) if unit == "word" else [[i] for i in range(len(sentence))]
+        group(sentence.texts, sentence.spans, sentence.word_ids)
+        if unit == "word"
+        else [[i] for i in range(len(sentence))]
         for sentence in output.trace.batch.sentences
     ]
     drops = _drops(output, groups, by, of, over)

@@ -1,8 +1,9 @@
 """What a user may hand in, and the padded batches that the model reads.
 
 A string; a pair of strings (a tuple); token ids (a list, an array or a tensor with one axis); an encoding
-(anything with `input_ids`). A list of these, an array with two axes or an encoding with a batch axis is
-several inputs.
+(anything with `input_ids`); a row with a `text`. A list of these or another container (containers.py), an array with
+two axes or an encoding with a batch axis is several inputs. Where the tokenizer is told `is_split_into_words`, a list
+of words stands for a string.
 
 Padding is taken off whatever comes in, on either side, and put back on the right: the answer for a sentence
 must not depend on where its neighbours were padded.
@@ -13,8 +14,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ import torch
 from torch import Tensor
 
 from whence.errors import WhenceError, WhenceWarning
+from whence.model.containers import is_once, missing, refuse_mapping, refuse_tuple, several, text_of
 from whence.words import Span
 
 COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
+NAMED = 5  # inputs that an error names one by one
 RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
 
 
@@ -35,10 +38,12 @@ class Sentence:
     ids: list[int]
     tokens: list[str]
     special: list[bool]  # added by the tokenizer rather than written by the author
-    spans: list[Span | None]  # (which text, start, end) of each token
+    spans: list[Span | None]  # (which text, start, end) of each token; a blank's may be empty
     texts: tuple[str, ...]
     types: list[int] | None = None
     visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
+    word_ids: list[int | None] | None = None  # the caller's own word of each token, when the text came in words
+    unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -112,40 +117,77 @@ class Reader:
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
-        if isinstance(inputs, str) or _is_pair(inputs):
-            return [self._text(inputs)], True
+        found, single = self.read_each(inputs)
+        if bad := {row: each for row, each in enumerate(found) if isinstance(each, WhenceError)}:
+            raise refused(bad, len(found))
+        return [each for each in found if isinstance(each, Sentence)], single
+
+    def read_each(self, inputs: Any, first: int = 0) -> tuple[list[Sentence | WhenceError], bool]:
+        """As `read`, but where one of several cannot be read stands the error that says why, counted from `first`."""
+        if (one := self._single(inputs)) is not None:
+            return [one], True
         if isinstance(inputs, Mapping):
             return self._encoding(inputs)
-        if isinstance(inputs, Tensor | np.ndarray):
+        if isinstance(inputs, Tensor | np.ndarray) and (isinstance(inputs, Tensor) or inputs.dtype.kind not in "UOT"):
             if inputs.ndim not in (1, 2):
                 raise WhenceError(f"token ids have {inputs.ndim} axes; expected one, or two for a batch")
             return self._array(inputs.tolist())
-        if isinstance(inputs, list | tuple):
-            if not inputs:
-                raise WhenceError("nothing to explain: the list of inputs is empty; expected at least one text")
-            if all(_is_int(item) for item in inputs):
-                return [self._ids(inputs)], True
-            return [self._one(item, row) for row, item in enumerate(inputs)], False
-        raise WhenceError(
-            f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
-            f"an encoding with input_ids, or a list of these"
-        )
+        if (items := several(inputs)) is None:
+            raise WhenceError(
+                f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
+                f"an encoding with input_ids, or a list of these"
+            )
+        items = list(items)
+        if not items:
+            raise WhenceError("nothing to explain: the list of inputs is empty; expected at least one text")
+        if not is_once(inputs) and all(_is_int(item) for item in items):
+            return [self._ids(items)], True
+        if not is_once(inputs) and self.in_words and all(isinstance(item, str) for item in items):
+            return [self._text(items)], True
+        return [self._one(item, row) for row, item in enumerate(items, first)], False
 
-    def _one(self, item: Any, row: int) -> Sentence:
+    @property
+    def in_words(self) -> bool:
+        """Whether texts come as lists of words."""
+        return bool((self.tokenizer_kwargs or {}).get("is_split_into_words"))
+
+    def _single(self, inputs: Any) -> Sentence | None:
+        """A text, a pair, or a row with a text; None if it is something else."""
+        if isinstance(inputs, Mapping) and "input_ids" not in inputs:
+            inputs = text_of(inputs) or inputs
+        if isinstance(inputs, str):
+            if self.in_words:
+                raise WhenceError("a text was given with is_split_into_words; expected a list of words")
+            return self._text(inputs)
+        if not isinstance(inputs, tuple):
+            return None
+        kinds = _is_words if self.in_words else _is_str
+        if len(inputs) == 2 and all(kinds(part) for part in inputs):
+            return self._text(*inputs)
+        if inputs and all(_is_int(item) for item in inputs):
+            return self._ids(inputs)
+        raise refuse_tuple(inputs)
+
+    def _one(self, item: Any, row: int) -> Sentence | WhenceError:
         try:
-            if isinstance(item, list) and len(item) == 2 and all(isinstance(text, str) for text in item):
+            if missing(item):
+                raise WhenceError("there is none (an empty cell); expected a text")
+            if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
                 item = tuple(item)
-            sentences, single = self.read(item)
+            found, single = self.read_each(item)
+            if not single:
+                raise WhenceError(
+                    "it is itself a list of inputs; expected one text or one list of ids (for texts split into words: "
+                    "tokenizer_kwargs={'is_split_into_words': True})"
+                )
         except WhenceError as error:
-            raise WhenceError(f"input {row}: {error}") from error
-        if not single:
-            raise WhenceError(f"input {row} is itself a list of inputs; expected one text or one list of ids")
-        return sentences[0]
+            return _placed(row, error)
+        return found[0]
 
-    def _text(self, text: str | tuple[str, str]) -> Sentence:
-        texts = (text,) if isinstance(text, str) else text
+    def _text(self, *given: str | Sequence[str]) -> Sentence:
         if self.tokenizer is None:
             raise WhenceError("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
+        texts = tuple(each if isinstance(each, str) else " ".join(each) for each in given)
         if any(not part.strip() for part in texts):
             raise WhenceError("the text is empty; expected at least one word")
         if any("\ud800" <= char <= "\udfff" for part in texts for char in part):
@@ -161,46 +203,52 @@ class Reader:
         if self.truncate:
             extra = {"max_length": self.max_length, **extra, "truncation": self.max_length is not None}
         fast = bool(getattr(self.tokenizer, "is_fast", False))
-        encoding = self.tokenizer(
-            *texts, return_special_tokens_mask=True, return_offsets_mapping=fast, verbose=False, **extra
-        )
+        try:
+            encoding = self.tokenizer(
+                *given, return_special_tokens_mask=True, return_offsets_mapping=fast, verbose=False, **extra
+            )
+        except AssertionError as error:  # byte-level tokenizers want to be told about the blank before a word
+            raise WhenceError(f"the tokenizer takes no words as it was loaded: {error}") from error
         ids = [int(i) for i in encoding["input_ids"]]
         special = [bool(flag) for flag in encoding["special_tokens_mask"]]
         if all(special):
             raise WhenceError(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
-        if fast:
-            owners = encoding.sequence_ids()
-            spans: list[Span | None] = [
-                (owner, start, end) if owner is not None and end > start else None
-                for owner, (start, end) in zip(owners, encoding["offset_mapping"], strict=True)
-            ]
-        else:
-            spans = searched(self.tokenizer, texts, ids, special)
+        words = [] if not self.in_words else [_places_of_words(each) for each in given]
+        spans = _offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, special)
         self._check(ids)
         return Sentence(
             ids,
             token_names(self.tokenizer, ids),
             special,
             spans,
-            tuple(texts),
+            texts,
             types=_ints(encoding.get("token_type_ids")),
+            word_ids=[_word_of(span, words) for span in spans] if words else None,
+            unknown=self._unknown(ids),
         )
 
-    def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence], bool]:
+    def _unknown(self, ids: list[int]) -> list[bool]:
+        """Where the model reads [UNK]. GPT-2 calls its end of text unknown, though nothing is unknown to it."""
+        names = ("bos", "eos", "cls", "sep", "pad", "mask")
+        others = {getattr(self.tokenizer, f"{name}_token_id", None) for name in names}
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        return [unknown is not None and unknown not in others and i == unknown for i in ids]
+
+    def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WhenceError], bool]:
         if encoding.get("position_ids") is not None:
             raise WhenceError("position_ids are not supported: a sentence's positions count from its first token")
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         if "input_ids" not in columns:
-            raise WhenceError("the encoding has no input_ids; expected what a tokenizer returns")
+            raise refuse_mapping(encoding)
         single = all(_is_int(i) for i in columns["input_ids"])
         if single:
             columns = {name: [column] for name, column in columns.items()}
-        rows = [self._row(columns, row) for row in range(len(columns["input_ids"]))]
+        rows: list[Sentence | WhenceError] = [self._row(columns, row) for row in range(len(columns["input_ids"]))]
         if not rows:
             raise WhenceError("nothing to explain: the encoding has no rows")
         return rows, single
 
-    def _array(self, ids: list[Any]) -> tuple[list[Sentence], bool]:
+    def _array(self, ids: list[Any]) -> tuple[list[Sentence | WhenceError], bool]:
         if not ids or not isinstance(ids[0], list):
             return [self._ids(ids)], True
         if self.pad_id is not None and len(ids) > 1 and any(self.pad_id in row[:1] + row[-1:] for row in ids):
@@ -244,7 +292,8 @@ class Reader:
         ids = [int(i) for i in ids]
         self._check(ids)
         special, spans, texts = self._aligned(ids)
-        return Sentence(ids, token_names(self.tokenizer, ids), special, spans, texts, types, visible)
+        names = token_names(self.tokenizer, ids)
+        return Sentence(ids, names, special, spans, texts, types, visible, unknown=self._unknown(ids))
 
     def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:
         """Text and offsets for bare ids: decode each run between special tokens and see that it encodes back."""
@@ -264,7 +313,7 @@ class Reader:
                 text = self.tokenizer.decode(ids[start:end], clean_up_tokenization_spaces=False)
                 back = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
                 if back["input_ids"] == ids[start:end]:
-                    spans[start:end] = [(len(texts), a, b) if b > a else None for a, b in back["offset_mapping"]]
+                    spans[start:end] = [(len(texts), a, b) for a, b in back["offset_mapping"]]
                     texts.append(text)
             start = end + 1
         return special, spans, tuple(texts)
@@ -318,12 +367,55 @@ def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
     return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]
 
 
+def refused(bad: Mapping[int, WhenceError], count: int, hint: str = "") -> WhenceError:
+    """The error for a list of which some inputs cannot be read: which ones, and why."""
+    said = [str(error) for error in bad.values()]
+    if len(said) > 1:
+        more = f" … and {len(said) - NAMED} more" if len(said) > NAMED else ""
+        said = [f"{len(said)} of {count} inputs cannot be read: {'; '.join(said[:NAMED])}{more}"]
+    return WhenceError(said[0] + hint)
+
+
+def _placed(row: int, error: WhenceError) -> WhenceError:
+    placed = WhenceError(f"input {row}: {error}")
+    placed.__cause__ = error
+    return placed
+
+
+def _offsets(encoding: Any, words: Sequence[Sequence[tuple[int, int]]]) -> list[Span | None]:
+    """Where each token stands in its text, from a fast tokenizer; offsets within words are moved to their word."""
+    spans: list[Span | None] = []
+    inside = encoding.word_ids() if words else [None] * len(encoding["input_ids"])
+    for owner, word, (start, end) in zip(encoding.sequence_ids(), inside, encoding["offset_mapping"], strict=True):
+        moved = words[owner][word][0] if owner is not None and word is not None else 0
+        spans.append(None if owner is None else (owner, moved + start, moved + end))
+    return spans
+
+
+def _places_of_words(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where words stand that are joined by blanks."""
+    ends = [0, *accumulate(len(word) + 1 for word in words)]
+    return [(start, start + len(word)) for start, word in zip(ends, words, strict=False)]
+
+
+def _word_of(span: Span | None, words: Sequence[Sequence[tuple[int, int]]]) -> int | None:
+    """The number of the word in which a token begins, counted through both texts of a pair."""
+    if span is None:
+        return None
+    before = sum(len(each) for each in words[: span[0]])
+    return before + next(i for i, (start, end) in enumerate(words[span[0]]) if start <= span[1] <= end)
+
+
 def _is_int(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _is_pair(inputs: Any) -> bool:
-    return isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(text, str) for text in inputs)
+def _is_str(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_str, value))
 
 
 def _lists(column: Any) -> list[Any]:

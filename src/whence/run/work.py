@@ -394,6 +394,7 @@ def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: 
         texts=sentence.texts,
         spans=sentence.spans,
         special=sentence.special,
+        unknown=sentence.unknown,
         target=told.target,
         reading=told.reading,
     )

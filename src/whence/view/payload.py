@@ -25,7 +25,6 @@ from whence.errors import WhenceError
 from whence.explanation import Explanation
 from whence.view.colour import DARK, WHITE, Colour, hexadecimal, ink, shade
 from whence.view.terminal import gaps, layer_rows, title
-from whence.words import group
 
 Array = NDArray[np.floating[Any]]
 
@@ -79,7 +78,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
     bare = replace(explanation, maps=None, aggregated=None, head_maps=None, layer_scores=None)
     record = {key: value for key, value in storing.to_dict(bare).items() if key not in arrays | {"dtypes"}}
     dtypes = {each: str(array.dtype) for each in arrays if (array := getattr(explanation, each)) is not None}
-    groups = None if explanation.granularity == "word" else group(explanation.texts, explanation.spans)
+    groups = None if explanation.granularity == "word" else explanation.groups
     joins = groups is not None and len(groups) < len(explanation)
     return {
         "name": name,
