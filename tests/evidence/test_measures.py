@@ -216,8 +216,8 @@ def test_correlations_against_their_definitions(values: list[int], seed: int) ->
     x = np.array(values, dtype=float)
     y = np.random.default_rng(seed).integers(-3, 3, len(x)).astype(float)
     if len(set(x)) == 1 or len(set(y)) == 1:
-        assert np.isnan(correlation.spearman(x, y))
-        assert np.isnan(correlation.kendall(x, y))
+        for found in (correlation.spearman(x, y), correlation.spearman(x, y, "dense"), correlation.kendall(x, y)):
+            assert np.isnan(found)
         return
     ranks = [[(v < t).sum() + ((v == t).sum() - 1) / 2 for t in v] for v in (x, y)]
     assert correlation.spearman(x, y) == pytest.approx(np.corrcoef(*ranks)[0, 1], abs=1e-12)
@@ -233,6 +233,9 @@ def test_summary_counts_what_has_no_value() -> None:
     assert found.mean == pytest.approx(0.3)
     assert found.deviation == pytest.approx(0.2)
     assert found.interval == pytest.approx(9.924843 * 0.2 / np.sqrt(3), rel=1e-6)  # t(0.995, 2)
+    one = correlation.summary([0.25])
+    assert np.isnan([one.deviation, one.interval]).all()
+    assert str(one) == "0.250 (n = 1)"
     with pytest.raises(WhenceError, match="nothing to summarise"):
         correlation.summary([np.nan])
 

@@ -75,8 +75,9 @@ def test_differences_without_spread() -> None:
     assert (nothing.t_p, nothing.wilcoxon_p, nothing.effect, nothing.interval) == (1.0, 1.0, 0.0, (0.0, 0.0))
     always = paired([0.3, 0.4, 0.7], [0.1, 0.2, 0.5])  # 0.2 but for rounding
     assert always.effect == np.inf
-    assert always.t_p == 0.0
+    assert np.isnan([always.t, always.t_p]).all()  # no spread, no test
     assert always.interval == pytest.approx((0.2, 0.2))
+    assert np.isnan(paired([2, 3], [1, 2]).t_p)
 
 
 def test_rounding_is_no_difference() -> None:
@@ -96,6 +97,10 @@ def test_holm_against_its_definition(p: list[float]) -> None:
     for k, i in enumerate(order):
         needed = max((len(p) - j) * p[order[j]] for j in range(k + 1))
         assert corrected[i] == pytest.approx(min(1.0, needed))
+
+
+def test_holm_leaves_what_was_not_tested() -> None:
+    np.testing.assert_allclose(holm([0.01, np.nan, 0.02]), [0.03, np.nan, 0.04])
 
 
 def test_every_pair_is_corrected_for_the_others() -> None:

@@ -15,6 +15,7 @@ import whence
 from whence.errors import WhenceError
 from whence.evidence import correlation, sanity
 from whence.evidence.sanity import randomisation, stability
+from whence.jobs import AUTO, Question, settle_job, settle_reach
 from whence.model import collate, open_model
 from whence.model.inputs import Reader
 from whence.model.randomised import parts, randomised
@@ -24,7 +25,7 @@ TEXTS = ["the film is not very meaningful and not good !", "a good cat", "the ke
 TOP_DOWN = ("head", "block 2", "block 1", "block 0", "embeddings")
 
 
-def opened_and_batch(model: nn.Module, text: str = TEXTS[0]) -> tuple[Any, Any]:
+def opened_and_batch(model: nn.Module, text: Any = TEXTS[0]) -> tuple[Any, Any]:
     opened = open_model(model, TOKENIZER)
     sentences, _ = Reader(TOKENIZER, opened.vocabulary_size, opened.pad_id, None).read(text)
     return opened, collate(sentences, opened.pad_id)
@@ -123,6 +124,22 @@ def test_who_looks_at_the_model_and_who_does_not() -> None:
         randomisation(TEXTS, tiny.model(), TOKENIZER, ["cat"], magnitude=way)["cat"].agreement for way in (False, True)
     )
     assert not np.allclose(signed, unsigned)
+
+
+def test_a_random_model_does_not_choose_the_end_of_an_answer_anew() -> None:
+    model = tiny.model("bert", "question-answering")
+    text = ("is the cat good ?", "the cat is very good and the film is not")
+    before = whence.explain(text, model, TOKENIZER, "saliency", target="answer")
+    asked = sanity.same_target(Question("answer", None, None), before)
+    opened, batch = opened_and_batch(model, text)
+    job = settle_job("saliency", settle_reach(opened, AUTO, None, False, "reading"), None, {})
+    ends = set()
+    for seed in range(5):
+        for _, changed in randomised(opened, batch, seed=seed):
+            ends.add(whence.explain(text, changed.model, TOKENIZER, "saliency", target="answer").target.end)
+            (found,) = sanity.explained(sanity.Randomised(), changed, batch.sentences, [asked], [job])
+            assert (found[0].target.index, found[0].target.end) == (before.target.index, before.target.end)
+    assert len(ends) > 1  # left to themselves, they would
 
 
 def test_a_layer_that_ranks_nothing_is_no_number() -> None:

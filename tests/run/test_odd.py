@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import runs
 
@@ -12,6 +13,7 @@ import tiny
 import whence
 from whence.data import Dataset, Example, up_to_mask
 from whence.errors import WhenceError, WhenceWarning
+from whence.evidence import correlation
 from whence.explanation import Explanation
 from whence.run import compare_methods, compare_runs
 from whence.run.export import comparison, described, means, show, show_comparison
@@ -59,13 +61,34 @@ def test_a_next_token_is_not_the_word_at_a_mask() -> None:
     assert failures["end"] is None
 
 
-def test_given_scores_have_signs_in_every_example_or_in_none() -> None:
+@pytest.mark.parametrize("measure", ["spearman", "kendall", "pearson"])
+@pytest.mark.parametrize("signs", ["none", "reference", "both"])
+def test_all_methods_are_compared_with_one_reference(measure: str, signs: str) -> None:
+    """Whether a method has signs must not choose what it is compared with, nor whether the reference has any."""
     tokens = whence.explain("good film", MODEL, TOKENIZER).tokens
-    mine = [Explanation.from_scores(tokens, scores) for scores in ([0, 2, 1, 0.5], [0, 1, -2, 0.5])]
-    other = [Explanation.from_scores(tokens, scores) for scores in ([0, -3, 1, 0.5], [0, 1, -2, 0.5])]
-    run = evaluate(["good film"] * 2, (), "spearman:other", explanations={"mine": mine, "other": other})
-    values = [row["value"] for row in run.table().to_pylist() if row["method"] == "mine"]
-    assert values[0] == pytest.approx(-0.2)  # by magnitude it would be 0.8
+    scores = {"signed": [0.1, 2, -1, 0.5], "unsigned": [0.1, 2, 1, 0.5], "drop": [0.2, -3, 1, 0.5]}
+    given = {name: [Explanation.from_scores(tokens, each)] for name, each in scores.items()}
+    given["even"] = [Explanation.from_scores(tokens, np.abs(scores["drop"]))]
+    names = {each: f"{measure}(signs={signs}):{each}@scores" for each in ("drop", "even")}
+    run = evaluate(["good film"], (), ", ".join(names.values()), explanations=given)
+    correlate = getattr(correlation, measure)
+    for method in ("signed", "unsigned"):
+        for reference, name in names.items():
+            ours = scores[method] if signs == "both" else np.abs(scores[method])
+            theirs = given[reference][0].scores if signs != "none" else np.abs(scores["drop"])
+            assert run.mean(method, name) == pytest.approx(correlate(ours, theirs))
+
+
+def test_scores_are_compared_by_magnitude_unless_told_otherwise() -> None:
+    tokens = whence.explain("good film", MODEL, TOKENIZER).tokens
+    mine, other = ([Explanation.from_scores(tokens, each)] for each in ([0, 2, 1, 0.5], [0, -3, 1, 0.5]))
+    run = evaluate(["good film"], (), "spearman:other", explanations={"mine": mine, "other": other})
+    assert run.mean("mine", "spearman:other") == pytest.approx(1)  # with the other's signs it would be -0.2
+    with pytest.raises(WhenceError, match="unknown signs 'some' of 'spearman'; expected one of none, reference, both"):
+        evaluate(["good film"], "attention", "spearman(signs=some):saliency")
+
+
+def test_what_is_given_must_be_explanations() -> None:
     with pytest.raises(WhenceError, match="other things than explanations"):
         evaluate(["good film"], (), "aopc", explanations={"mine": [1]})  # type: ignore[dict-item]
 

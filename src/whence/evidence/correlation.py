@@ -25,12 +25,14 @@ Vector = NDArray[np.float64]
 def spearman(a: ArrayLike, b: ArrayLike, protocol: str = "scipy") -> float:
     """Spearman's rank correlation of two score vectors."""
     x, y = _pair(a, b)
+    if protocol not in ("scipy", "dense"):
+        raise WhenceError(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
+    if _constant(x, y):
+        return np.nan
     if protocol == "dense":
         gap = stats.rankdata(x, "dense") - stats.rankdata(y, "dense")
         return float(1 - 6 * (gap**2).sum() / (len(x) * (len(x) ** 2 - 1)))
-    if protocol != "scipy":
-        raise WhenceError(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
-    return np.nan if _constant(x, y) else _linear(stats.rankdata(x), stats.rankdata(y))
+    return _linear(stats.rankdata(x), stats.rankdata(y))
 
 
 def pearson(a: ArrayLike, b: ArrayLike) -> float:
@@ -47,7 +49,10 @@ def kendall(a: ArrayLike, b: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """A measure over a dataset. `interval` is half the width of the 99 % confidence interval of the mean."""
+    """A measure over a dataset. `interval` is half the width of the 99 % confidence interval of the mean.
+
+    One value alone has neither deviation nor interval: NaN.
+    """
 
     mean: float
     deviation: float
@@ -57,7 +62,8 @@ class Summary:
 
     def __str__(self) -> str:
         missing = f", {self.undefined} undefined" if self.undefined else ""
-        return f"{self.mean:.3f} ± {self.deviation:.3f} (n = {self.count}{missing})"
+        spread = "" if np.isnan(self.deviation) else f" ± {self.deviation:.3f}"
+        return f"{self.mean:.3f}{spread} (n = {self.count}{missing})"
 
 
 def summary(values: Iterable[float]) -> Summary:
@@ -66,9 +72,14 @@ def summary(values: Iterable[float]) -> Summary:
     known = every[~np.isnan(every)]
     if not len(known):
         raise WhenceError("there is nothing to summarise: the measure has no value on any input")
-    deviation = float(known.std(ddof=1)) if len(known) > 1 else 0.0
-    width = stats.t.ppf(0.995, len(known) - 1) * deviation / np.sqrt(len(known)) if len(known) > 1 else np.nan
-    return Summary(float(known.mean()), deviation, float(width), len(known), len(every) - len(known))
+    deviation = float(known.std(ddof=1)) if len(known) > 1 else np.nan
+    width = half_width(deviation, len(known))
+    return Summary(float(known.mean()), deviation, width, len(known), len(every) - len(known))
+
+
+def half_width(deviation: float, count: int) -> float:
+    """Half the 99 % confidence interval of a mean of `count` values; NaN where there are not two."""
+    return float(stats.t.ppf(0.995, count - 1) * deviation / np.sqrt(count)) if count > 1 else np.nan
 
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:

@@ -19,27 +19,36 @@ from whence.explanation import Explanation
 
 Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
+SIGNS = ("none", "reference", "both")  # whose signs count where two methods are compared; else magnitudes are
 STEPS, SHARES = ("text", "attcat-code"), ("text", "alti-code")  # protocols of erasure
 
 # Agreement with another method ----------------------------------------------------------------------------
 
 
-def _compared(case: Case, asked: Asked, default: str) -> Iterator[tuple[int | None, Array, Array]]:
-    """Layer, our scores and the reference's; magnitudes, where one of the two methods has no signs."""
+def _compared(case: Case, asked: Asked, default: str, signs: str) -> Iterator[tuple[int | None, Array, Array]]:
+    """Layer, our scores and the reference's.
+
+    `signs` alone says whether they are taken by magnitude, never the method measured: all rows of a column are
+    compared with one reference.
+    """
     ours, theirs = case.explanation, case.references[asked.reference or ""]
-    plain = ours.signed and theirs.signed
-    size: Callable[[Any], Array] = (lambda a: np.asarray(a, float)) if plain else (lambda a: np.abs(a).astype(float))
+    mine, its = _sized(signs == "both"), _sized(signs != "none")
     where = asked.where or default
     if where == "scores":
-        yield None, size(ours.scores), size(theirs.scores)
+        yield None, mine(ours.scores), its(theirs.scores)
     elif where == "layers":
         for layer, row in enumerate(_rows(ours)):
-            yield layer, size(row), size(theirs.scores)
+            yield layer, mine(row), its(theirs.scores)
     else:
         if ours.maps is None or theirs.maps is None:
             raise WhenceError(f"'{(ours if ours.maps is None else theirs).method}' has no layer maps to compare")
         for layer, (a, b) in enumerate(zip(ours.maps, theirs.maps, strict=True)):
-            yield layer, size(a), size(b)
+            yield layer, mine(a), its(b)
+
+
+def _sized(signed: bool) -> Callable[[Any], Array]:
+    """Scores as they are, or by magnitude."""
+    return lambda scores: np.asarray(scores if signed else np.abs(scores), dtype=np.float64)
 
 
 def _rows(explanation: Explanation) -> Array:
@@ -47,10 +56,10 @@ def _rows(explanation: Explanation) -> Array:
     return layers.layer_rows(explanation, "maps" if explanation.aggregate is None else "aggregated")
 
 
-@metric("spearman", reference=True, where=LEVELS, better="", protocols=("scipy", "dense"))
-def spearman(case: Case, asked: Asked, *, protocol: str = "scipy") -> Iterator[Part]:
-    """Spearman's ρ with another method's scores."""
-    for layer, a, b in _compared(case, asked, "scores"):
+@metric("spearman", reference=True, where=LEVELS, better="", protocols=("scipy", "dense"), choices={"signs": SIGNS})
+def spearman(case: Case, asked: Asked, *, protocol: str = "scipy", signs: str = "none") -> Iterator[Part]:
+    """Spearman's ρ with another method's scores, by magnitude unless `signs` says otherwise."""
+    for layer, a, b in _compared(case, asked, "scores", signs):
         yield Part(layer, correlation.spearman(a, b, protocol))
 
 
@@ -61,10 +70,11 @@ def spearman(case: Case, asked: Asked, *, protocol: str = "scipy") -> Iterator[P
     better="",
     protocols=layers.PROTOCOLS,
     map_protocols=layers.PROTOCOLS[1:],
+    choices={"signs": SIGNS},
 )
-def pearson(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]:
+def pearson(case: Case, asked: Asked, *, protocol: str = "text", signs: str = "none") -> Iterator[Part]:
     """Pearson's r with another method, over whole layer maps (GlobEnc, figure 4)."""
-    pairs = list(_compared(case, asked, "maps"))
+    pairs = list(_compared(case, asked, "maps", signs))
     if protocol != "text":
         values = layers.map_agreement(np.stack([a for _, a, _ in pairs]), np.stack([b for _, _, b in pairs]), protocol)
         yield from (Part(layer, float(value)) for (layer, _, _), value in zip(pairs, values, strict=True))
@@ -73,10 +83,10 @@ def pearson(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Par
         yield Part(layer, correlation.pearson(a, b))
 
 
-@metric("kendall", reference=True, where=LEVELS, better="")
-def kendall(case: Case, asked: Asked) -> Iterator[Part]:
-    """Kendall's τ-b with another method's scores."""
-    for layer, a, b in _compared(case, asked, "scores"):
+@metric("kendall", reference=True, where=LEVELS, better="", choices={"signs": SIGNS})
+def kendall(case: Case, asked: Asked, *, signs: str = "none") -> Iterator[Part]:
+    """Kendall's τ-b with another method's scores, by magnitude unless `signs` says otherwise."""
+    for layer, a, b in _compared(case, asked, "scores", signs):
         yield Part(layer, correlation.kendall(a, b))
 
 

@@ -36,7 +36,7 @@ class Paired:
     interval: tuple[float, float]
     effect: float  # Cohen's d_z; infinite where all differences are equal and not 0
     rank_effect: float  # the rank-biserial correlation, from −1 to 1
-    t: float
+    t: float  # NaN, and its p, where all differences are equal and not 0: no spread to measure them against
     t_p: float
     wilcoxon: float  # the smaller of the two sums of ranks
     wilcoxon_p: float
@@ -87,13 +87,14 @@ def paired(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.99, resamples: i
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """p-values corrected for having looked m times, in their order; at most 1."""
+    """p-values corrected for having looked m times, in their order; at most 1. NaN, no test, stays and counts as one."""
     p = np.asarray(p_values, dtype=np.float64)
-    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+    if p.ndim != 1 or not (np.isnan(p) | ((p >= 0) & (p <= 1))).all():
         raise WhenceError("p-values must be a list of numbers between 0 and 1")
-    order = np.argsort(p, kind="stable")
+    order = np.argsort(p, kind="stable")  # NaN last
+    steps = p[order] * np.arange(len(p), 0, -1)
     corrected = np.empty_like(p)
-    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    corrected[order] = np.where(np.isnan(steps), np.nan, np.fmax.accumulate(steps))
     return np.minimum(corrected, 1.0)
 
 
@@ -116,7 +117,7 @@ def every_pair(
 
 def _student(d: NDArray[np.float64], same: bool) -> tuple[float, float]:
     if same:
-        return (float(np.copysign(np.inf, d[0])), 0.0) if d[0] else (0.0, 1.0)
+        return (np.nan, np.nan) if d[0] else (0.0, 1.0)
     found = stats.ttest_1samp(d, 0.0)
     return float(found.statistic), float(found.pvalue)
 

@@ -233,7 +233,7 @@ def same_target(question: Question, found: Explanation) -> Question:
         return replace(question, target=target.index, foil=target.foil)
     if target.kind == "none":
         return question
-    return Question(target.kind, None, found.position)
+    return Question(target if target.kind == "answer" else target.kind, None, found.position)  # an answer has two ends
 
 
 def _beside_longer(opened: Opened, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:

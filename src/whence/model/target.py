@@ -185,7 +185,8 @@ def _answering(
 ) -> Answer:
     if foil is not None:
         raise WhenceError(f"question answering has no foil; target is one of {', '.join(EDGES)}")
-    kind = "start" if target is None else target
+    settled = target if isinstance(target, Target) else None  # an answer that another model has chosen
+    kind = settled.kind if settled else "start" if target is None else target
     if kind not in EDGES:
         raise WhenceError(
             f"unknown target {target!r} for question answering; expected one of {', '.join(EDGES)} "
@@ -206,7 +207,7 @@ def _answering(
     }
     if kind == "answer":
         start = reading.position
-        end = start + int(logits["end"][start:].argmax())
+        end = settled.end if settled and settled.end is not None else start + int(logits["end"][start:].argmax())
         found = Target(kind, start, repr(_span_text(sentence, start, end)), end=end)
         return Answer(found, reading, _span_text(sentence, start, end), probabilities)
     chosen = Target(kind, reading.position, f"at token {reading.position} '{sentence.tokens[reading.position]}'")

@@ -5,8 +5,8 @@ language model as it is and fine-tuned on agreement; figure 3 and table 2 set th
 off the mask's vector; table 3 correlates rolled-out scores with blank-out, its probability over target and foil.
 
 The examples are halved by a hash of their id: the model is fine-tuned here on one half (`whence train prompt`, on as
-many sentences as are tested), and everything is measured on the other. The paper says that scores are made positive:
-signs are dropped, of blank-out too where the other method has none. IG takes 10 steps in each layer here, and IG and DL
+many sentences as are tested), and everything is measured on the other. As the paper has it (section 4), scores are made
+positive, by magnitude; blank-out keeps its signs (section 7): a token whose loss helps is the least influential. IG takes 10 steps in each layer here, and IG and DL
 are measured on fewer examples, as said beside the numbers.
 
 Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. EACL. https://aclanthology.org/2023.eacl-main.245
@@ -74,7 +74,7 @@ AGGREGATED = {
     "DL": "deeplift",
 }
 METRICS = {"dot": "cue-dot", "AP": "cue-ap", "probes": "cue-probes"}
-BLANK_OUT = "spearman:ablation"
+BLANK_OUT = "spearman(signs=reference):ablation"
 AGREEMENT = {"model": "whence/mlm", "data": ("blimp",), "spare": "grammar", "limit": 200}
 SAMPLES = "BLiMP's five agreement paradigms, 2138 test examples (half of 4276); BERT-base, "
 

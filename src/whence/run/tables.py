@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from whence.evidence.correlation import Summary
+from whence.evidence.correlation import Summary, half_width
 from whence.evidence.metric import Asked
 from whence.extras import need
 from whence.run import shards
@@ -183,12 +182,9 @@ def _joined(a: _Moments, b: _Moments) -> _Moments:
 
 def _summary(found: _Moments) -> Summary:
     """As `correlation.summary` has it."""
-    if found.count < 2:
-        mean = found.mean if found.count else np.nan
-        return Summary(mean, 0.0 if found.count else np.nan, np.nan, found.count, found.undefined)
-    deviation = float(np.sqrt(found.squares / (found.count - 1)))
-    width = float(stats.t.ppf(0.995, found.count - 1) * deviation / np.sqrt(found.count))
-    return Summary(found.mean, deviation, width, found.count, found.undefined)
+    mean = found.mean if found.count else np.nan
+    deviation = float(np.sqrt(found.squares / (found.count - 1))) if found.count > 1 else np.nan
+    return Summary(mean, deviation, half_width(deviation, found.count), found.count, found.undefined)
 
 
 def _ordered(means: dict[Key, Summary], methods: Sequence[str], metrics: Sequence[str]) -> list[tuple[Key, Summary]]:
