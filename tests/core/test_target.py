@@ -10,6 +10,7 @@ import torch
 
 import tiny
 import whence
+from whence.evidence.erasure import erasure
 from whence.model import Reader, collate, open_model
 from whence.model import answer as ask
 from whence.model.target import logit
@@ -126,6 +127,23 @@ def test_a_regression_predicts_a_number() -> None:
     model = tiny.model(num_labels=1)
     found = whence.explain("the film", model, TOKENIZER)
     assert float(found.prediction) == pytest.approx(float(output(model, "the film").logits[0, 0]), rel=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ablation", "saliency", "integrated-gradients"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_regression_has_no_probabilities(method: str, count: int) -> None:
+    model = tiny.model(num_labels=count, problem_type="regression")
+    with pytest.raises(whence.WhenceError, match="a regression has no probabilities; explain its logit"):
+        whence.explain("the film", model, TOKENIZER, method=method, of="probability")
+    if count > 1:
+        with pytest.raises(whence.WhenceError, match="a regression has no probabilities"):
+            whence.explain("the film", model, TOKENIZER, method=method, of="probability", target=0, foil=1)
+    found = whence.explain("the film", model, TOKENIZER, method=method, of="logit", target=count - 1)
+    assert found.probabilities == {}
+    expected = float(output(model, "the film").logits[0, count - 1])
+    assert float(found.prediction) == pytest.approx(expected, rel=1e-3)
+    with pytest.raises(whence.WhenceError, match="a regression has no probabilities"):
+        erasure("the film", found, model, TOKENIZER)
 
 
 def test_a_token_and_its_label() -> None:

@@ -14,7 +14,7 @@ from whence.errors import WhenceError
 from whence.model.block import promote
 from whence.model.capture import Trace
 from whence.model.opening import Opened
-from whence.model.target import logit
+from whence.model.target import logit, regression
 
 T = TypeVar("T")
 OF = ("logit", "probability")
@@ -90,7 +90,7 @@ def explained(opened: Opened, output: Any, answers: Sequence[Answer], lengths: S
         return torch.stack([logit(opened, output, row, answer) for row, answer in enumerate(answers)])
     if _one_of_several(opened, output, answers):
         index = torch.tensor([answer.target.index for answer in answers], device=output.logits.device)
-        chosen: Tensor = output.logits.softmax(-1).gather(1, index[:, None])[:, 0]
+        chosen: Tensor = promote(output.logits).softmax(-1).gather(1, index[:, None])[:, 0]
         return chosen
     rows = enumerate(zip(answers, lengths, strict=True))
     return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
@@ -101,7 +101,7 @@ def _one_of_several(opened: Opened, output: Any, answers: Sequence[Answer]) -> b
     return (
         opened.task == "classification"
         and output.logits.shape[-1] > 1
-        and opened.config.problem_type != "multi_label_classification"
+        and opened.config.problem_type not in ("multi_label_classification", "regression")
         and all(a.target.kind == "class" and a.target.index is not None and a.target.foil is None for a in answers)
     )
 
@@ -109,14 +109,17 @@ def _one_of_several(opened: Opened, output: Any, answers: Sequence[Answer]) -> b
 def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:
     """The probability of the target; with a foil, among these two alone (Value Zeroing, section 7).
 
-    An answer's edges compete with the n tokens of their own sentence, not with its padding.
+    An answer's edges compete with the n tokens of their own sentence, not with its padding. Probabilities of a model
+    in half precision are float32: near 1 its own numbers lie 0.004 apart.
     """
+    number = logit(opened, output, row, answer)  # says what is wrong where there is nothing to explain
+    if regression(opened):
+        raise WhenceError("a regression has no probabilities; explain its logit (of='logit')")
     if answer.target.foil is not None:
-        return torch.sigmoid(logit(opened, output, row, answer))
-    logit(opened, output, row, answer)  # says what is wrong where there is nothing to explain
+        return torch.sigmoid(number)
     if answer.target.kind == "answer":
         edges = zip((output.start_logits, output.end_logits), (answer.target.index, answer.target.end), strict=True)
-        start, end = (scores[row, :n].softmax(-1)[where] for scores, where in edges)
+        start, end = (promote(scores[row, :n]).softmax(-1)[where] for scores, where in edges)
         both: Tensor = start * end
         return both
     kind, index, where = answer.target.kind, answer.target.index, answer.reading.position
@@ -125,7 +128,5 @@ def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> 
     else:
         scores = output.logits[row] if opened.task == "classification" else output.logits[row, where]
     if kind == "class" and opened.config.problem_type == "multi_label_classification":
-        return torch.sigmoid(scores[index])
-    if len(scores) == 1:
-        raise WhenceError("a regression has no probabilities; explain its logit (of='logit')")
-    return scores.softmax(-1)[index]
+        return torch.sigmoid(promote(scores[index]))
+    return promote(scores).softmax(-1)[index]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from whence.answer import Answer, Reading, Target
 from whence.errors import WhenceError
+from whence.model.block import promote
 from whence.model.inputs import Sentence, token_names
 from whence.model.opening import Opened
 
@@ -68,12 +69,15 @@ def answers(
 
 
 def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
-    """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two."""
+    """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two.
+
+    Half precision is left first: what two of its numbers add up to is seldom one of its numbers.
+    """
     target, where = found.target, found.reading.position
     if target.kind == "none" or target.index is None:
         raise _no_number(opened)
     if target.kind == "answer":
-        both: Tensor = output.start_logits[row, target.index] + output.end_logits[row, target.end]
+        both: Tensor = promote(output.start_logits[row, target.index]) + promote(output.end_logits[row, target.end])
         return both
     if target.kind in ("start", "end"):
         scores: Tensor = getattr(output, f"{target.kind}_logits")[row]
@@ -81,7 +85,14 @@ def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
         scores = output.logits[row]
         if opened.task != "classification":
             scores = scores[where]
-    return scores[target.index] if target.foil is None else scores[target.index] - scores[target.foil]
+    number = promote(scores[target.index])
+    return number if target.foil is None else number - promote(scores[target.foil])
+
+
+def regression(opened: Opened) -> bool:
+    """Whether a classifier's outputs are numbers, one or several, rather than classes to choose from."""
+    classes = opened.task in ("classification", "token-classification")
+    return classes and (len(opened.labels) == 1 or opened.config.problem_type == "regression")
 
 
 class Term(NamedTuple):
@@ -126,7 +137,7 @@ def _classification(
     chosen = _class(opened, output.logits[row], target, foil)
     reading = _reading(opened, sentence, position, default=opened.family.reads)
     if not probabilities:  # a regression predicts a number
-        return Answer(chosen, reading, f"{float(output.logits[row, 0]):.4g}", {})
+        return Answer(chosen, reading, f"{float(output.logits[row, chosen.index]):.4g}", {})
     return Answer(chosen, reading, opened.labels[int(output.logits[row].argmax())], probabilities)
 
 
@@ -294,7 +305,7 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
 
 def _class_probabilities(opened: Opened, logits: Tensor) -> dict[str, float]:
     """By label; empty for a regression, which has no probabilities."""
-    if len(logits) == 1 or opened.config.problem_type == "regression":
+    if regression(opened):
         return {}
     several = opened.config.problem_type == "multi_label_classification"
     p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
