@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +13,9 @@ from scipy import stats
 
 import tiny
 import whence
+from whence.answer import Target
 from whence.errors import WhenceError
-from whence.evidence.sentence import Check, agreement, checks
+from whence.evidence.sentence import LEVEL, Check, agreement, checks, others
 from whence.explanation import Explanation
 
 TEXT = "the cat sat on a mat and slept"
@@ -35,7 +40,7 @@ def test_words_go_in_the_order_of_their_scores() -> None:
             with torch.no_grad():
                 logits = model(**TOKENIZER(" ".join(left), return_tensors="pt")).logits[0]
             assert probability == pytest.approx(float(logits.softmax(-1)[explanation.target.index]), abs=1e-6)
-        assert check.random.shape == (10, len(check.taken))
+        assert check.random.shape == (19, len(check.taken))
         assert np.allclose(check.random[:, 0], check.probabilities[0])
 
 
@@ -64,20 +69,73 @@ def test_a_masked_word_stays_and_the_others_are_masked() -> None:
     assert check.probabilities[taken] == pytest.approx(float(expected), abs=1e-5)
 
 
+def check(*probabilities: float, words: int = 10, orders: int = 19) -> Check:
+    chance = np.array([[0.98, 0.97, 0.95]] * orders)
+    gone = list("abcdefghij")[:words]
+    return Check("m", Target("class", 0, "x"), "delete", gone, [0, 1, 2], np.array(probabilities), chance)
+
+
 def test_what_it_says() -> None:
-    target = whence.explain(TEXT, tiny.model(), TOKENIZER).target
-    words, taken = list("abcdefghij"), [0, 1, 2]
-    chance = np.array([[0.98, 0.97, 0.95]] * 10)
-
-    def check(*probabilities: float) -> Check:
-        return Check("m", target, "delete", words, taken, np.array(probabilities), chance)
-
     good = check(0.98, 0.5, 0.12)
-    assert str(good) == "Without its top 2 words the probability falls from 0.98 to 0.12; random words: 0.95."
-    assert good.verdict == "Better than 10 of 10 random orders."
-    assert "stays at 0.98" in str(check(0.98, 0.99, 0.981))
-    assert check(0.98, 0.99, 0.981).verdict.endswith("cannot be told from chance.")
-    assert "rises from 0.50 to 0.60" in str(check(0.5, 0.5, 0.6))
+    assert (
+        str(good)
+        == "Without its top 2 words the probability falls from 0.98 to 0.12; without 2 random words it is 0.95."
+    )
+    assert good.told
+    assert good.verdict == (
+        "In the mean over 1 to 2 words gone, all 19 random orders leave a higher probability: told from chance "
+        "(at the 5 % level)."
+    )
+    bad = check(0.98, 0.99, 0.981)
+    assert "does not fall (0.98, then 0.98)" in str(bad)
+    assert bad.told is False
+    assert "19 of 19 random orders leave a probability as low or lower: on this sentence it cannot be" in bad.verdict
+    assert "does not fall (0.50, then 0.60)" in str(check(0.5, 0.5, 0.6))
+    few = check(0.98, 0.5, 0.12, words=3, orders=5)
+    assert few.told is None
+    assert few.verdict == "3 words have only 6 orders: too few to tell this one from chance (at the 5 % level)."
+
+
+def test_rounding_is_no_difference() -> None:
+    """A model that does not react gives curves that differ in their last digits."""
+    assert check(0.98 - 1e-8, 0.97 - 1e-8, 0.95 - 1e-8).told is False
+
+
+def test_the_level_is_exact() -> None:
+    """Every order of three words, against every draw: the first of four in a quarter of cases."""
+    every = list(permutations(range(3)))
+    value = {order: place for place, order in enumerate(every)}  # any values will do, as long as no two are the same
+    first = tried = 0
+    for drawn in permutations(every, 4):
+        for order in every:
+            compared = [value[drawn[i]] for i in others(order, drawn, 3)]
+            assert len(compared) == 3
+            first += value[order] < min(compared)
+            tried += 1
+    assert 4 * first == tried
+
+
+@pytest.mark.parametrize("words", [4, 8, 12])
+def test_random_rankings_are_told_from_chance_at_the_level_stated(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences whose every set of words that is left has a probability of its own, ranked at random."""
+    rng = np.random.default_rng(words)
+    model = tiny.model()
+    text = " ".join(["the", "cat", "sat", "on", "a", "mat", "and", "slept", "dog", "of", "good", "bad"][:words])
+    found = whence.explain(text, model, TOKENIZER)
+    worth = rng.normal(size=words)
+
+    def probabilities(_opened: Any, cases: Any, _blank: Any) -> Any:
+        return 1 / (1 + np.exp([sum(worth[i - 1] for i in case.gone) for case in cases]))
+
+    monkeypatch.setattr("whence.evidence.sentence.without", probabilities)
+    told, tries = 0, 400
+    for seed in range(tries):
+        ranked = replace(found, scores=np.array([0, *rng.permutation(words), 0], dtype=float))
+        told += bool(next(checks([ranked], model, TOKENIZER, seed=seed)).told)
+    assert stats.binom.cdf(told, tries, LEVEL) < 0.999  # not more often than 5 %, ...
+    assert stats.binom.cdf(told, tries, LEVEL) > 0.001  # ... nor, without ties, less often
+    best = replace(found, scores=np.array([0, *worth, 0]))
+    assert next(checks([best], model, TOKENIZER)).told
 
 
 def test_agreement_is_spearmans_over_the_words() -> None:

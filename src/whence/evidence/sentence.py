@@ -6,14 +6,21 @@ r"""Whether to believe one explanation: its own evidence, on its own sentence.
 The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
 pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
 token, an answer) they are replaced, by the mask or else the unknown token. An order that knows nothing lowers the
-probability too, more so in short sentences; what a method adds is the distance to it. One sentence proves little:
-measures over a dataset are in `whence.evidence.erasure` and `correlation`.
+probability too, more so in short sentences; what a method adds is the distance to it.
+
+**The verdict is a rank test.** The order of the scores is compared with 19 other orders, drawn at random and all
+different: it is told from chance where its mean probability over the whole curve is the lowest of the 20. An order that
+is itself random is one of 20 that nothing tells apart, and so comes first in at most 1/20 of cases: the level is 5 %,
+whatever the model and the text, and ties only lower it. A text of three words has six orders and gets no verdict.
+
+One sentence proves little: measures over a dataset are in `whence.evidence.erasure` and `correlation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -28,9 +35,11 @@ from whence.explanation import Explanation
 from whence.model import Opened, Sentence, open_model
 
 SPOKEN = 0.2  # the share of the words of which the sentence speaks
-ORDERS = 10  # random orders, fewer in long texts:
-READ = 512  # about how many tokens a step of all random orders reads
-CLEAR = 0.9  # the share of random orders that an order must beat to be told from chance
+LEVEL = 0.05  # how often an order that knows nothing is told from chance
+OTHERS = 19  # random orders to be told from: coming first among 20 has a chance of 5 %
+LONG = 64  # tokens beyond which the curve has fewer steps:
+FEW_STEPS = (0.0, 0.1, SPOKEN, 0.5)
+NOISE = 1e-6  # a smaller difference of probabilities is rounding
 
 Array = NDArray[np.float64]
 Words = list[list[int]]  # the tokens of each word
@@ -55,48 +64,70 @@ class Check:
 
     @property
     def beaten(self) -> int:
-        """How many of the random orders keep the probability higher than this one, over all steps."""
-        return int((self.random.mean(1) > self.probabilities.mean()).sum())
+        """How many of the random orders leave a higher probability than this one, in the mean over all steps."""
+        return int((self.random.mean(1) > self.probabilities.mean() + NOISE).sum())
+
+    @property
+    def told(self) -> bool | None:
+        """Whether the order is told from chance at the level of 5 %; None where the text has too few orders."""
+        return None if len(self.random) < OTHERS else self.beaten == len(self.random)
 
     def __str__(self) -> str:
         k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]].round(2)
         chance = self.random[:, self.step].mean()
         top = "its top word" if k == 1 else f"its top {k} words"
-        one = "a random word" if k == 1 else "random words"
-        moves = "falls" if here < start else "rises"
-        change = f"stays at {here:.2f}" if here == start else f"{moves} from {start:.2f} to {here:.2f}"
-        return f"Without {top} the probability {change}; {one}: {chance:.2f}."
+        random = "a random word" if k == 1 else f"{k} random words"
+        change = (
+            f"falls from {start:.2f} to {here:.2f}" if here < start else f"does not fall ({start:.2f}, then {here:.2f})"
+        )
+        return f"Without {top} the probability {change}; without {random} it is {chance:.2f}."
 
     @property
     def verdict(self) -> str:
         """What the whole curve says against the random orders."""
-        found = f"Better than {self.beaten} of {len(self.random)} random orders"
-        if self.beaten >= CLEAR * len(self.random):
-            return f"{found}."
-        return f"{found}: on this sentence it cannot be told from chance."
+        count, last = len(self.random), self.taken[-1]
+        if self.told is None:
+            return (
+                f"{len(self.words)} words have only {count + 1} orders: too few to tell this one from chance "
+                f"(at the {100 * LEVEL:.0f} % level)."
+            )
+        if self.told:
+            found = f"all {count} random orders leave a higher probability: told from chance"
+        else:
+            found = (
+                f"{count - self.beaten} of {count} random orders leave a probability as low or lower: on this "
+                f"sentence it cannot be told from chance"
+            )
+        return f"In the mean over 1 to {last} words gone, {found} (at the {100 * LEVEL:.0f} % level)."
 
 
 def checks(
-    explanations: Sequence[Explanation], model: Any = DEFAULT_MODEL, tokenizer: Any | None = None, *, seed: int = 0
+    explanations: Sequence[Explanation],
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    *,
+    seed: int = 0,
+    sentence: Sentence | None = None,
 ) -> Iterator[Check]:
     """The check of each explanation of one input, as it is done. Explanations are over tokens, not words.
 
-    Those with one target share their random orders. A WhenceError where the model gives no probability.
+    Those with one target share their random orders. A WhenceError where the model gives no probability. `sentence` is
+    the input as the model reads it, where that is known already.
     """
     opened = open_model(model, tokenizer)
     chance: dict[Target, Array] = {}
     for explanation in explanations:
-        sentence, words = _read(opened, explanation)
+        sentence = _read(opened, explanation, sentence)
+        words = _words(explanation)
         if len(words) < 2:
             raise WhenceError("there is one word that could go, and no order in which it goes; expected two or more")
         by = _way(opened, explanation)
-        blank, taken = blank_id(opened, by), _steps(len(words))
+        blank, taken = blank_id(opened, by), _steps(len(words), len(sentence))
+        drawn = _drawn(len(words), seed)
         if explanation.target not in chance:
-            count = max(3, min(ORDERS, READ // len(sentence)))
-            orders = [list(np.random.default_rng((seed, row)).permutation(len(words))) for row in range(count)]
-            chance[explanation.target] = _curves(opened, sentence, explanation, words, orders, taken, blank)
+            chance[explanation.target] = _curves(opened, sentence, explanation, words, drawn, taken, blank)
         scores = [float(explanation.scores[word].mean()) for word in words]
-        order = [int(i) for i in np.argsort(-np.array(scores), kind="stable")]
+        order = tuple(int(i) for i in np.argsort(-np.array(scores), kind="stable"))
         yield Check(
             method=explanation.method,
             target=explanation.target,
@@ -104,8 +135,25 @@ def checks(
             words=[_text(explanation, words[i]) for i in order],
             taken=taken,
             probabilities=_curves(opened, sentence, explanation, words, [order], taken, blank)[0],
-            random=chance[explanation.target],
+            random=chance[explanation.target][others(order, drawn, OTHERS)],
         )
+
+
+def _drawn(words: int, seed: int) -> list[tuple[int, ...]]:
+    """One random order more than are needed, since one may be the explanation's own; no two are the same."""
+    rng = np.random.default_rng((seed, words))
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < min(OTHERS + 1, factorial(min(words, OTHERS))):
+        found[tuple(int(i) for i in rng.permutation(words))] = None
+    return list(found)
+
+
+def others(order: tuple[int, ...], drawn: Sequence[tuple[int, ...]], count: int) -> list[int]:
+    """Which of the orders drawn this one is compared with: the first `count` that are not itself.
+
+    They are a random choice among all other orders, so that a random order and these are alike in every respect.
+    """
+    return [i for i, other in enumerate(drawn) if other != order][:count]
 
 
 def agreement(explanations: Sequence[Explanation]) -> Array:
@@ -140,17 +188,18 @@ def _text(explanation: Explanation, word: list[int]) -> str:
     return "".join(explanation.pieces[i] for i in word).strip()
 
 
-def _read(opened: Opened, explanation: Explanation) -> tuple[Sentence, Words]:
-    """The sentence as the model reads it, and the words that may go."""
+def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> Sentence:
+    """The sentence as the model reads it, once for all explanations of it."""
     texts = explanation.texts
     if not texts or explanation.granularity != "token":
         raise WhenceError("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.target.kind == "none":
         raise WhenceError("nothing is predicted here, so there is no probability that could fall when words go")
-    (sentence,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
-    if sentence.tokens != explanation.tokens:
+    if known is None or known.texts != texts:
+        (known,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+    if known.tokens != explanation.tokens:
         raise WhenceError("the explanation is of other tokens than this model reads; pass the model it explains")
-    return sentence, _words(explanation)
+    return known
 
 
 def _way(opened: Opened, explanation: Explanation) -> str:
@@ -163,9 +212,10 @@ def _spoken(words: int) -> int:
     return max(min(2, words - 1), round(SPOKEN * words))
 
 
-def _steps(words: int) -> list[int]:
+def _steps(words: int, tokens: int) -> list[int]:
     """How many words are gone at each step; never all of them, which leaves nothing to be right or wrong about."""
-    return sorted({0, _spoken(words), *(min(words - 1, round(share * words)) for share in TENTHS)})
+    shares = TENTHS if tokens <= LONG else FEW_STEPS
+    return sorted({0, _spoken(words), *(min(words - 1, round(share * words)) for share in shares)})
 
 
 def _curves(

@@ -27,8 +27,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whence.comparison import Comparison
 from whence.errors import WhenceError
+from whence.evidence.sentence import LEVEL, agreement, checks
 from whence.evidence.sentence import Check as Evidence
-from whence.evidence.sentence import agreement, checks
 from whence.explaining import DEFAULT_METHOD, DEFAULT_METHODS, compare, explain, reader
 from whence.explanation import Explanation
 from whence.jobs import AUTO, LARGE_FLOW
@@ -289,6 +289,8 @@ def _written(found: Evidence) -> Event:
     return {
         "sentence": str(found),
         "verdict": found.verdict,
+        "told": found.told,
+        "level": LEVEL,
         "by": found.by,
         "words": found.words,
         "taken": found.taken,
