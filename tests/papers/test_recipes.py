@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,8 @@ from whence.data import drawn
 from whence.errors import WhenceError
 from whence.evidence.correlation import summary
 from whence.papers import Result, attcat, lookup, recipes, value_zeroing
-from whence.papers.recipe import (
-    Claim,
-    Measured,
-    Recipe,
-    Reported,
-    Table,
-    above,
-    all_of,
-    best,
-    number,
-    over_layers,
-    reported,
-    rising,
-    settle,
-)
+from whence.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
+from whence.papers.recipe import Measured, Recipe, Reported, Table, number, over_layers, reported, settle
 from whence.papers.samples import half, own
 
 NAMES = [each.name for each in recipes()]
@@ -77,7 +65,7 @@ def test_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch
     assert {row for row, _ in told} <= set(table.rows)  # every row of the paper's table
     assert set(table.ours) <= {(row, column) for row in table.rows for column in table.columns}
     assert any(not math.isnan(each.mean) for each in table.ours.values())
-    assert all(holds in (True, False, None) for _, holds in result.verdicts)
+    assert all(each.holds in (True, False, None) for each in result.verdicts)
     paper, _, stem = name.partition("/")
     lines = list(csv.DictReader((out / paper / f"{stem}.csv").open(encoding="utf-8")))
     for line in lines:
@@ -166,7 +154,7 @@ def test_columns_are_the_papers_or_the_datas_own(tmp_path: Path) -> None:
     assert list(found.table.columns) == ["SST2", str(mine)]
     assert found.table.ours["N_Enc", "SST2"].count == 2
     assert found.table.ours["N_Enc", str(mine)].count == 1
-    assert [says.split(": ")[0] for says, _ in found.verdicts[:2]] == ["SST2", str(mine)]
+    assert [each.says.split(": ")[0] for each in found.verdicts[:2]] == ["SST2", str(mine)]
 
 
 def test_two_models_of_ones_own(tmp_path: Path) -> None:
@@ -228,15 +216,21 @@ def test_markdown_says_whose_number_is_whose() -> None:
         "9 samples",
         make=lambda _: table(0.5),
         reported={("a", "x"): Reported(0.25), ("b", "y"): Reported(0.75, 0.1)},
-        claims=(Claim("A is above 0.4.", lambda t, _: t.mean("a", "x") > 0.4), Claim("B is.", best("b"), each=True)),
+        claims=(
+            Claim("A is above 0.4.", "table 1", lambda t, _: t.mean("a", "x") > 0.4, tested=False),
+            Claim("B is.", "section 2", best("b"), each=True),
+        ),
     )
     text = Result.of(recipe, table(0.5)).markdown()
     assert "| a | 0.50 (0.25) | – |" in text
     assert "| b | – | – (0.75 ± 0.10) |" in text
     assert "m on d: n = 4" in text
     assert "9 samples" in text
-    assert "- A is above 0.4. **Holds here.**\n- x: B is. **Cannot be told here.**\n" in text
-    assert "**Does not hold here.**" in Result.of(recipe, table(0.1)).markdown()
+    assert (
+        "- A is above 0.4 (table 1). **Holds here, untested.**\n- x: B is (section 2). **Cannot be told here.**\n"
+        in text
+    )
+    assert "**Does not hold here, untested.**" in Result.of(recipe, table(0.1)).markdown()
 
 
 def test_claims_compare_rows() -> None:
@@ -250,7 +244,9 @@ def test_claims_compare_rows() -> None:
     assert best("b", "a")(found, "x") is True
     assert best("a", lowest=True)(found, "x") is True
     assert best("a")(found, "y") is None
-    assert [says for says, _ in Claim("So.", best("a"), each=True).verdicts(found)] == ["x: So.", "y: So."]
+    claim = Claim("So.", "section 1", best("a"), each=True)
+    assert [each.says for each in claim.verdicts(found)] == ["x: So (section 1).", "y: So (section 1)."]
+    assert [each.says for each in claim._replace(but=("x",)).verdicts(found)] == ["y: So (section 1)."]
 
 
 def test_claims_are_told_from_chance() -> None:
@@ -268,16 +264,62 @@ def test_claims_are_told_from_chance() -> None:
         "one": measured([5.0]),
     }
     found = Table(list(rows), ["x"], {(row, "x"): each for row, each in rows.items()}, "", [])
-    assert above(found, "higher", "low", "x") is True
-    assert above(found, "low", "higher", "x") is False
-    assert above(found, "noise", "low", "x") is None
-    assert above(found, "one", "low", "x") is None
-    assert all_of([True, None]) is None
-    assert all_of([True, None, False]) is False
-    assert all_of([True, True]) is True
+    assert above(found, "higher", "low", ["x"]) is True
+    assert above(found, "low", "higher", ["x"]) is False
+    assert above(found, "noise", "low", ["x"]) is None
+    assert above(found, "one", "low", ["x"]) is None
+    assert above(found, "nobody", "low", ["x"]) is None
+    higher, lower, noise = (rows["higher"], rows["low"]), (rows["low"], rows["higher"]), (rows["noise"], rows["low"])
+    assert all_above([higher, noise]) is None
+    assert all_above([higher, noise, lower]) is False
+    assert all_above([higher, higher]) is True
+    assert all_above([]) is None
+    # Always higher by the same: no spread, so no test.
+    assert all_above([(measured([2, 3]), measured([1, 2]))]) is None
+    steady = Table(["a"], ["L1", "L2"], {("a", "L1"): rows["low"], ("a", "L2"): rows["higher"]}, "", [])
+    assert averaged(steady, "a") == over_layers([rows["low"], rows["higher"]])
+    assert averaged(steady, "b") is None
     over = over_layers([rows["low"], rows["higher"]])
     assert over.count == 40
     assert over.mean == pytest.approx((rows["low"].mean + rows["higher"].mean) / 2)
+
+
+def test_a_claim_of_many_comparisons_is_not_refuted_by_chance() -> None:
+    """A difference of p = 0.005 tells something alone, and nothing as one of ten (Holm)."""
+    noise = np.random.default_rng(0).normal(size=30)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+
+    def pair(t: float) -> tuple[Measured, Measured]:
+        every = [dict(enumerate(values.tolist())) for values in (noise + t / np.sqrt(30), np.zeros(30))]
+        upper, lower = (Measured.of(summary(each.values()), lambda each=each: each) for each in every)  # type: ignore[misc]
+        return upper, lower
+
+    assert all_above([pair(-3.04)]) is False
+    assert all_above([pair(-3.04), *[pair(0)] * 9]) is None
+    assert all_above([pair(-30), *[pair(0)] * 9]) is False
+    assert all_above([pair(3.04)]) is True
+    assert all_above([pair(3.04)] * 10) is None
+
+
+def test_nearly_all() -> None:
+    assert nearly_all([True] * 9 + [False]) is True
+    assert nearly_all([True] * 8 + [False] * 2) is False
+    assert nearly_all([True] * 8 + [None] * 2) is None
+
+
+@pytest.mark.parametrize("name", [each.name for each in recipes() if each.reported and each.claims])
+def test_no_claim_is_contradicted_by_the_papers_own_numbers(name: str) -> None:
+    (recipe,) = lookup(name)
+    rows, columns = (list(dict.fromkeys(place[i] for place in recipe.reported)) for i in (0, 1))
+    theirs = Table(rows, columns, {place: number(each.mean, 1) for place, each in recipe.reported.items()}, "", [])
+    verdicts = [verdict for claim in recipe.claims for verdict in claim.verdicts(theirs)]
+    assert not [each.says for each in verdicts if each.holds is False]
+    assert any(each.holds for each in verdicts)
+
+
+def test_every_claim_says_where_it_stands() -> None:
+    known = re.compile(r"(sections? \d|figure \d|table \d|footnote \d|appendix [A-Z])")
+    assert [claim.says for each in recipes() for claim in each.claims if not known.match(claim.where)] == []
 
 
 def test_what_is_asked_is_settled() -> None:

@@ -87,7 +87,7 @@ def paired(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.99, resamples: i
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """p-values corrected for having looked m times, in their order; at most 1. NaN, no test, stays and counts as one."""
+    """p-values corrected for having looked m times, in their order; at most 1. NaN (no test) stays, and counts."""
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1 or not (np.isnan(p) | ((p >= 0) & (p <= 1))).all():
         raise WhenceError("p-values must be a list of numbers between 0 and 1")

@@ -4,7 +4,8 @@
     def table1(asked: Asked) -> Table: …
 
 A table has the paper's rows and columns; each cell holds our summary, and the recipe the paper's number beside it. A
-figure is a table too, of the numbers that it draws. Claims are sentences of the paper that the table can answer.
+figure is a table too, of the numbers that it draws. Claims are sentences of the paper that the table can answer
+(whence/papers/claims.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,17 +25,16 @@ import numpy as np
 from whence.data import drawn
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary, summary
-from whence.evidence.paired import paired
 from whence.papers import samples
 
 if TYPE_CHECKING:
     from whence.data import Dataset
+    from whence.papers.claims import Claim
     from whence.run import Run
     from whence.run.tables import Key
     from whence.view.plot import Picture
 
 Place = tuple[str, str]  # row, column
-CHANCE = 0.01  # a difference with a larger p-value is not told from chance
 
 
 class Reported(NamedTuple):
@@ -97,25 +96,6 @@ class Table:
         return np.array(
             [[self.mean(row, column) for column in chosen] for row in (self.rows if rows is None else rows)]
         )
-
-
-class Claim(NamedTuple):
-    """A claim of the paper, and whether a table bears it out: None where it cannot be told.
-
-    That one row is above another is told by a paired t test over the examples (p < 0.01), where the rows have any.
-    each: it is asked of every column in which we have numbers; else once, of the table.
-    """
-
-    says: str
-    holds: Callable[[Table, str], bool | None]
-    each: bool = False
-
-    def verdicts(self, table: Table) -> list[tuple[str, bool | None]]:
-        """The claim in words, with the answer."""
-        if not self.each:
-            return [(self.says, self.holds(table, ""))]
-        measured = [column for column in table.columns if any(place[1] == column for place in table.ours)]
-        return [(f"{column}: {self.says}", self.holds(table, column)) for column in measured]
 
 
 @dataclass(frozen=True)
@@ -336,45 +316,3 @@ def with_last(ours: dict[Place, Summary], told: Mapping[Place, Reported]) -> lis
 def number(value: float, count: int) -> Summary:
     """A number that is no mean of numbers, measured on `count` examples."""
     return Summary(float(value), float("nan"), float("nan"), count, 0)
-
-
-def above(table: Table, row: str, other: str, column: str) -> bool | None:
-    """Whether a row is above another: None where the difference may be chance, or one of them has no number."""
-    ours, theirs = table.ours.get((row, column)), table.ours.get((other, column))
-    if ours is None or theirs is None or np.isnan([ours.mean, theirs.mean]).any():
-        return None
-    if not isinstance(ours, Measured) or not isinstance(theirs, Measured):
-        return ours.mean > theirs.mean
-    mine, others = ours.values(), theirs.values()
-    shared = [example for example in mine if example in others]
-    try:
-        found = paired([mine[each] for each in shared], [others[each] for each in shared], resamples=99)
-    except WhenceError:  # too few examples
-        return None
-    return None if found.t_p >= CHANCE else found.difference > 0
-
-
-def all_of(answers: Iterable[bool | None]) -> bool | None:
-    """False where one is false, else None where one cannot be told."""
-    every = list(answers)
-    return False if False in every else None if None in every or not every else True
-
-
-def best(row: str, *others: str, lowest: bool = False) -> Callable[[Table, str], bool | None]:
-    """Whether a row is the best of a column, among these others or all that have a number."""
-
-    def holds(table: Table, column: str) -> bool | None:
-        measured = [each for each in table.rows if each != row and not np.isnan(table.mean(each, column))]
-        pairs = ((each, row) if lowest else (row, each) for each in others or measured)
-        return all_of(above(table, *pair, column) for pair in pairs)
-
-    return holds
-
-
-def rising(*rows: str) -> Callable[[Table, str], bool | None]:
-    """Whether each of these rows is above the one before it."""
-
-    def holds(table: Table, column: str) -> bool | None:
-        return all_of(above(table, after, before, column) for before, after in pairwise(rows))
-
-    return holds

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
+from whence.papers.claims import Verdict
 from whence.papers.recipe import Recipe, Reported, Table
 from whence.storing import write
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 HEADING = ("row", "column", "mean", "deviation", "interval", "n", "undefined", "paper", "paper deviation")
 ENDINGS = (".svg", ".png")
-VERDICTS = {True: "holds here", False: "does not hold here", None: "cannot be told here"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Result:
 
     recipe: Recipe
     table: Table
-    verdicts: list[tuple[str, bool | None]]  # the paper's claims, and whether they hold here
+    verdicts: list[Verdict]  # the paper's claims, and whether they hold here
 
     @classmethod
     def of(cls, recipe: Recipe, table: Table) -> Result:
@@ -90,7 +90,7 @@ class Result:
         heading, *lines = self.grid()
         rows = [heading, ["---"] * len(heading), *lines]
         table = "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
-        claims = "".join(f"- {says} **{VERDICTS[holds].capitalize()}.**\n" for says, holds in self.verdicts)
+        claims = "".join(f"- {each.says} **{str(each).capitalize()}.**\n" for each in self.verdicts)
         return (
             f"### {self.recipe.name}\n\n"
             + "\n\n".join(self.about())
@@ -145,8 +145,8 @@ class Result:
             for row in zip(*(column[1:] for column in block), strict=True):
                 lines.add_row(*(Text(_broken(cell)) for cell in row))
             console.print(lines)
-        for says, holds in self.verdicts:
-            console.print(Text.assemble((f"{VERDICTS[holds]}: ", "bold"), says))
+        for each in self.verdicts:
+            console.print(Text.assemble((f"{each}: ", "bold"), each.says))
 
     def __repr__(self) -> str:
         return f"<{self.recipe.name}: {'; '.join(self.table.used)}>"
