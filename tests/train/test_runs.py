@@ -107,7 +107,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_undisturbed(tiny: Path, tmp_path: P
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command("whole"), check=True, env=environment, capture_output=True)
     killed = subprocess.Popen(command("killed"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while loop.last_checkpoint(tmp_path / "killed") is None:
         assert killed.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline, "no checkpoint appeared"

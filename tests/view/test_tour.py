@@ -28,7 +28,7 @@ def test_the_tour_runs_and_shows_what_is_stored() -> None:
     assert not any(path in TOUR.read_text(encoding="utf-8") for path in ("/home/", "/tmp/", "/usr/", "site-packages"))
     fresh = nbformat.read(TOUR, as_version=4)
     NotebookClient(
-        fresh, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(TOUR.parent)}}
+        fresh, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(TOUR.parent)}}
     ).execute()
     assert shapes(fresh) == shapes(stored)
     assert sum(["image/png", "text/plain"] in outputs for outputs in shapes(fresh)) == 6
