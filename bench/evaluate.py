@@ -66,20 +66,17 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     def together() -> list[Any]:
         return [curve.probabilities for curve in curves(opened, asked)]
 
+    def one(sentence: Any, explanation: Any) -> list[float]:
+        order, taken = _plan(sentence, explanation, way)
+        answer = Answer(explanation.target, explanation.reading, None, {})
+        return [
+            float(explained(opened, opened.forward(batch), [answer], batch.lengths, "probability"))
+            for k in taken
+            for batch in [collate([sentence.without(set(order[:k]))], opened.pad_id)]
+        ]
+
     def one_at_a_time() -> list[Any]:
-        results = []
-        with rerunning(opened, own_attention=True), torch.no_grad():
-            for sentence, explanation, _ in asked:
-                order, taken = _plan(sentence, explanation, way)
-                answer = Answer(explanation.target, explanation.reading, None, {})
-                results.append(
-                    [
-                        float(explained(opened, opened.forward(batch), [answer], batch.lengths, "probability"))
-                        for k in taken
-                        for batch in [collate([sentence.without(set(order[:k]))], opened.pad_id)]
-                    ]
-                )
-        return results
+        return rerunning(opened, torch.no_grad()(lambda: [one(*each[:2]) for each in asked]), own_attention=True)
 
     seconds: dict[str, list[float]] = {"together": [], "one": []}
     outcome: dict[str, list[Any]] = {}

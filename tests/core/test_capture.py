@@ -15,7 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 import tiny
 import whence
 from whence.model import LayerTrace, Reader, collate, open_model, stream
-from whence.model.capture import _configs
+from whence.model.borrowing import configs
 from whence.model.families import FAMILIES
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -138,7 +138,7 @@ def state(model: nn.Module) -> dict[str, Any]:
     """Everything that must be as it was, except the weights themselves."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return {
-        "implementations": [(id(c), c._attn_implementation_internal) for c in _configs(model)],
+        "implementations": [(id(c), c._attn_implementation_internal) for c in configs(model)],
         "hooks": [[dict(getattr(m, kind)) for kind in kinds] for m in model.modules()],
         "training": [m.training for m in model.modules()],
         "requires_grad": [p.requires_grad for p in model.parameters()],
@@ -147,9 +147,9 @@ def state(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def awkward(variant: str) -> Any:
+def awkward(variant: str, **changes: Any) -> Any:
     """A model in a state that a careless library would spoil."""
-    model = tiny.model(variant)
+    model = tiny.model(variant, **changes)
     model.train()
     model.get_input_embeddings().eval()
     for i, parameter in enumerate(model.parameters()):

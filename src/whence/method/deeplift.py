@@ -144,10 +144,10 @@ def _head(output: OutputTrace, of: str, h: Tensor, h0: Tensor) -> tuple[Tensor, 
     points, weights = np.polynomial.legendre.leggauss(HEAD_STEPS)
     rows = torch.arange(len(h))
     total = torch.zeros_like(h)
-    with rerun(output, of, output.trace.opened.depth) as run:
-        with torch.enable_grad():
-            for point, weight in zip(points, weights, strict=True):
-                states = (h0 + (point + 1) / 2 * (h - h0)).detach().requires_grad_()
-                total += weight / 2 * torch.autograd.grad(run(states, rows).sum(), states)[0]
-        with torch.no_grad():
-            return total, run(h, rows) - run(h0, rows)
+    run = rerun(output, of, output.trace.opened.depth)
+    with torch.enable_grad():
+        for point, weight in zip(points, weights, strict=True):
+            states = (h0 + (point + 1) / 2 * (h - h0)).detach().requires_grad_()
+            total += weight / 2 * torch.autograd.grad(run(states, rows).sum(), states)[0]
+    with torch.no_grad():
+        return total, run(h, rows) - run(h0, rows)

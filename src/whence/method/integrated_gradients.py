@@ -14,7 +14,6 @@ Sundararajan et al. (2017), Axiomatic Attribution for Deep Networks. https://arx
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,16 +64,16 @@ def integrated_gradients(
         raise WhenceError(f"unknown norm {norm!r}; expected one of {', '.join(REDUCE)}")
     states, start = _ends(output, baseline, layer)
     size = len(states)
-    with rerun(output, of, layer, own_attention=True) as run:
-        found = captum.IntegratedGradients(run).attribute(
-            states,
-            start,
-            additional_forward_args=(torch.arange(size),),
-            n_steps=n_steps,
-            internal_batch_size=max(batch_size, size) if output.trace.opened.pads else 1,
-        )
-        with torch.no_grad():
-            change = output.number(of) - run(start, torch.arange(size))
+    run = rerun(output, of, layer, own_attention=True)
+    found = captum.IntegratedGradients(run).attribute(
+        states,
+        start,
+        additional_forward_args=(torch.arange(size),),
+        n_steps=n_steps,
+        internal_batch_size=max(batch_size, size) if output.trace.opened.pads else 1,
+    )
+    with torch.no_grad():
+        change = output.number(of) - run(start, torch.arange(size))
     found = found.detach() * output.mask[..., None]
     return Scores(REDUCE[norm](found), delta=found.sum((1, 2)) - change, signed=norm == "dot")
 
@@ -134,20 +133,17 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Any) -> Sentenc
     return replace(sentence, ids=ids)
 
 
-@contextmanager
 def rerun(
     output: OutputTrace, of: str, layer: int | None, *, own_attention: bool = False
-) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
-    """While it lasts, a function from states [R, n, ·] and their sentences [R] to the explained numbers [R]."""
-    from whence.model.capture import rerunning
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function from states [R, n, ·] and their sentences [R] to the explained numbers [R]."""
     from whence.model.rerun import from_layer
 
     trace = output.trace
 
     def run(states: Tensor, rows: Tensor) -> Tensor:
         batch = trace.batch.take(rows)
-        found = from_layer(trace.opened, batch, layer, states)
+        found = from_layer(trace.opened, batch, layer, states, own_attention=own_attention)
         return output.towards([output.answers[int(row)] for row in rows]).number(of, found, batch.lengths)
 
-    with rerunning(trace.opened, own_attention=own_attention):
-        yield run
+    return run

@@ -1,35 +1,31 @@
 """One forward pass, taken down: α, q, k, v and the residual stream of every block.
 
 transformers sends the attention of every modern architecture through `AttentionInterface`. For the length of
-a `with` block one function of ours stands there, under the name "whence"; temporary hooks on the blocks and
-their norms note the rest. Afterwards the model is as it was: attention implementation of every config, hooks,
-train/eval flags; parameters and gradients are never touched. That also holds after an exception. Captures
-wait for one another (one lock for the process), because the switch lives in configs that models may share.
+one pass a function of ours stands there, under the name "whence"; temporary hooks on the blocks and their norms
+note the rest. Afterwards the model is as it was, also after an exception or an interrupt, and captures wait for one
+another: whence/model/borrowing.py says what exactly holds.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 from transformers.masking_utils import eager_mask
 
 from whence.errors import WhenceError
 from whence.model.block import Block, promote
+from whence.model.borrowing import attending, borrowed, evaluating, hook, on_leaving
 from whence.model.inputs import Batch
 from whence.model.opening import Opened
 
 T = TypeVar("T")
 NAME = "whence"
-_LOCK = threading.RLock()
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("whence_recorder", default=None)
 
 
@@ -195,28 +191,21 @@ def attention_forward(
     return (attention @ value).transpose(1, 2).contiguous(), attention
 
 
-@contextmanager
-def recording(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None]) -> Iterator[_Recorder]:
-    """While this lasts, a forward pass of the model calls `on_layer` as each block finishes."""
-    with ExitStack() as stack:
-        stack.enter_context(_LOCK)
-        stack.enter_context(_eval_mode(opened.model))
-        stack.enter_context(_switched(opened.model))
-        recorder = _Recorder(batch, on_layer)
-        token = _RECORDER.set(recorder)
-        stack.callback(_RECORDER.reset, token)
-        for handle in _hooks(opened, recorder):
-            stack.callback(handle.remove)
-        yield recorder
-
-
 def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth.
     """
-    with recording(opened, batch, on_layer) as recorder, torch.set_grad_enabled(grad):
-        output = opened.forward(batch)
+    recorder = _Recorder(batch, on_layer)
+
+    def run() -> Any:
+        on_leaving(partial(_RECORDER.set, _RECORDER.get()))
+        _RECORDER.set(recorder)
+        _hook(opened, recorder)
+        with torch.set_grad_enabled(grad):
+            return opened.forward(batch)
+
+    output = rerunning(opened, run)
     if recorder.count != opened.depth or recorder.embeddings is None or recorder.words is None:
         raise WhenceError(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; whence cannot follow it"
@@ -231,67 +220,28 @@ def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
     return replace(stream(opened, batch, layers.append, grad=grad), layers=layers)
 
 
-@contextmanager
-def rerunning(opened: Opened, *, own_attention: bool = False) -> Iterator[None]:
-    """While this lasts, the model runs as it does under capture (same attention, eval mode), unrecorded.
+def rerunning(opened: Opened, body: Callable[[], T], *, own_attention: bool = False) -> T:
+    """What `body` returns; in it the model runs as it does under capture (same attention, eval mode), unrecorded.
 
     What is measured against a captured pass must be the same function of the input, to the last bit. With
     `own_attention` the model keeps its own implementation, which may be faster and agrees up to rounding; except
     GPT-2 blocks used without their causal mask, which transformers' SDPA would put back.
     """
     encoder_of_decoders = opened.family.causal and not opened.causal
-    with _LOCK, _eval_mode(opened.model), ExitStack() as stack:
+
+    def run() -> T:
+        evaluating(opened.model)
         if not own_attention or encoder_of_decoders:
-            stack.enter_context(_switched(opened.model))
-        yield
+            attending(opened.model, NAME, attention_forward, eager_mask)
+        if not torch.is_inference_mode_enabled():
+            return body()
+        with torch.inference_mode(False):  # a caller in inference mode may ask for gradients all the same
+            return body()
+
+    return borrowed(run)
 
 
-@contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, flag in flags:
-            module.training = flag
-
-
-@contextmanager
-def _switched(model: nn.Module) -> Iterator[None]:
-    """Register our attention and mask, point every config of the model at them, and undo both."""
-    # The private attribute, because the public setter would spread one value over all sub-configs, and
-    # `set_attn_implementation` guesses from source code whether a class may be switched.
-    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
-    registries = (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping)
-    nested = NAME in registries[0]
-    AttentionInterface.register(NAME, attention_forward)
-    AttentionMaskInterface.register(NAME, eager_mask)
-    try:
-        for config, _ in before:
-            config._attn_implementation_internal = NAME
-        yield
-    finally:
-        for config, implementation in before:
-            config._attn_implementation_internal = implementation
-        if not nested:
-            for registry in registries:
-                registry.pop(NAME, None)
-
-
-def _configs(model: nn.Module) -> list[PreTrainedConfig]:
-    """Every config object in use anywhere in the model, sub-configs included, each once."""
-    found: dict[int, PreTrainedConfig] = {}
-    pending = [getattr(module, "config", None) for module in model.modules()]
-    while pending:
-        config = pending.pop()
-        if isinstance(config, PreTrainedConfig) and id(config) not in found:
-            found[id(config)] = config
-            pending += [getattr(config, name, None) for name in config.sub_configs]
-    return list(found.values())
-
-
-def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
+def _hook(opened: Opened, recorder: _Recorder) -> None:
     """Temporary hooks on the embeddings, the blocks and their norms.
 
     Hooks sit on the module, for all threads; the recorder belongs to one. A pass of the same model in another
@@ -312,43 +262,43 @@ def _hooks(opened: Opened, recorder: _Recorder) -> Iterator[Any]:
         if mine():
             recorder.embeddings = output
 
-    def enters(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
+    def begins(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
         if mine():
             recorder.page = {"x": args[0] if args else kwargs["hidden_states"]}
 
     def norm_enters(name: str) -> Callable[..., None]:
-        def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        def enters(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:
             if mine() and recorder.page is not None:
                 # With config.chunk_size_feed_forward the tokens come in pieces.
                 before = [recorder.page[name]] if name in recorder.page else []
                 recorder.note(**{name: torch.cat([*before, args[0]], 1) if before else args[0]})
 
-        return hook
+        return enters
 
-    def leaves(block: Block) -> Callable[..., None]:
-        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+    def ends(block: Block) -> Callable[..., None]:
+        def leaves(_module: nn.Module, _args: Any, output: Any) -> None:
             if mine():
                 output = output[0] if isinstance(output, tuple) else output
                 recorder.note(output=output, **({"w": output} if block.norm_first else {}))
                 recorder.finish(block)
 
-        return hook
+        return leaves
 
     def mixed(_module: nn.Module, _args: Any, output: Tensor) -> None:
         if mine():
             recorder.note(mixed=output)
 
-    yield opened.model.get_input_embeddings().register_forward_hook(worded)
-    yield opened.part(opened.family.embeddings).register_forward_hook(embedded)
+    hook(opened.model.get_input_embeddings(), worded)
+    hook(opened.part(opened.family.embeddings), embedded)
     for block in opened.blocks:
-        yield block.module.register_forward_pre_hook(enters, with_kwargs=True)
-        yield block.module.register_forward_hook(leaves(block))
-        yield block.part(block.family.output).register_forward_hook(mixed)
+        hook(block.module, begins, before=True)
+        hook(block.module, ends(block))
+        hook(block.part(block.family.output), mixed)
         if block.norm_first:
-            yield block.part(block.family.norm2).register_forward_pre_hook(norm_enters("u"))
+            hook(block.part(block.family.norm2), norm_enters("u"), before=True)
         else:
-            yield block.part(block.family.norm1).register_forward_pre_hook(norm_enters("u"))
-            yield block.part(block.family.norm2).register_forward_pre_hook(norm_enters("w"))
+            hook(block.part(block.family.norm1), norm_enters("u"), before=True)
+            hook(block.part(block.family.norm2), norm_enters("w"), before=True)
 
 
 def _check_finite(opened: Opened, output: Any) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.errors import WhenceError
+from whence.model.borrowing import hook
 from whence.model.capture import rerunning
 from whence.model.inputs import Batch
 from whence.model.opening import Opened
@@ -58,24 +59,24 @@ def parts(opened: Opened, batch: Batch) -> dict[str, Part]:
     outside: dict[bool, list[nn.Module]] = {False: [], True: []}  # by whether a block has run already
     entered = False
 
-    def enters(_module: nn.Module, _args: Any) -> None:
+    def enters(_module: nn.Module, _args: Any, _kwargs: Any) -> None:
         nonlocal entered
         entered = True
 
-    def runs(module: nn.Module, _args: Any) -> None:
+    def runs(module: nn.Module, _args: Any, _kwargs: Any) -> None:
         if module not in outside[entered]:
             outside[entered].append(module)
 
-    handles = [block.module.register_forward_pre_hook(enters) for block in opened.blocks]
-    handles += [
-        m.register_forward_pre_hook(runs) for m in opened.model.modules() if m._parameters and id(m) not in inside
-    ]
-    try:
-        with rerunning(opened), torch.no_grad():
-            opened.forward(batch)
-    finally:
-        for handle in handles:
-            handle.remove()
+    @torch.no_grad()
+    def run() -> None:
+        for block in opened.blocks:
+            hook(block.module, enters, before=True)
+        for module in opened.model.modules():
+            if module._parameters and id(module) not in inside:
+                hook(module, runs, before=True)
+        opened.forward(batch)
+
+    rerunning(opened, run)
     taken: set[int] = set()
     upwards = {
         "embeddings": _parameters(outside[False], taken),

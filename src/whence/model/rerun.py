@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from whence.answer import Answer
+from whence.model.borrowing import hook
 from whence.model.capture import rerunning
 from whence.model.inputs import Batch, Sentence, collate
 from whence.model.opening import Opened
@@ -35,11 +36,15 @@ def numbers(
     """
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     result = torch.zeros(len(sentences), dtype=torch.float64)
-    with rerunning(opened, own_attention=own_attention), torch.no_grad():
+
+    @torch.no_grad()
+    def run() -> None:
         for members in _similar_lengths(order, [len(each) for each in sentences], tokens, slack, opened.pads):
             batch = collate([sentences[i] for i in members], opened.pad_id)
             asked = [answers[i] for i in members]
             result[members] = explained(opened, opened.forward(batch), asked, batch.lengths, of).double().cpu()
+
+    rerunning(opened, run, own_attention=own_attention)
     return result
 
 
@@ -78,29 +83,35 @@ def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
             found.append(args[0] if args else kwargs["hidden_states"])
             raise _Enough
 
-    with rerunning(opened), torch.no_grad(), ExitStack() as stack, suppress(_Enough):
+    @torch.no_grad()
+    def run() -> None:
         if layer is None:
-            stack.callback(opened.part(opened.family.embeddings).register_forward_hook(embedded).remove)
+            hook(opened.part(opened.family.embeddings), embedded)
         else:
             for block in opened.blocks:
-                stack.callback(block.module.register_forward_pre_hook(enters, with_kwargs=True).remove)
+                hook(block.module, enters, before=True)
         opened.forward(batch)
+
+    with suppress(_Enough):
+        rerunning(opened, run)
     return found[0]
 
 
-def from_layer(opened: Opened, batch: Batch, layer: int | None, states: Tensor) -> Any:
+def from_layer(opened: Opened, batch: Batch, layer: int | None, states: Tensor, *, own_attention: bool = False) -> Any:
     """The output when `states` stand in place of the input of block `layer`.
 
-    None means the embedding module's output, and the number of blocks the last block's output.
-
-    Call it while `rerunning` lasts. Gradients flow back into `states`.
+    None means the embedding module's output, and the number of blocks the last block's output. Gradients flow back into
+    `states`. `own_attention` as in `rerunning`.
     """
-    with _replaced(opened, layer, states):
+
+    def run() -> Any:
+        _replace(opened, layer, states)
         return opened.forward(batch)
 
+    return rerunning(opened, run, own_attention=own_attention)
 
-@contextmanager
-def _replaced(opened: Opened, layer: int | None, states: Tensor) -> Iterator[None]:
+
+def _replace(opened: Opened, layer: int | None, states: Tensor) -> None:
     seen = 0
 
     def enters(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -119,14 +130,7 @@ def _replaced(opened: Opened, layer: int | None, states: Tensor) -> Iterator[Non
             return None
         return (states, *output[1:]) if isinstance(output, tuple) else states
 
-    with ExitStack() as stack:
-        if layer == opened.depth:
-            for block in opened.blocks:
-                stack.callback(block.module.register_forward_hook(leaves).remove)
-        elif layer is None:
-            module = opened.part(opened.family.embeddings)
-            stack.callback(module.register_forward_hook(lambda *_: states).remove)
-        else:
-            for block in opened.blocks:
-                stack.callback(block.module.register_forward_pre_hook(enters, with_kwargs=True).remove)
-        yield
+    if layer is None:
+        hook(opened.part(opened.family.embeddings), lambda *_: states)
+    for block in opened.blocks if layer is not None else ():
+        hook(block.module, leaves if layer == opened.depth else enters, before=layer != opened.depth)

@@ -1,0 +1,177 @@
+"""A user's model, borrowed for the length of one call and given back as it was.
+
+`borrowed(body)` runs `body`, which changes the model only through the functions below: `evaluating`, `attending` and
+`hook`. Each writes down how to undo a change before it makes it, so that there is no moment at which a change is made
+and not on record.
+
+What holds, for an exception at any instruction, also one that comes from outside (Ctrl-C, a signal handler that
+raises, an exception set on the thread):
+
+- When `borrowed` returns or raises, the attention implementation of every config, transformers' registries, hooks,
+  train/eval flags and torch's grad mode are as they were, and the lock is free. Parameters and their gradients are
+  never touched.
+- A second exception from outside that hits in the middle of the undoing, a fraction of a millisecond, can cut it
+  short. The record then stays, and the next capture of any model begins by undoing it.
+
+Every undoing may run twice and stands twice: an exception inside the first is followed by the second. Callers hand in a
+function because a `with` of theirs would not do: Python may raise between a manager's `__enter__` and the block, and
+before the first line of its `__exit__`.
+
+One call at a time borrows (one lock for the process), because configs and hooks may be shared by models and threads.
+A call inside a call, in the same thread, is part of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
+
+T = TypeVar("T")
+_LOCK = threading.RLock()
+_JOURNAL: list[Callable[[], object]] = []  # how to undo what was done, oldest first; each may run more than once
+
+
+def borrowed(body: Callable[[], T]) -> T:
+    """What `body` returns; every change that it put on record is undone, whether it returns or raises."""
+    outermost = not _inside()
+    try:
+        return _locked(body, outermost)
+    finally:
+        if outermost:
+            _release()
+
+
+def _locked(body: Callable[[], T], outermost: bool) -> T:
+    with _LOCK:
+        start = 0 if outermost else len(_JOURNAL)
+        return _undone(start, partial(_undone, start, partial(_begun, start, body)))
+
+
+# One `try` to a function: Python leaves the first instruction of a `try` within a `try` without any handler.
+def _undone(start: int, body: Callable[[], T]) -> T:
+    try:
+        return body()
+    finally:
+        _undo(start)
+
+
+def _begun(start: int, body: Callable[[], T]) -> T:
+    _undo(start)  # of the outermost: what an undoing that was cut short has left
+    _keep_grad_mode()
+    return body()
+
+
+def _inside() -> bool:
+    """Whether this thread is borrowing already. Read from the stack, which an interrupt cannot leave out of date."""
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        if frame.f_code is borrowed.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _undo(start: int) -> None:
+    while len(_JOURNAL) > start:
+        _JOURNAL[-1]()
+        _JOURNAL.pop()  # only now: cut short, it is undone once more
+
+
+def _release() -> None:
+    """Let go of the lock however often this thread holds it."""
+    try:
+        while True:
+            _LOCK.release()
+    except RuntimeError:  # it does not
+        return
+
+
+def _keep_grad_mode() -> None:
+    owner, mode = threading.get_ident(), torch.is_grad_enabled()
+
+    def undo() -> None:
+        if threading.get_ident() == owner:  # every thread has its own
+            torch.set_grad_enabled(mode)
+
+    _JOURNAL.append(undo)
+
+
+# What may be changed, inside of `borrowed` ----------------------------------------------------------------
+
+
+def on_leaving(undo: Callable[[], object]) -> None:
+    """Put on record how to undo a change that comes next. It may run more than once, in any thread."""
+    _JOURNAL.append(undo)
+
+
+def evaluating(model: nn.Module) -> None:
+    """Eval mode."""
+    flags = [(module, module.training) for module in model.modules()]
+
+    def undo() -> None:
+        for module, flag in flags:
+            module.training = flag
+
+    on_leaving(undo)
+    model.eval()
+
+
+def attending(model: nn.Module, name: str, attention: Any, mask: Any) -> None:
+    """Register an attention and its mask under a name, and point every config of the model at them."""
+    # The private attribute, because the public setter would spread one value over all sub-configs, and
+    # `set_attn_implementation` guesses from source code whether a class may be switched.
+    before = [(config, config._attn_implementation_internal) for config in configs(model)]
+    registries = (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping)
+    new = [registry for registry in registries if name not in registry]  # none inside of another call
+
+    def undo() -> None:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+        for registry in new:
+            registry.pop(name, None)
+
+    on_leaving(undo)
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, mask)
+    for config, _ in before:
+        config._attn_implementation_internal = name
+
+
+def configs(model: nn.Module) -> list[PreTrainedConfig]:
+    """Every config object in use anywhere in the model, sub-configs included, each once."""
+    found: dict[int, PreTrainedConfig] = {}
+    pending = [getattr(module, "config", None) for module in model.modules()]
+    while pending:
+        config = pending.pop()
+        if isinstance(config, PreTrainedConfig) and id(config) not in found:
+            found[id(config)] = config
+            pending += [getattr(config, name, None) for name in config.sub_configs]
+    return list(found.values())
+
+
+def hook(module: nn.Module, function: Callable[..., Any], *, before: bool = False) -> None:
+    """A forward hook, or one before the module's forward, which is given keyword arguments too."""
+    hooks, with_kwargs = (
+        (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs)
+        if before
+        else (module._forward_hooks, module._forward_hooks_with_kwargs)
+    )
+    on_leaving(partial(_unhook, hooks, with_kwargs, function))
+    if before:
+        module.register_forward_pre_hook(function, with_kwargs=True)
+    else:
+        module.register_forward_hook(function)
+
+
+def _unhook(hooks: dict[int, Any], with_kwargs: dict[int, Any], function: Callable[..., Any]) -> None:
+    """By the function: of a registration that was cut short there is no handle."""
+    for number in [number for number, each in list(hooks.items()) if each is function]:
+        with_kwargs.pop(number, None)
+        hooks.pop(number, None)

@@ -1,0 +1,323 @@
+"""Interrupts at any instruction: the model comes back as it was, and the next capture finds everything free.
+
+An exception from outside (Ctrl-C, a signal, one set on the thread) is put where it hurts by a trace function: at the
+k-th event of whence's own code, for every k. The slow tests add real signals, other methods and other layers of code.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_capture import awkward, state
+from transformers.masking_utils import eager_mask
+
+import tiny
+import whence
+from whence.errors import WhenceError
+from whence.model import borrowing, open_model
+from whence.model.borrowing import attending, borrowed, evaluating, hook
+from whence.model.capture import _RECORDER, attention_forward
+
+IDS = tiny.ids(5)
+METHODS = ("attention-rollout", "gradient-x-input", "ablation", "deeplift", "full-lrp", "value-zeroing")
+
+
+class Interrupt(BaseException):
+    """Comes from nowhere."""
+
+
+@contextmanager
+def interrupted(at: int, within: Callable[[str], bool], opcodes: bool = False) -> Iterator[list[str]]:
+    """Raise at the `at`-th event (0: never) of code in the files chosen by `within`; says where each was."""
+    seen: list[str] = []
+
+    def event(frame: Any, name: str, _argument: Any) -> Any:
+        seen.append(f"{frame.f_code.co_name}:{frame.f_lineno}, {name} {frame.f_lasti if opcodes else ''}")
+        if len(seen) == at:
+            raise Interrupt
+        return event
+
+    def enters(frame: Any, name: str, argument: Any) -> Any:
+        if not within(frame.f_code.co_filename):
+            return None
+        frame.f_trace_opcodes = opcodes
+        return event(frame, name, argument)
+
+    before = sys.gettrace()
+    sys.settrace(enters)
+    try:
+        yield seen
+    finally:
+        sys.settrace(before)
+
+
+def everywhere(call: Callable[[], Any], within: Callable[[str], bool], opcodes: bool = False) -> dict[int, str]:
+    """Where a call can be interrupted: every place, at the first and at the last time that it is reached."""
+    with interrupted(0, within, opcodes) as seen:
+        call()
+    first = {place: at for at, place in reversed(list(enumerate(seen, 1)))}
+    last = {place: at for at, place in enumerate(seen, 1)}
+    return {at: place for place in first for at in (first[place], last[place])}
+
+
+def own(file: str) -> bool:
+    return file == borrowing.__file__
+
+
+def capturing(file: str) -> bool:
+    return Path(file).parent.name == "model" and Path(file).stem in ("borrowing", "capture")
+
+
+class Watch:
+    """A model and what must be true of it after every interrupt."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.before = self.state()
+        self.neighbour = ThreadPoolExecutor(1)
+
+    def state(self) -> Any:
+        recorder = _RECORDER.get()
+        return state(self.model), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), recorder is None
+
+    def unharmed(self) -> bool:
+        return self.state() == self.before and not borrowing._JOURNAL and self.neighbour.submit(_free).result()
+
+
+def _free() -> bool:
+    """From another thread: whether the lock can be had."""
+    if not borrowing._LOCK.acquire(timeout=5):
+        return False
+    borrowing._LOCK.release()
+    return True
+
+
+def explain(model: Any, method: str = "attention-rollout") -> Any:
+    options: dict[str, Any] = {"ablation": {"by": 4}, "deeplift": {"baseline": 4}}.get(method, {})
+    return whence.explain(IDS, model, method=method, **options).scores
+
+
+def small() -> Any:
+    """One block, in a state that a careless library would spoil."""
+    return awkward("bert", num_hidden_layers=1)
+
+
+# In the suite ---------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_at_any_instruction_of_taking_and_giving_back() -> None:
+    watch = Watch(small())
+    part = watch.model.bert.embeddings
+
+    def body() -> None:
+        evaluating(watch.model)
+        attending(watch.model, "whence", attention_forward, eager_mask)
+        hook(part, lambda *_: None)
+        hook(part, lambda *_: None, before=True)
+
+    places = everywhere(partial(borrowed, body), own, opcodes=True)
+    assert len(places) > 300
+    for at, place in places.items():
+        with interrupted(at, own, opcodes=True), suppress(Interrupt):
+            borrowed(body)
+        assert watch.unharmed(), place
+
+
+def test_an_interrupt_at_any_line_of_a_capture() -> None:
+    watch = Watch(small())
+    expected = explain(watch.model)
+    for at, place in everywhere(partial(explain, watch.model), capturing).items():
+        with interrupted(at, capturing), suppress(Interrupt):
+            explain(watch.model)
+        assert watch.unharmed(), place
+    assert (explain(watch.model) == expected).all()
+
+
+def test_a_capture_inside_a_capture_is_interrupted() -> None:
+    outer, inner = Watch(small()), Watch(awkward("gpt2", n_layer=1))
+    opened = open_model(outer.model)
+
+    def both() -> None:
+        def body() -> None:
+            evaluating(opened.model)
+            hook(opened.model, lambda *_: None)
+            with suppress(Interrupt):  # swallowed by the outer one, which goes on
+                explain(inner.model)
+            assert not opened.model.training
+
+        borrowed(body)
+
+    for at, place in everywhere(both, own).items():
+        with interrupted(at, own), suppress(Interrupt):
+            both()
+        assert outer.unharmed(), place
+        assert inner.unharmed(), place
+
+
+def test_what_two_interrupts_leave_is_repaired_by_the_next_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one hits both undoings: whatever is left is on record."""
+    watch = Watch(small())
+    expected = explain(watch.model)
+
+    def cut_short(_start: int) -> None:
+        raise Interrupt
+
+    def left() -> None:
+        def body() -> None:
+            evaluating(watch.model)
+            hook(watch.model, lambda *_: None, before=True)
+            monkeypatch.setattr(borrowing, "_undo", cut_short)
+            raise Interrupt
+
+        with pytest.raises(Interrupt):
+            borrowed(body)
+        monkeypatch.undo()
+
+    for thread in (False, True):  # the next capture may come in another thread
+        left()
+        assert not watch.model.training
+        assert borrowing._JOURNAL
+        again = watch.neighbour.submit(explain, watch.model).result() if thread else explain(watch.model)
+        assert (again == expected).all()
+        assert watch.unharmed()
+
+
+def test_the_double_precision_twin_shares_no_hook_and_no_parameter() -> None:
+    """Relevance propagation runs a twin of the model; interrupted at any line, the model has seen nothing of it."""
+    watch = Watch(small())
+    weights = [parameter.clone() for parameter in watch.model.parameters()]
+
+    def twins(file: str) -> bool:
+        return file.endswith("double.py")
+
+    for at, place in everywhere(partial(explain, watch.model, "full-lrp"), twins).items():
+        with interrupted(at, twins), suppress(Interrupt):
+            explain(watch.model, "full-lrp")
+        assert watch.unharmed(), place
+    assert all(torch.equal(a, b) for a, b in zip(weights, watch.model.parameters(), strict=True))
+
+
+# 2,000 faults ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_two_hundred_interrupts_at_any_line_of_whence_torch_or_transformers(method: str) -> None:
+    watch = Watch(small())
+    expected = explain(watch.model, method)
+    packages = [str(Path(module.__file__ or "").parent) for module in (whence, torch, sys.modules["transformers"])]
+    for name, count in zip(packages, (120, 40, 40), strict=True):
+
+        def within(file: str, name: str = name) -> bool:
+            return file.startswith(name)
+
+        with interrupted(0, within, opcodes=True) as seen:
+            explain(watch.model, method)
+        for at in random.Random(0).sample(range(1, len(seen) + 1), min(count, len(seen))):
+            with interrupted(at, within, opcodes=True), suppress(Interrupt):
+                explain(watch.model, method)
+            assert watch.unharmed(), seen[at - 1]
+            np.testing.assert_array_equal(explain(watch.model, method), expected)
+
+
+def _exits(*_: Any) -> None:
+    raise SystemExit(1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+@pytest.mark.parametrize("kind", ["ctrl-c", "exit"])
+def test_three_hundred_signals_at_any_moment(kind: str) -> None:
+    watch = Watch(small())
+    method = "gradient-x-input"
+    expected = explain(watch.model, method)
+    begin = time.perf_counter()
+    for _ in range(10):
+        explain(watch.model, method)
+    lasts = (time.perf_counter() - begin) / 10
+    handler = signal.default_int_handler if kind == "ctrl-c" else _exits
+    number = signal.SIGALRM
+    before = signal.signal(number, handler)
+    moments, struck = random.Random(1), 0
+    try:
+        for _ in range(300):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, max(1e-6, moments.random() * lasts))
+                    explain(watch.model, method)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except (KeyboardInterrupt, SystemExit):
+                struck += 1
+            assert watch.unharmed()
+            np.testing.assert_array_equal(explain(watch.model, method), expected)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(number, before)
+    assert struck > 50
+
+
+@pytest.mark.slow
+def test_a_hundred_real_interrupts_sent_by_another_thread() -> None:
+    """Ctrl-C as the terminal sends it, with Python's own handler."""
+    watch = Watch(small())
+    expected = explain(watch.model)
+    moments = random.Random(2)
+    for _ in range(100):
+        sender = threading.Timer(moments.random() * 0.01, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            sender.start()
+            for _ in range(1000):
+                explain(watch.model)
+                if not sender.is_alive():
+                    break
+            sender.join()
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            sender.join()
+        assert watch.unharmed()
+    np.testing.assert_array_equal(explain(watch.model), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt, WhenceError])
+def test_a_hundred_exceptions_from_hooks_and_torch(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(small())
+    expected = {method: explain(watch.model, method) for method in METHODS}
+    modules = list(watch.model.modules())
+    functions = [(torch.nn.functional, "linear"), (torch.nn.functional, "layer_norm"), (torch, "softmax")]
+    functions += [(torch.Tensor, "softmax"), (torch.Tensor, "detach"), (torch.autograd, "grad"), (torch, "einsum")]
+    drawn = random.Random(3)
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error("injected")
+
+    for trial in range(100):
+        method = drawn.choice(METHODS)
+        if trial % 2:
+            handle = drawn.choice(modules).register_forward_hook(fails)
+            with suppress(error):
+                explain(watch.model, method)
+            handle.remove()
+        else:
+            with monkeypatch.context() as patch, suppress(error):
+                patch.setattr(*drawn.choice(functions), fails)
+                explain(watch.model, method)
+        assert watch.unharmed()
+        np.testing.assert_allclose(explain(watch.model, method), expected[method], rtol=1e-6)
+    gc.collect()
