@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -37,7 +37,7 @@ class Sentence:
 
     ids: list[int]
     tokens: list[str]
-    special: list[bool]  # added by the tokenizer rather than written by the author
+    special: list[bool]  # a token of the tokenizer's own ([CLS], [SEP], padding) rather than one of the text
     spans: list[Span | None]  # (which text, start, end) of each token; a blank's may be empty
     texts: tuple[str, ...]
     types: list[int] | None = None
@@ -210,16 +210,17 @@ class Reader:
         except AssertionError as error:  # byte-level tokenizers want to be told about the blank before a word
             raise WhenceError(f"the tokenizer takes no words as it was loaded: {error}") from error
         ids = [int(i) for i in encoding["input_ids"]]
-        special = [bool(flag) for flag in encoding["special_tokens_mask"]]
-        if all(special):
+        added = [bool(flag) for flag in encoding["special_tokens_mask"]]
+        if all(added):
             raise WhenceError(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
         words = [] if not self.in_words else [_places_of_words(each) for each in given]
-        spans = _offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, special)
+        spans = _offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
         self._check(ids)
+        own = ornaments(self.tokenizer)
         return Sentence(
             ids,
             token_names(self.tokenizer, ids),
-            special,
+            [flag or i in own for i, flag in zip(ids, added, strict=True)],
             spans,
             texts,
             types=_ints(encoding.get("token_type_ids")),
@@ -300,23 +301,23 @@ class Reader:
         spans: list[Span | None] = [None] * len(ids)
         if self.tokenizer is None:
             return [False] * len(ids), spans, ()
-        # A mask stands for a word of the text; it is not an ornament of the tokenizer's.
-        ornaments = set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id}
-        special = [i in ornaments for i in ids]
+        own = ornaments(self.tokenizer)
+        special = [i in own for i in ids]
         texts: list[str] = []
-        start = 0
-        while start < len(ids):
-            end = start
-            while end < len(ids) and not special[end]:
-                end += 1
-            if end > start and getattr(self.tokenizer, "is_fast", False):
-                text = self.tokenizer.decode(ids[start:end], clean_up_tokenization_spaces=False)
-                back = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-                if back["input_ids"] == ids[start:end]:
-                    spans[start:end] = [(len(texts), a, b) for a, b in back["offset_mapping"]]
-                    texts.append(text)
-            start = end + 1
+        for start, end in _runs(special):
+            if found := self._spelt(ids[start:end]):
+                text, places = found
+                spans[start:end] = [(len(texts), a, b) if b > a else None for a, b in places]
+                texts.append(text)
         return special, spans, tuple(texts)
+
+    def _spelt(self, ids: list[int]) -> tuple[str, list[tuple[int, int]]] | None:
+        """The text of these tokens and the place of each in it, if the text encodes back to them."""
+        if not getattr(self.tokenizer, "is_fast", False):
+            return None
+        text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
+        back = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)  # type: ignore[misc]
+        return (text, back["offset_mapping"]) if back["input_ids"] == ids else None
 
     def _check(self, ids: list[int]) -> None:
         if outside := [i for i in ids if not 0 <= i < self.vocabulary_size]:
@@ -329,6 +330,26 @@ class Reader:
                 f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; a text is cut with "
                 f"truncate=True (--truncate), token ids you cut yourself"
             )
+
+
+def ornaments(tokenizer: Any) -> set[int]:
+    """The ids of the tokenizer's own tokens, however they came into a sentence: [CLS], [SEP], padding and the like.
+
+    A mask and an unknown word stand for words of the text. Only where the unknown token also begins or ends texts
+    (GPT-2, whose bytes leave no word unknown) is it the tokenizer's own.
+    """
+    edges = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep")}
+    return set(tokenizer.all_special_ids) - ({tokenizer.mask_token_id, tokenizer.unk_token_id} - edges)
+
+
+def _runs(breaks: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Start and end of every stretch without a break."""
+    start = 0
+    for end, broken in enumerate([*breaks, True]):
+        if broken:
+            if end > start:
+                yield start, end
+            start = end + 1
 
 
 def searched(tokenizer: Any, texts: Sequence[str], ids: Sequence[int], special: Sequence[bool]) -> list[Span | None]:
