@@ -11,14 +11,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from whence.progress import quiet_tqdm
+
 __version__ = "0.1.0"
 
 # Public name -> the module that holds it (PEP 562: resolved on first use).
 _HOMES = {
     "explain": "whence.explaining",
+    "explain_stream": "whence.explaining",
     "compare": "whence.explaining",
     "methods": "whence.method",
     "Explanation": "whence.explanation",
+    "Explanations": "whence.results",
     "Comparison": "whence.comparison",
     "Trace": "whence.model",
     "LayerTrace": "whence.model",
@@ -43,6 +47,7 @@ __all__ = [
     "Comparison",
     "Estimate",
     "Explanation",
+    "Explanations",
     "LayerTrace",
     "Run",
     "Trace",
@@ -55,6 +60,7 @@ __all__ = [
     "estimate",
     "evaluate",
     "explain",
+    "explain_stream",
     "methods",
     "metrics",
     "mixing_ratios",
@@ -69,11 +75,12 @@ if TYPE_CHECKING:
     from whence.errors import WhenceError, WhenceWarning
     from whence.estimating import Estimate, estimate
     from whence.evidence.registry import metrics
-    from whence.explaining import capture, compare, explain
+    from whence.explaining import capture, compare, explain, explain_stream
     from whence.explanation import Explanation
     from whence.method import methods
     from whence.model import LayerTrace, Trace, open_model
     from whence.papers import reproduce
+    from whence.results import Explanations
     from whence.run import Run, evaluate
 
 
@@ -83,6 +90,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'whence' has no attribute {name!r}")
+    quiet_tqdm()
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

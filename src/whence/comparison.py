@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from whence import tabling
 from whence.errors import WhenceError
 from whence.explanation import Explanation
 from whence.storing import PICTURES, write
@@ -53,9 +54,16 @@ class Comparison(Mapping[str, Explanation]):
             raise WhenceError("this comparison is damaged: it holds no explanations")
         return cls({name: Explanation.from_dict(each) for name, each in data["explanations"].items()})
 
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame (the extra `pandas`) with a row per token and method."""
+        return tabling.dataframe((0, each) for each in self.values())
+
     def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
-        """Write to a .json or .html file, or as a picture (.png, .svg, .pdf) of a kind that `plot` knows."""
+        """Write to a .json or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a table
+        (.csv, .parquet, .jsonl)."""
         path = Path(path)
+        if path.suffix in tabling.ENDINGS:
+            return tabling.save(((0, each) for each in self.values()), path)
         if path.suffix in PICTURES:
             from whence.view.plot import save
 
@@ -65,7 +73,8 @@ class Comparison(Mapping[str, Explanation]):
         if path.suffix == ".html":
             return write(path, self.to_html())
         raise WhenceError(
-            f"cannot save to '{path.name}'; expected a name ending in .json, .html, {', '.join(PICTURES)}"
+            f"cannot save to '{path.name}'; expected a name ending in .json, .html, "
+            f"{', '.join((*PICTURES, *tabling.ENDINGS))}"
         )
 
     @classmethod

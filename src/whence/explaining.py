@@ -1,21 +1,25 @@
-"""`explain`, `compare` and `capture`: text in, explanations out."""
+"""`explain`, `explain_stream`, `compare` and `capture`: text in, explanations out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from whence.comparison import Comparison
 from whence.errors import WhenceError
 from whence.explanation import Explanation
-from whence.jobs import AUTO, Question, run, settle_job, settle_questions, settle_reach
+from whence.jobs import AUTO, Question, check_batch_size, settle_job, settle_questions, settle_reach
+from whence.many import Given, How, chunks, explained, read
 from whence.method import lookup
 from whence.model import Opened, Reader, Trace, collate, open_model
 from whence.model import capture as capture_batch
+from whence.progress import bar
 
 DEFAULT_MODEL = "whence/sentiment"
 DEFAULT_METHOD = "attention-rollout"
 DEFAULT_METHODS = ("raw-attention", "attention-rollout")
+LONG = ("error", "truncate", "windows")
+AHEAD = 16  # batches that a stream reads before it explains them, sentences of similar length together
 
 
 def explain(
@@ -35,7 +39,12 @@ def explain(
     drop_self: bool = False,
     estimate: bool = False,
     batch_size: int = 16,
+    keep: str | None = None,
+    long: str = "error",
+    overlap: int | None = None,
     truncate: bool = False,
+    on_error: str = "raise",
+    progress: bool | None = None,
     task: str | None = None,
     device: Any = None,
     dtype: Any = None,
@@ -43,9 +52,12 @@ def explain(
     tokenizer_kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Say which input tokens an output is made of. One input gives one `Explanation`, a list gives a list.
+    """Say which input tokens an output is made of. One input gives one `Explanation`, several give `Explanations`.
 
-    inputs: a text, a pair of texts (a tuple), token ids, an encoding with `input_ids`, or a list of these.
+    inputs: one input is a text, a pair of texts (a tuple of two), token ids, an encoding with `input_ids`, or a row
+        with a "text" (and "text_pair"). Several are a list of these, or anything else that has an order: a generator,
+        a pandas Series, a numpy array of texts, a column of a dataset or a tokenised dataset. Texts split
+        into words are lists of words, with tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
     model: a shipped model ("whence/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
     method: a name or symbol listed by `whence.methods()`; further keyword arguments are its options.
@@ -62,24 +74,70 @@ def explain(
     receptive_field: for causal models, rollout and flow relative to an even reader (whence/aggregate/receptive.py).
     drop_self: set what the answering token gives itself to 0, as AttCAT's code does.
     rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
+    keep: "maps" for everything a method computes, or "scores" to let maps go as soon as they are read (a hundredth of
+        the memory): `scores` and `layer_scores` stay. "maps" unless rows="reading".
+    long: what becomes of a text longer than the model reads: "error", "truncate" (also truncate=True), or "windows":
+        overlapping windows, by `overlap` tokens (a quarter, if None), each explained towards the same class, a token's
+        score the mean over its windows (whence/windows.py).
+    on_error: "skip" goes on without the inputs that fail: None stands in their place, and `skipped` says why.
+    progress: a bar on stderr or in the notebook; None shows it where somebody looks and there is more than a batch.
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
     lookup(method)  # a misspelt name is said before a model is loaded
+    how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
-    sentences, single = reader(opened, truncate, tokenizer_kwargs).read(inputs)
-    questions = settle_questions(len(sentences), single, target, foil, position)
+    given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
+    questions = _questions(given, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    job = settle_job(method, reach, head, options, drop_self)
+    job = settle_job(method, reach, head, options, drop_self, keep)
     if estimate:
         from whence.estimating import estimate_job
 
-        return estimate_job(opened, sentences, job, batch_size)
-    found = run(opened, sentences, questions, [job], batch_size)
-    results = [
-        _by_target(row[0]) if _asks_all(question) else row[0][0] for row, question in zip(found, questions, strict=True)
-    ]
-    return results[0] if single else results
+        return estimate_job(opened, list(given.sentences.values()), job, batch_size)
+    found = explained(opened, given, questions, [job], how)
+    asks_all = _asks_all(questions[0])
+    return given.gathered([_by_target(row[0]) if asks_all else row[0][0] for row in found])
+
+
+def explain_stream(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    method: str = DEFAULT_METHOD,
+    *,
+    batch_size: int = 16,
+    progress: bool | None = None,
+    task: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Iterator[Any]:
+    """Explain inputs as they come: an iterator that gives what `explain` would, in their order, and keeps nothing.
+
+    `inputs` may be endless; a few batches of it are read ahead. Further arguments as in `explain`; target, foil and
+    position are the same for all.
+    """
+    for name in ("target", "foil", "position"):
+        if isinstance(arguments.get(name), list | tuple):
+            raise WhenceError(f"{name} is a list; a stream asks the same of every input: leave it out, or use explain")
+    if arguments.get("estimate"):
+        raise WhenceError("the length of a stream is not known before it ends; estimate a few of its inputs by explain")
+    lookup(method)
+    check_batch_size(batch_size)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    parts = chunks(inputs, batch_size * AHEAD)
+    total = len(inputs) if hasattr(inputs, "__len__") else None
+
+    def stream() -> Iterator[Any]:
+        with bar(total, progress, worth=total is None or total > batch_size) as advance:
+            for part in parts:
+                for each in explain(part, opened, None, method, batch_size=batch_size, progress=False, **arguments):
+                    yield each
+                    advance(1)
+
+    return stream()
 
 
 def compare(
@@ -98,14 +156,22 @@ def compare(
     rows: str = "all",
     drop_self: bool = False,
     batch_size: int = 16,
+    keep: str | None = None,
+    long: str = "error",
+    overlap: int | None = None,
     truncate: bool = False,
+    on_error: str = "raise",
+    progress: bool | None = None,
     task: str | None = None,
     device: Any = None,
     dtype: Any = None,
     model_kwargs: Mapping[str, Any] | None = None,
     tokenizer_kwargs: Mapping[str, Any] | None = None,
-) -> Comparison | list[Comparison]:
-    """Explain by several methods on one captured pass. Arguments as in `explain`."""
+) -> Any:
+    """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
+
+    Arguments as in `explain`.
+    """
     if isinstance(methods, str):
         methods = [methods]
     if not methods:
@@ -114,14 +180,14 @@ def compare(
         raise WhenceError(f"a method is named twice in {', '.join(methods)}; expected each once")
     for name in methods:
         lookup(name)
+    how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
-    sentences, single = reader(opened, truncate, tokenizer_kwargs).read(inputs)
-    questions = settle_questions(len(sentences), single, target, foil, position)
+    given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
+    questions = _questions(given, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    jobs = [settle_job(name, reach, head, {}, drop_self) for name in methods]
-    found = run(opened, sentences, questions, jobs, batch_size)
-    results = [Comparison(_by_method(methods, row)) for row in found]
-    return results[0] if single else results
+    jobs = [settle_job(name, reach, head, {}, drop_self, keep) for name in methods]
+    found = explained(opened, given, questions, jobs, how)
+    return given.gathered([Comparison(_by_method(methods, row)) for row in found])
 
 
 def capture(
@@ -143,15 +209,26 @@ def capture(
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
 
 
-def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None) -> Reader:
+def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None, long: str = "error") -> Reader:
+    if long not in LONG:
+        raise WhenceError(f"unknown long {long!r}; expected one of {', '.join(LONG)}")
+    if truncate and long == "windows":
+        raise WhenceError("truncate=True cuts a long text and long='windows' reads all of it; leave one of them out")
     return Reader(
         opened.tokenizer,
         opened.vocabulary_size,
         opened.pad_id,
         opened.max_length,
-        truncate=truncate,
+        truncate=truncate or long == "truncate",
         tokenizer_kwargs=tokenizer_kwargs,
+        any_length=long == "windows",
     )
+
+
+def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Question]:
+    """What is asked of each sentence; lists have an entry for every input, also for one that could not be read."""
+    every = settle_questions(given.count, given.single, target, foil, position)
+    return [every[row] for row in given.sentences]
 
 
 def _asks_all(question: Question) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whence import storing
+from whence import storing, tabling
 from whence.answer import Reading, Target
 from whence.errors import WhenceError
 from whence.words import Span, group
@@ -213,9 +213,16 @@ class Explanation:
         """The inverse of `to_dict`; a WhenceError if the data is not such a dictionary."""
         return storing.from_dict(cls, data)
 
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame (the extra `pandas`) with a row per token."""
+        return tabling.dataframe([(0, self)])
+
     def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
-        """Write to a .json, .npz or .html file, or as a picture (.png, .svg, .pdf) of a kind that `plot` knows."""
+        """Write to a .json, .npz or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a
+        table (.csv, .parquet, .jsonl)."""
         path = Path(path)
+        if path.suffix in tabling.ENDINGS:
+            return tabling.save([(0, self)], path)
         if path.suffix in storing.PICTURES:
             from whence.view.plot import save
 

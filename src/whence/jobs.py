@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from whence.model import (
     collate,
     stream,
 )
+
+Advance = Callable[[int], None]  # told how many more sentences are done
 
 AUTO = "auto"  # aggregate as the method and its name say
 LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
@@ -59,6 +62,7 @@ class Job:
     head: int | str | None
     drop_self: bool
     options: dict[str, Any]
+    keep: str = "maps"  # or "scores": of a map only the rows that answer
 
     @property
     def layerwise(self) -> bool:
@@ -124,7 +128,12 @@ def _layers(layers: Any, depth: int) -> tuple[int, int]:
 
 
 def settle_job(
-    name: str, reach: Reach, head: int | str | None, options: dict[str, Any], drop_self: bool = False
+    name: str,
+    reach: Reach,
+    head: int | str | None,
+    options: dict[str, Any],
+    drop_self: bool = False,
+    keep: str | None = "maps",
 ) -> Job:
     method, preset = lookup(name)
     aggregate = reach.aggregate
@@ -146,7 +155,18 @@ def settle_job(
         raise WhenceError(f"unknown head {head!r}; expected a number from 0 or 'all'")
     if preset is not None and reach.aggregate != preset.aggregate:
         name = method.name  # "attention-rollout" joined in another way is no rollout
-    return Job(name, method, reach, head, drop_self, options)
+    return Job(name, method, reach, head, drop_self, options, _keep(keep, reach, head))
+
+
+def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
+    """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
+    if keep not in (None, "maps", "scores"):
+        raise WhenceError(
+            f"unknown keep {keep!r}; expected 'maps', or 'scores' to let maps go as soon as they are read"
+        )
+    if keep == "scores" and head == "all":
+        raise WhenceError("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
+    return keep or ("scores" if reach.reading_only and head != "all" else "maps")
 
 
 def settle_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
@@ -175,10 +195,10 @@ def run(
     questions: Sequence[Question],
     jobs: Sequence[Job],
     batch_size: int,
+    advance: Advance = lambda _count: None,
 ) -> list[list[list[Explanation]]]:
     """For every sentence, in their order: for every job: an explanation per target (one, unless all are asked)."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise WhenceError(f"batch_size is {batch_size!r}; expected a whole number, at least 1")
+    check_batch_size(batch_size)
     given = any(question.position is not None for question in questions)
     if (
         given
@@ -194,9 +214,35 @@ def run(
     with torch.inference_mode(False):
         for members in batches(opened, sentences, batch_size):
             batch = collate([sentences[i] for i in members], opened.pad_id)
-            found = _run_batch(opened, batch, [questions[i] for i in members], jobs)
+            with _memory(batch, jobs):
+                found = _run_batch(opened, batch, [questions[i] for i in members], jobs)
             results.update(zip(members, found, strict=True))
+            advance(len(members))
     return [results[i] for i in range(len(sentences))]
+
+
+def check_batch_size(size: Any) -> None:
+    """Refuse what is no number of sentences."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise WhenceError(f"batch_size is {size!r}; expected a whole number, at least 1")
+
+
+@contextmanager
+def _memory(batch: Batch, jobs: Sequence[Job]) -> Iterator[None]:
+    """Too little memory, as numpy and torch report it, becomes a sentence that says what was asked for."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        count, names = len(batch.sentences), ", ".join(job.asked for job in jobs)
+        less = [f"batch_size={max(1, count // 4)}"] if count > 1 else ["a shorter text, or long='windows'"]
+        less += ["keep='scores'"] if any(job.keep == "maps" and job.method.kind == "map" for job in jobs) else []
+        why = (str(error) or "out of memory").splitlines()[0]
+        raise WhenceError(
+            f"not enough memory for {names} of {count} input{'s' * (count > 1)} of up to {max(batch.lengths)} tokens "
+            f"at once ({why}); ask for less: {' or '.join(less)}"
+        ) from error
 
 
 def batches(opened: Opened, sentences: Sequence[Sentence], size: int) -> Iterator[list[int]]:
@@ -286,6 +332,8 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
         if shelf.scores is not None
         else _from_maps(job, shelf, row, n, output)
     )
+    if job.keep == "scores":
+        parts = _rows_alone(parts, found.reading.position)
     if job.drop_self and found.reading.position is not None:
         parts["scores"] = parts["scores"].copy()
         parts["scores"][found.reading.position] = 0
@@ -313,6 +361,19 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
         model=output.trace.opened.name,
         seconds=shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
     )
+
+
+def _rows_alone(parts: dict[str, Any], position: int | None) -> dict[str, Any]:
+    """Without maps: the row that answers of every layer stays, as copies, lest a row keep its whole map alive."""
+    maps = parts.get("maps") if parts.get("aggregated") is None else parts["aggregated"]
+    rows = parts["layer_scores"]
+    if rows is None and maps is not None:
+        rows = maps.mean(1) if position is None else maps[:, position]
+    return {
+        **{name: value for name, value in parts.items() if name not in ("maps", "aggregated", "head_maps")},
+        "scores": parts["scores"].copy(),
+        "layer_scores": None if rows is None else rows.copy(),
+    }
 
 
 def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, Any]:

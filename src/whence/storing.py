@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence import tabling
 from whence.answer import Reading, Target
 from whence.errors import WhenceError
 
@@ -68,7 +69,8 @@ def save(explanation: Explanation, path: Path) -> Path:
     """Write .json or .npz."""
     if path.suffix not in (".json", ".npz"):
         raise WhenceError(
-            f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, {', '.join(PICTURES)}"
+            f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, "
+            f"{', '.join((*PICTURES, *tabling.ENDINGS))}"
         )
     data = to_dict(explanation)
     if path.suffix == ".json":

@@ -189,7 +189,7 @@ def test_rows_of_layers_are_those_of_the_maps() -> None:
     last = whence.explain(TEXT, model, TOKENIZER, method="globenc", position=-1)
     assert last.aggregated is not None
     assert np.array_equal(layer_rows(last), last.aggregated[:, -1])
-    reading = whence.explain(TEXT, model, TOKENIZER, method="globenc", rows="reading")
+    reading = whence.explain(TEXT, model, TOKENIZER, method="globenc", rows="reading", keep="maps")
     assert np.allclose(layer_rows(reading), layer_rows(found), atol=1e-6)
     assert np.allclose(layer_rows(reading, of="maps"), layer_rows(found, of="maps"), atol=1e-6)
     gradients = whence.explain(TEXT, model, TOKENIZER, method="saliency")

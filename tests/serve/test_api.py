@@ -127,7 +127,8 @@ def test_it_is_documented(client: Any) -> None:
     assert {"/api/explain", "/api/compare", "/api/methods", "/api/models", "/api/health"} <= set(described["paths"])
     fields = described["components"]["schemas"]["Explain"]["properties"]
     python = whence.explain.__kwdefaults__.keys() - {
-        *("estimate", "batch_size", "task", "device", "dtype", "model_kwargs", "tokenizer_kwargs")
+        *("estimate", "batch_size", "task", "device", "dtype", "model_kwargs", "tokenizer_kwargs"),
+        *("keep", "long", "overlap", "on_error", "progress"),  # `maps` and `truncate` say what a page needs of them
     }
     assert python <= set(fields)  # what Python calls aggregate, target, … is called so here
     assert client.get("/docs").status_code == 404

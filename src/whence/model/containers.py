@@ -18,6 +18,14 @@ from whence.errors import WhenceError
 TEXTS = (("text", "text_pair"), ("question", "context"))
 
 
+class Chunk(list[Any]):
+    """Inputs in the middle of a stream: always several, and counted from `first`."""
+
+    def __init__(self, inputs: Iterable[Any], first: int) -> None:
+        super().__init__(inputs)
+        self.first = first
+
+
 def several(inputs: Any) -> Iterable[Any] | None:
     """The inputs one after another; None if this is a single input, an array of numbers, or nothing known."""
     if isinstance(inputs, str | bytes | Mapping | Tensor | tuple):
@@ -79,9 +87,9 @@ def refuse_tuple(inputs: tuple[Any, ...]) -> WhenceError:
     )
 
 
-def is_once(inputs: Any) -> bool:
-    """Whether it can be gone through only once: a generator, an open file."""
-    return isinstance(inputs, Iterator)
+def is_stream(inputs: Any) -> bool:
+    """Whether each of its items is an input, whatever it is: of a generator, an open file, a stream."""
+    return isinstance(inputs, Iterator | Chunk)
 
 
 def missing(item: Any) -> bool:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import WhenceError, WhenceWarning
-from whence.model.containers import is_once, missing, refuse_mapping, refuse_tuple, several, text_of
+from whence.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from whence.words import Span
 
 COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
@@ -114,6 +114,7 @@ class Reader:
     max_length: int | None
     truncate: bool = False
     tokenizer_kwargs: Mapping[str, Any] | None = None
+    any_length: bool = False  # longer texts are left whole, for windows
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -140,9 +141,9 @@ class Reader:
         items = list(items)
         if not items:
             raise WhenceError("nothing to explain: the list of inputs is empty; expected at least one text")
-        if not is_once(inputs) and all(_is_int(item) for item in items):
+        if not is_stream(inputs) and all(_is_int(item) for item in items):
             return [self._ids(items)], True
-        if not is_once(inputs) and self.in_words and all(isinstance(item, str) for item in items):
+        if not is_stream(inputs) and self.in_words and all(isinstance(item, str) for item in items):
             return [self._text(items)], True
         return [self._one(item, row) for row, item in enumerate(items, first)], False
 
@@ -325,10 +326,10 @@ class Reader:
                 f"token id {outside[0]} is outside the model's vocabulary of {self.vocabulary_size}; "
                 f"tokenizer and model do not belong together"
             )
-        if self.max_length is not None and len(ids) > self.max_length:
+        if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise WhenceError(
-                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; a text is cut with "
-                f"truncate=True (--truncate), token ids you cut yourself"
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; long='windows' explains"
+                f" it piece by piece, truncate=True (--truncate) cuts a text; token ids you cut yourself"
             )
 
 

@@ -97,7 +97,7 @@ class Asked(BaseModel):
     def arguments(self) -> dict[str, Any]:
         """What `explain` and `compare` take by name, apart from the method."""
         names = ("aggregate", "target", "foil", "position", "head", "layers", "receptive_field", "rows", "drop_self")
-        return {name: getattr(self, name) for name in (*names, "truncate")}
+        return {**{name: getattr(self, name) for name in (*names, "truncate")}, "keep": "maps" if self.maps else None}
 
 
 class Explain(Asked):

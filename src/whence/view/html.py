@@ -43,7 +43,7 @@ def document(explanations: Mapping[str, Explanation], title: str | None = None) 
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f"<title>{_escaped(data['title'])} · whence</title>"
+        f"<title>{escaped(data['title'])} · whence</title>"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<style>{PAGE}</style></head>\n"
@@ -90,10 +90,10 @@ def _static(explanations: Mapping[str, Explanation]) -> str:
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
     rows = "".join(
-        f"<p><b>{_escaped(title(each) + _apart(each, first))}</b><br>{_text(each)}</p>"
+        f"<p><b>{escaped(title(each) + _apart(each, first))}</b><br>{coloured(each)}</p>"
         for each in explanations.values()
     )
-    return f"<p>{_escaped(head)}</p>{rows}"
+    return f"<p>{escaped(head)}</p>{rows}"
 
 
 def _apart(explanation: Explanation, first: Explanation) -> str:
@@ -102,7 +102,7 @@ def _apart(explanation: Explanation, first: Explanation) -> str:
     return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}")
 
 
-def _text(explanation: Explanation) -> str:
+def coloured(explanation: Explanation) -> str:
     parts = []
     strength = intensities(explanation.scores, explanation.signed, explanation.position)
     rows = zip(explanation.pieces, gaps(explanation), explanation.scores, strength, strict=True)
@@ -111,10 +111,10 @@ def _text(explanation: Explanation) -> str:
         if abs(value) >= 0.02:
             ground = shade(float(value), explanation.signed)
             look = f' style="background:{hexadecimal(ground)};color:{ink(ground)}"'
-        parts.append(f'{_escaped(gap)}<span title="{score:.6g}"{look}>{_escaped(piece)}</span>')
+        parts.append(f'{escaped(gap)}<span title="{score:.6g}"{look}>{escaped(piece)}</span>')
     return "".join(parts)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Escaped, and without halves of surrogate pairs, which no file in UTF-8 can hold."""
     return escape(text.encode("utf-8", "replace").decode("utf-8"))

@@ -1,0 +1,312 @@
+"""Many inputs: a list that can be tabled and saved, a stream, failures left out, memory, progress."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny
+import whence
+from whence import jobs, progress, tabling
+from whence.errors import WhenceError, WhenceWarning
+from whence.results import Explanations
+
+TOKENIZER = tiny.tokenizer()
+MODEL: Any = tiny.model()
+TEXTS = ["the cat is good", "a bad ☃ film", "the keys to the cabinets are deep ."]
+
+
+def found(**more: Any) -> Explanations:
+    result: Explanations = whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", **more)
+    return result
+
+
+# The list -------------------------------------------------------------------------------------------------
+
+
+def test_several_inputs_give_a_list_with_more_to_it() -> None:
+    every = found()
+    assert isinstance(every, list)
+    assert isinstance(every[1:], Explanations)
+    assert "3 explanations" in repr(every)
+    assert repr(every).count("Explanation by attcat") == 3
+    assert [each.granularity for each in every.words()] == ["word"] * 3
+    shown = every._repr_html_()
+    assert shown.count("<tr>") == 4
+    assert "☃" in shown
+
+
+def test_markup_in_a_text_stays_text() -> None:
+    shown = whence.explain(["the <b> cat", "a dog"], MODEL, TOKENIZER)._repr_html_()
+    assert "<b>" not in shown
+    assert "&lt;" in shown
+
+
+def test_a_row_for_each_token() -> None:
+    pytest.importorskip("pandas")
+    every = found()
+    table = every.to_dataframe()
+    assert len(table) == sum(map(len, every))
+    assert list(table.columns) == [*tabling.SHARED, *tabling.EACH]
+    for row, each in enumerate(every):
+        mine = table[table.input == row]
+        assert mine.score.tolist() == pytest.approx(each.scores.tolist())
+        assert mine.text.tolist() == each.pieces
+        assert mine.start.isna().tolist() == each.special
+    assert table[table.unknown].text.tolist() == ["☃"]
+    assert set(table.target) <= {"LABEL_0", "LABEL_1", "LABEL_2"}
+    assert every[0].to_dataframe().equals(table[table.input == 0])
+    both = whence.compare(TEXTS, MODEL, TOKENIZER, ["attcat", "alti"])
+    assert both.to_dataframe().groupby("method").size().to_dict() == {"alti": len(table), "attcat": len(table)}
+    assert set(both[0].to_dataframe().method) == {"attcat", "alti"}
+
+
+def test_csv_needs_no_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    path = found().save(tmp_path / "scores.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["score"]) for row in rows if row["input"] == "1"] == found()[1].scores.tolist()
+    with pytest.raises(WhenceError, match=r"needs the package 'pandas'.*\[pandas\]"):
+        found().to_dataframe()
+
+
+def test_every_kind_of_table_says_the_same(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    every = found()
+    from_csv = pandas.read_csv(every.save(tmp_path / "a.csv"))
+    from_parquet = pandas.read_parquet(every.save(tmp_path / "a.parquet"))
+    lines = [json.loads(line) for line in every.save(tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert from_csv.score.tolist() == from_parquet.score.tolist()
+    assert from_csv.token.tolist() == from_parquet.token.tolist()
+    assert [line["score"] for line in lines] == [each.scores.tolist() for each in every]
+    assert [line["input"] for line in lines] == [0, 1, 2]
+    assert (tmp_path / "b.csv").parent / "b.csv" == every[0].save(tmp_path / "b.csv")
+    with pytest.raises(WhenceError, match=r"'a\.xls'; expected a name ending in \.csv, \.parquet, \.jsonl"):
+        every.save(tmp_path / "a.xls")
+    with pytest.raises(WhenceError, match="cannot write"):
+        every.save(tmp_path / "nowhere" / "a.csv")
+
+
+def test_what_was_written_before_an_error_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    one = found()[0]
+    for ending in tabling.ENDINGS:
+        path = tmp_path / f"part{ending}"
+        with pytest.raises(KeyboardInterrupt), tabling.opened(path) as write:
+            write(0, one)
+            raise KeyboardInterrupt
+        if ending == ".parquet":
+            from pyarrow import parquet
+
+            assert parquet.read_table(path).num_rows == len(one)
+        else:
+            assert len(path.read_text(encoding="utf-8").splitlines()) == (len(one) + 1 if ending == ".csv" else 1)
+
+
+# Going on past failures -----------------------------------------------------------------------------------
+
+
+def test_inputs_that_fail_are_left_out_by_choice() -> None:
+    texts = [TEXTS[0], "", TEXTS[1], None]
+    with pytest.raises(WhenceError, match="2 of 4 inputs cannot be read.*on_error='skip'"):
+        whence.explain(texts, MODEL, TOKENIZER)
+    with pytest.warns(WhenceWarning, match="2 of 4 inputs were skipped: input 1: the text is empty"):
+        every = whence.explain(texts, MODEL, TOKENIZER, "attcat", on_error="skip", target=[0, 1, 2, 0])
+    assert [each and each.target.index for each in every] == [0, None, 2, None]
+    assert set(every.skipped) == {1, 3}
+    assert every[1:].skipped.keys() == {0, 2}
+    assert {row for row, _ in every.each()} == {0, 2}
+    assert every.words()[1] is None
+    assert "2 skipped" in every._repr_html_()
+
+
+def test_inputs_that_cannot_be_explained_are_left_out_too() -> None:
+    model = tiny.model("bert", "masked-lm")
+    texts = ["the [MASK] is good", "the cat", "a [MASK]", "a [MASK] [MASK]"]
+    with pytest.warns(WhenceWarning, match="input 1: .*; input 3: "):
+        every = whence.explain(texts, model, TOKENIZER, "saliency", on_error="skip")
+    assert [each is None for each in every] == [False, True, False, True]
+    with pytest.raises(WhenceError, match="no option"):  # the call is wrong, not an input
+        whence.explain(texts, model, TOKENIZER, "saliency", on_error="skip", steps=3)
+    with pytest.raises(WhenceError, match="input 0: the text is empty"):
+        whence.explain(["", " "], model, TOKENIZER, on_error="skip")
+    with pytest.raises(WhenceError, match="unknown on_error 'ignore'"):
+        whence.explain(texts, model, TOKENIZER, on_error="ignore")
+
+
+# Streams --------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_gives_what_a_list_gives() -> None:
+    texts = list(itertools.islice(itertools.cycle(TEXTS), 40))
+    expected = whence.explain(texts, MODEL, TOKENIZER, "attcat", batch_size=2)
+    streamed = list(whence.explain_stream(iter(texts), MODEL, TOKENIZER, "attcat", batch_size=2))
+    assert len(streamed) == 40
+    for one, other in zip(streamed, expected, strict=True):
+        assert one.tokens == other.tokens
+        assert np.allclose(one.scores, other.scores, atol=1e-6)
+
+
+def test_a_stream_may_be_endless() -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        for text in itertools.cycle(TEXTS):
+            read += 1
+            yield text
+
+    stream = whence.explain_stream(endless(), MODEL, TOKENIZER, "attcat", batch_size=1)
+    assert read == 0
+    assert [next(stream).texts[0] for _ in range(3)] == TEXTS
+    assert read <= 32
+
+
+def test_a_stream_counts_on_and_goes_on() -> None:
+    texts = [*["a cat"] * 20, "", "a dog"]
+    with pytest.raises(WhenceError, match="input 20: the text is empty"):
+        list(whence.explain_stream(texts, MODEL, TOKENIZER, "attcat", batch_size=1))
+    with pytest.warns(WhenceWarning, match="input 20: the text is empty"):
+        every = list(whence.explain_stream(texts, MODEL, TOKENIZER, "attcat", batch_size=1, on_error="skip"))
+    assert [row for row, each in enumerate(every) if each is None] == [20]
+
+
+def test_streams_that_are_none() -> None:
+    with pytest.raises(WhenceError, match="a str was given; expected several inputs"):
+        whence.explain_stream("a cat", MODEL, TOKENIZER)
+    with pytest.raises(WhenceError, match="target is a list"):
+        whence.explain_stream(TEXTS, MODEL, TOKENIZER, target=[0, 1, 2])
+    with pytest.raises(WhenceError, match="unknown method"):  # at the call, not at the first result
+        whence.explain_stream(TEXTS, MODEL, TOKENIZER, "atcat")
+
+
+# Memory ---------------------------------------------------------------------------------------------------
+
+
+def held(explanation: whence.Explanation) -> int:
+    """Bytes that an explanation keeps alive: a view keeps the whole array that it looks into."""
+    arrays = {}
+    for name in ("scores", "maps", "aggregated", "head_maps", "layer_scores"):
+        array = getattr(explanation, name)
+        while isinstance(array, np.ndarray):
+            arrays[id(array)] = array
+            array = array.base
+    return sum(array.nbytes for array in arrays.values() if array.base is None)
+
+
+@pytest.mark.parametrize("position", [None, "mean"])
+@pytest.mark.parametrize("method", ["attention-rollout", "alti", "globenc"])
+def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
+    texts = [tiny.ids(30), tiny.ids(40, 1)]
+    whole = whence.explain(texts, MODEL, method=method, position=position)
+    for how in ({"keep": "scores"}, {"rows": "reading"}):
+        for one, other in zip(
+            whence.explain(texts, MODEL, method=method, position=position, **how), whole, strict=True
+        ):
+            assert one.maps is one.aggregated is one.head_maps is None
+            assert np.allclose(one.scores, other.scores, atol=1e-6)
+            assert one.layer_scores.shape == (3, len(one))
+            assert np.allclose(one.layer_scores[-1], one.scores, atol=1e-6)
+            assert held(one) < held(other) / 5
+    both = whence.explain(texts, MODEL, method=method, rows="reading", keep="maps")
+    assert np.array_equal(both[0].maps, whole[0].maps)
+
+
+def test_what_may_be_kept() -> None:
+    with pytest.raises(WhenceError, match="unknown keep 'all'; expected 'maps', or 'scores'"):
+        whence.explain(TEXTS, MODEL, TOKENIZER, keep="all")
+    with pytest.raises(WhenceError, match="keep='scores' for none"):
+        whence.explain(TEXTS, MODEL, TOKENIZER, "attention", keep="scores", head="all")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 13.0 GiB for an array"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
+    ],
+)
+def test_too_little_memory(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(jobs, "_run_batch", fail)
+    said = r"not enough memory for alti of 3 inputs of up to 10 tokens at once.*allocate.*batch_size=1 or keep='scores'"
+    with pytest.raises(WhenceError, match=said):
+        whence.explain(TEXTS, MODEL, TOKENIZER, "alti")
+
+
+def test_other_errors_of_torch_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(jobs, "_run_batch", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        whence.explain(TEXTS, MODEL, TOKENIZER, "alti")
+
+
+# Progress -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_shown_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
+    whence.explain(TEXTS * 10, MODEL, TOKENIZER, "attcat")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bar_on_stderr_for_more_than_a_batch(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    seen: list[int] = []
+    monkeypatch.setattr(progress, "_in_terminal", lambda _total: iter([seen.append]))
+    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=16)
+    assert seen == []
+    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2)
+    assert seen == [2, 1]
+    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2, progress=False)
+    list(whence.explain_stream(iter(TEXTS), MODEL, TOKENIZER, "attcat"))
+    assert seen == [2, 1, 1, 1, 1]
+    monkeypatch.undo()
+    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2, progress=True)
+    said = capsys.readouterr()
+    assert said.out == ""
+
+
+def test_a_notebook_without_widgets(tmp_path: Path) -> None:
+    """The first cell neither warns nor fails, and the bar is drawn and taken away."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    code = (
+        "import sys; sys.modules['ipywidgets'] = None\n"
+        "import whence\n"
+        "found = whence.explain(['a good film'] * 3, method='attcat', batch_size=1)\n"
+        "found"
+    )
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = book.cells[0].outputs
+    assert [each for each in outputs if each.output_type == "stream"] == []
+    shown = [each["data"].get("text/html", "") for each in outputs]
+    assert "3 explanations" in shown[-1]
+    assert not any("<progress" in each for each in shown)
+
+
+def test_tqdm_is_asked_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_module(name: str) -> None:
+        warnings.warn(f"{name}: IProgress not found", stacklevel=1)
+
+    monkeypatch.setattr(progress, "_notebook", lambda: object())
+    monkeypatch.setattr(progress.importlib, "import_module", import_module)
+    monkeypatch.delitem(sys.modules, "tqdm.autonotebook", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        progress.quiet_tqdm()
