@@ -1,4 +1,4 @@
-"""A model in half precision is explained nearly as in float64: probabilities and differences are not rounded with it."""
+"""A model in half precision is explained nearly as in float64: its probabilities and differences are not rounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = "a deep and meaningful film ."
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, Any]:
-    """whence/sentiment, sure of itself as trained models are: p(positive) is 0.997, near which bfloat16 has no steps."""
+    """whence/sentiment, sure of itself as trained models are: p(positive) is 0.997, where bfloat16 has no steps."""
     opened = open_model("whence/sentiment")
     made = {name: copy.deepcopy(opened.model).to(getattr(torch, name)) for name in ("float64", "bfloat16", "float16")}
     return {**made, "tokenizer": opened.tokenizer}

@@ -75,6 +75,17 @@ def test_a_sentence_of_one_token() -> None:
             assert maps(layer, "value-zeroing", metric=metric)[0].tolist() == [[1.0]]
 
 
+@pytest.mark.filterwarnings("ignore:value-zeroing:whence.errors.WhenceWarning")
+@pytest.mark.parametrize("metric", ["cosine", "euclidean", "spearman"])
+def test_a_sentence_of_one_token_standardised(metric: str) -> None:
+    """A single token has variance 0, not an undefined one: the variance is over the tokens, with no degree less.
+
+    Only here can the two be told apart: longer sentences scale by one factor, which the sum of each row takes out.
+    """
+    for layer in layers(lengths=(1, 3)):
+        assert maps(layer, "value-zeroing", metric=metric, standardise=True)[0].tolist() == [[1.0]]
+
+
 def test_wrong_options_are_refused() -> None:
     layer = layers()[0]
     with pytest.raises(WhenceError, match="unknown metric 'manhattan' for value-zeroing; expected one of cosine, eu"):
