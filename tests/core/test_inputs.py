@@ -197,3 +197,15 @@ def test_a_folder_opens_by_name_and_is_read_again_when_it_changes(tmp_path: Any)
     assert second.maps.dtype == np.float32
     headless = whence.explain(TEXT, str(tmp_path), task="encoder", model_kwargs={"output_attentions": True})
     assert headless.target.kind == "none"
+
+
+@pytest.mark.parametrize("method", ["integrated-gradients", "ablation"])
+def test_a_mask_is_a_word_of_the_text_however_it_comes_in(method: str) -> None:
+    """Not one of the tokenizer's own: it is blanked out and takes part in a baseline as words do."""
+    model, text = tiny.model(task="masked-lm"), "the [MASK] film"
+    asked: dict[str, Any] = {"baseline": "unknown", "n_steps": 20} if method != "ablation" else {"by": "delete"}
+    expected = whence.explain(text, model, TOKENIZER, method, position=3, **asked)
+    found = whence.explain(TOKENIZER(text)["input_ids"], model, TOKENIZER, method, position=3, **asked)
+    assert found.special == expected.special == [True, False, False, False, True]
+    assert np.allclose(found.scores, expected.scores, atol=1e-6)
+    assert abs(found.scores[2]) > 1e-6
