@@ -127,16 +127,19 @@ def _explained(opened: Opened, whole: Cut, question: Question, jobs: Sequence[Jo
     return joined
 
 
-@torch.no_grad()
 def _predicted(opened: Opened, parts: Sequence[Sentence], size: int) -> tuple[str | None, dict[str, float]]:
     """What a classifier says of all windows: the class of the highest mean probability, and the means."""
     if opened.task != "classification":
         return None, {}
     said = []
-    with torch.inference_mode(False), torch.no_grad(), rerunning(opened, own_attention=True):
+
+    @torch.no_grad()
+    def read() -> None:
         for members in batches(opened, parts, size):
             output = opened.forward(collate([parts[i] for i in members], opened.pad_id))
-            said += [answers(opened, parts[i], output, row, 0)[0] for row, i in enumerate(members)]
+            said.extend(answers(opened, parts[i], output, row, 0)[0] for row, i in enumerate(members))
+
+    rerunning(opened, read, own_attention=True)
     if not said[0].probabilities:  # a regression predicts a number
         return f"{np.mean([float(each.prediction or 0) for each in said]):.4g}", {}
     means = {label: float(np.mean([each.probabilities[label] for each in said])) for label in said[0].probabilities}

@@ -207,3 +207,71 @@ def test_a_missing_extra_is_named() -> None:
 
 def test_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"whence {whence.__version__}\n"
+
+
+# Many texts -----------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_texts_into_a_table(folder: str, tmp_path: Path) -> None:
+    texts = ["a good film", "the cat is bad", "a dog ."]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    (tmp_path / "texts.csv").write_text("id,review\n" + "".join(f"1,{text}\n" for text in texts), encoding="utf-8")
+    expected = whence.explain(texts, folder, method="attcat")
+    asked = ("explain", "--model", folder, "--method", "attcat")
+    for name, more in {"texts.txt": (), "texts.csv": ("--column", "review")}.items():
+        out = tmp_path / f"{name}.jsonl"
+        said = run(*asked, "--file", str(tmp_path / name), "--out", str(out), *more)
+        assert said.startswith("3 explanations written to")
+        lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        assert [line["text"] for line in lines] == [each.pieces for each in expected]
+        for line, each in zip(lines, expected, strict=True):
+            assert np.allclose(line["score"], each.scores, atol=1e-6)
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"a": "a cat", "b": "a dog"}\n', encoding="utf-8")
+    run(*asked, "--file", str(pairs), "--column", "a,b", "--out", str(tmp_path / "pairs.csv"), "--words")
+    assert (tmp_path / "pairs.csv").read_text(encoding="utf-8").count("\n") == 1 + 7
+
+
+@pytest.mark.filterwarnings("default::whence.errors.WhenceWarning")
+def test_lines_that_cannot_be_explained_are_named(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    (tmp_path / "texts.txt").write_text("a cat\n\na dog\n", encoding="utf-8")
+    out = tmp_path / "scores.csv"
+    found = typed("explain", "-m", folder, "--file", str(tmp_path / "texts.txt"), "--out", str(out), COLUMNS="200")
+    assert found.returncode == 0
+    assert found.stderr.startswith("warning: 1 of 3 inputs were skipped: input 1: the text is empty")
+    assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
+
+
+def test_standard_input(folder: str, tmp_path: Path) -> None:
+    def piped(text: str, *arguments: str) -> str:
+        result = CliRunner().invoke(app, ["explain", *arguments, "-m", folder], input=text, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert Explanation.from_dict(json.loads(piped("a good film\n", "-", "--json"))).texts == ("a good film",)
+    for source in (("-",), ("--file", "-")):
+        assert "2 explanations" in piped("a cat\na dog\n", *source, "--out", str(tmp_path / "scores.csv"))
+
+
+def test_one_text_or_many(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text("text\na cat\n", encoding="utf-8")
+    many = ("--file", str(file))
+    for said, arguments in {
+        "expected either a text or --file": (),
+        "--file needs --out": many,
+        "--out is for many texts": ("a cat", "--out", "x.csv"),
+        "--html: for one text": (*many, "--out", str(tmp_path / "x.csv"), "--html", "x.html"),
+        "there is no column 'review'; its columns are text": (
+            *many,
+            "--column",
+            "review",
+            "--out",
+            str(tmp_path / "x.csv"),
+        ),
+        "there is no file": ("--file", "nowhere.txt", "--out", str(tmp_path / "x.csv")),
+        "expected a name ending in .csv, .parquet, .jsonl": (*many, "--out", "x.xlsx"),
+    }.items():
+        found = typed("explain", *arguments, "-m", folder, COLUMNS="300")
+        assert found.returncode == 2
+        assert said in found.stderr

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whence.cli import batch
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
     from whence.explanation import Explanation
 
 Written = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
+WrittenOrFile = Annotated[
+    str | None, typer.Argument(help="The text (- reads it from standard input), or none with --file.")
+]
+File = Annotated[
+    Path | None,
+    typer.Option("--file", help="Many texts: a line each, or a .csv, .tsv, .jsonl or .parquet table; - is stdin."),
+]
+Column = Annotated[str, typer.Option("--column", help="The table's column of texts; two (a,b) are a pair.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --file to a .csv, .parquet or .jsonl.")]
+Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
+Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
 Model = Annotated[str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.")]
 Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
@@ -61,7 +74,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain_command(
-    text: Written,
+    text: WrittenOrFile = None,
     pair: Pair = None,
     model: Model = "whence/sentiment",
     method: Annotated[str, typer.Option("--method", "-M", help="A name from `whence methods`.")] = "attention-rollout",
@@ -83,32 +96,47 @@ def explain_command(
     kind: Kind = None,
     html: Html = None,
     truncate: Truncate = False,
+    long: Long = "error",
+    overlap: Overlap = None,
+    file: File = None,
+    column: Column = "text",
+    out: Out = None,
     task: Task = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
-    """Say which words of a text an answer is made of."""
+    """Say which words of a text an answer is made of; of many texts, with --file and --out, into a table."""
     import whence
 
-    result: Any = whence.explain(
-        text if pair is None else (text, pair),
-        model,
-        method=method,
-        target=target,
-        foil=foil,
-        position=_number(position),
-        aggregate=aggregate,
-        layers=(from_layer, to_layer),
-        receptive_field=receptive_field,
-        rows=rows,
-        drop_self=drop_self,
-        head=_number(head),
-        truncate=truncate,
-        task=task,
-        device=device,
-        dtype=dtype,
+    arguments: dict[str, Any] = {
+        "model": model,
+        "method": method,
+        "target": target,
+        "foil": foil,
+        "position": _number(position),
+        "aggregate": aggregate,
+        "layers": (from_layer, to_layer),
+        "receptive_field": receptive_field,
+        "rows": rows,
+        "drop_self": drop_self,
+        "head": _number(head),
+        "truncate": truncate,
+        "long": long,
+        "overlap": overlap,
+        "task": task,
+        "device": device,
+        "dtype": dtype,
         **method_options(option or []),
-    )
+    }
+    file = _file(text, file, out)
+    if file is not None and out is not None:
+        alone = {"--pair": pair, "--save": save, "--html": html, "--kind": kind, "--json": as_json, "--layers": layers}
+        if unused := [name for name, value in alone.items() if value]:
+            raise whence.WhenceError(f"{', '.join(unused)}: for one text; a table of many has one row for each token")
+        batch.explain_file(batch.texts(file, column), out, words=words, keep="scores", **arguments)
+        return
+    text = batch.stdin_text() if text == batch.STDIN else text
+    result: Any = whence.explain(text if pair is None else (text, pair), **arguments)
     _present(result, layers=layers, words=words, as_json=as_json, save=save, kind=kind, html=html)
 
 
@@ -227,6 +255,21 @@ def _present(
         result.show(layers=layers)
     else:
         print(f"written to {' and '.join(str(path) for path in (save, html) if path is not None)}")
+
+
+def _file(text: str | None, file: Path | None, out: Path | None) -> Path | None:
+    """Where many texts come from, if they do; an error unless it is clear whether one text is meant or many."""
+    from whence.errors import WhenceError
+
+    if file is None and text == batch.STDIN and out is not None:
+        return Path(batch.STDIN)
+    if file is None and out is not None:
+        raise WhenceError("--out is for many texts, from --file; one text is written by --save")
+    if file is not None and out is None:
+        raise WhenceError("--file needs --out, the table to write: --out scores.csv (or .parquet, .jsonl)")
+    if (text is None) == (file is None):
+        raise WhenceError("expected either a text or --file")
+    return file
 
 
 def _number(value: str | None) -> int | str | None:
