@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.answer import Reading
+from whence.answer import Answer, Reading
 from whence.errors import WhenceError
 from whence.explanation import Explanation
 from whence.jobs import Advance, Job, Question, batches, run
@@ -131,7 +131,7 @@ def _predicted(opened: Opened, parts: Sequence[Sentence], size: int) -> tuple[st
     """What a classifier says of all windows: the class of the highest mean probability, and the means."""
     if opened.task != "classification":
         return None, {}
-    said = []
+    said: list[Answer] = []
 
     @torch.no_grad()
     def read() -> None:
