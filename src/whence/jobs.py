@@ -214,7 +214,7 @@ def run(
     with torch.inference_mode(False):
         for members in batches(opened, sentences, batch_size):
             batch = collate([sentences[i] for i in members], opened.pad_id)
-            with _memory(batch, jobs):
+            with _memory(batch, jobs), _weights(opened):
                 found = _run_batch(opened, batch, [questions[i] for i in members], jobs)
             results.update(zip(members, found, strict=True))
             advance(len(members))
@@ -242,6 +242,20 @@ def _memory(batch: Batch, jobs: Sequence[Job]) -> Iterator[None]:
         raise WhenceError(
             f"not enough memory for {names} of {count} input{'s' * (count > 1)} of up to {max(batch.lengths)} tokens "
             f"at once ({why}); ask for less: {' or '.join(less)}"
+        ) from error
+
+
+@contextmanager
+def _weights(opened: Opened) -> Iterator[None]:
+    """Weights that were made in inference mode take part in no gradient, which torch says in the middle of a pass."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(weight.is_inference() for weight in opened.model.parameters()):
+            raise
+        raise WhenceError(
+            f"{opened.name} was loaded under torch.inference_mode, so that no gradient can go through its weights; "
+            f"load it outside of inference mode, or use a method without gradients"
         ) from error
 
 

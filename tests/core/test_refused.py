@@ -214,7 +214,7 @@ def test_a_head_that_was_never_trained(tmp_path: Path) -> None:
     tiny.model(task="encoder").save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     refused(
-        "no weights for classifier.bias, classifier.weight, so this head would be random",
+        "no weights for classifier.bias, classifier.weight, which would be random",
         "the cat",
         tmp_path,
         task="classification",

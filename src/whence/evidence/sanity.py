@@ -30,7 +30,7 @@ from whence.explanation import Explanation
 from whence.jobs import AUTO, Job, Question, run, settle_job, settle_questions, settle_reach
 from whence.method import lookup
 from whence.model import Opened, Sentence, collate, open_model
-from whence.model.opening import DTYPES
+from whence.model.loading import DTYPES
 from whence.model.randomised import WAYS, in_dtype, randomised
 
 Array = NDArray[np.float64]

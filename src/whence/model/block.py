@@ -10,15 +10,18 @@ and then, post-norm (BERT):   y = LN1(u),  w = y + FFN(y),  o = LN2(w)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from whence.errors import WhenceError
 from whence.model.families import Family
+
+T = TypeVar("T")
 
 
 def promote(t: Tensor) -> Tensor:
@@ -59,6 +62,11 @@ class Norm(NamedTuple):
         return self.linear(t) / self.scale(t) + self.beta
 
 
+def _kept(read: Callable[[Any], T]) -> cached_property[T]:
+    """Read once and kept with the model: never as an inference tensor, of no use to any gradient later."""
+    return cached_property(torch.inference_mode(False)(read))
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """The weights of one block under the names of the papers, float32 or float64."""
@@ -74,24 +82,24 @@ class Block:
     def norm_first(self) -> bool:
         return self.family.norm_first
 
-    @cached_property
+    @_kept
     def norm1(self) -> Norm:
         return _norm(self.part(self.family.norm1))
 
-    @cached_property
+    @_kept
     def norm2(self) -> Norm:
         return _norm(self.part(self.family.norm2))
 
-    @cached_property
+    @_kept
     def w_q(self) -> Tensor:
         """W_Q by head: [H, d, d_h]."""
         return self._projection(self.family.query, 0)
 
-    @cached_property
+    @_kept
     def w_k(self) -> Tensor:
         return self._projection(self.family.key, 1)
 
-    @cached_property
+    @_kept
     def w_v(self) -> Tensor:
         return self._projection(self.family.value, 2)
 
@@ -112,21 +120,21 @@ class Block:
         """W_O and b_O, the heads one below the other."""
         return linear_of(self.part(self.family.output))
 
-    @cached_property
+    @_kept
     def w_o(self) -> Tensor:
         """W_O by head: [H, d_h, d]."""
         weight = linear_of(self.part(self.family.output)).weight
         return weight.reshape(self.heads, -1, weight.shape[1])
 
-    @cached_property
+    @_kept
     def b_o(self) -> Tensor:
         return linear_of(self.part(self.family.output)).bias
 
-    @cached_property
+    @_kept
     def ffn_in(self) -> Linear:
         return linear_of(self.part(self.family.ffn_in))
 
-    @cached_property
+    @_kept
     def ffn_out(self) -> Linear:
         return linear_of(self.part(self.family.ffn_out))
 

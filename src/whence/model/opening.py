@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,23 +13,11 @@ import torch
 import transformers
 from torch import nn
 
-from whence import zoo
 from whence.errors import WhenceError
 from whence.model.block import Block, submodule, submodules
 from whence.model.families import Family, family_of
 from whence.model.inputs import Batch
-
-# What a model is for: the auto class that loads it, and the ending of its class name.
-TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "classification": ("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
-    "masked-lm": ("AutoModelForMaskedLM", ("ForMaskedLM",)),
-    "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
-    "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
-    "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
-    "encoder": ("AutoModel", ("Model",)),
-}
-OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
-DTYPES = ("float32", "float64", "bfloat16", "float16")
+from whence.model.loading import TASKS, Request, dtype_of, load, stamp
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +138,13 @@ def open_model(
     if task is not None and task not in TASKS:
         raise WhenceError(f"unknown task '{task}'; expected one of {', '.join(TASKS)}")
     if isinstance(model, str | Path):
-        options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": _dtype(dtype)})}
-        request = _Request(str(model), task, None if device is None else str(device), tuple(options.items()))
+        options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": dtype_of(dtype)})}
+        request = Request(str(model), task, None if device is None else str(device), tuple(options.items()))
         try:
             hash(request)
         except TypeError:  # options such as a device_map are dictionaries
             return _load(request, tokenizer)
-        return _load(request, tokenizer) if tokenizer is not None else _load_once(request, _stamp(request.source))
+        return _load(request, tokenizer) if tokenizer is not None else _load_once(request, stamp(request.source))
     given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
     if unused := [name for name, value in given.items() if value is not None]:
         raise WhenceError(
@@ -205,99 +192,10 @@ def _name(model: transformers.PreTrainedModel) -> str:
     return getattr(model, "name_or_path", "") or type(model).__name__
 
 
-def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
-        return dtype
-    if dtype not in DTYPES:
-        raise WhenceError(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
-    found: torch.dtype = getattr(torch, dtype)
-    return found
-
-
-@dataclass(frozen=True)
-class _Request:
-    """A model to be loaded."""
-
-    name: str
-    task: str | None
-    device: str | None
-    options: tuple[tuple[str, Any], ...]  # for from_pretrained
-
-    @property
-    def shipped(self) -> bool:
-        return self.name.startswith("whence/") and not Path(self.name).exists()
-
-    @property
-    def source(self) -> str:
-        return str(zoo.path(self.name)) if self.shipped else self.name
-
-
-def _stamp(source: str) -> str:
-    """Changes when a local checkpoint does, so that a retrained model is not answered from memory."""
-    folder = Path(source)
-    if not folder.is_dir():
-        return ""
-    return str(sorted((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in folder.iterdir()))
-
-
 @lru_cache(maxsize=2)
-def _load_once(request: _Request, _stamp: str) -> Opened:
+def _load_once(request: Request, _stamp: str) -> Opened:
     return _load(request, None)
 
 
-def _load(request: _Request, tokenizer: Any | None) -> Opened:
-    try:
-        with _quiet():
-            return _opened(*_from_pretrained(request, tokenizer), request.name)
-    except WhenceError:
-        raise
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WhenceError(
-            f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
-            f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
-            f"reachable or cached)"
-        ) from error
-
-
-def _from_pretrained(request: _Request, tokenizer: Any | None) -> tuple[Any, Any]:
-    source = request.source
-    config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE)
-    family_of(config.model_type)  # before any weights are read
-    task = request.task or _task_in(config)
-    options = {**OWN_CODE, **dict(request.options)}
-    if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
-        options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
-    model, info = getattr(transformers, TASKS[task][0]).from_pretrained(source, output_loading_info=True, **options)
-    if task != "encoder" and info["missing_keys"]:
-        raise WhenceError(
-            f"the checkpoint '{request.name}' has no weights for {', '.join(sorted(info['missing_keys'])[:4])}, so "
-            f"this head would be random; open it with the head it was trained with (task=), or as a bare encoder"
-        )
-    if request.device is not None:
-        try:
-            model = model.to(request.device)
-        except (RuntimeError, AssertionError) as error:
-            raise WhenceError(f"cannot use the device '{request.device}': {error}") from error
-    return model, transformers.AutoTokenizer.from_pretrained(source, **OWN_CODE) if tokenizer is None else tokenizer
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bar over the weights of a small model."""
-    bars = transformers.logging.is_progress_bar_enabled()
-    transformers.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if bars:
-            transformers.logging.enable_progress_bar()
-
-
-def _task_in(config: Any) -> str:
-    """The head a checkpoint was saved with."""
-    for architecture in config.architectures or ():
-        for task, (_, endings) in TASKS.items():
-            if architecture.endswith(endings):
-                return task
-    return "encoder"
+def _load(request: Request, tokenizer: Any | None) -> Opened:
+    return _opened(*load(request, tokenizer), request.name)

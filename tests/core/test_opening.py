@@ -1,0 +1,194 @@
+"""Opening a checkpoint: broken ones are refused in a sentence, and the caller's process stays as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import tiny
+import whence
+from whence.errors import WhenceError, WhenceWarning
+
+
+def checkpoint(folder: Path, task: str = "classification", **config: Any) -> Path:
+    """A tiny model as save_pretrained writes it, with changes to its config.json."""
+    tiny.model(task=task).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    written = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**written, **config}))
+    return folder
+
+
+class Opens:
+    """What a pickle may do when it is loaded."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("never",)
+
+
+def as_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"weights": Opens()}, folder / "pytorch_model.bin")
+
+
+def as_dangling_link(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(folder / "nowhere")
+
+
+def as_junk(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"junk")
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "says"),
+    [
+        ({"dtype": "junk"}, None, "config.json names the dtype 'junk'; expected one of float32"),
+        ({"dtype": 7}, None, "config.json names the dtype 7"),
+        ({"hidden_size": "many"}, None, "cannot open the model .*hidden_size"),
+        ({"num_attention_heads": 0}, None, "cannot open the model .*ZeroDivisionError"),
+        (
+            {"hidden_size": 32},
+            None,
+            r"do not fit its config.json: .* is \(24,\) where \(32,\) is expected, and \d+ more",
+        ),
+        ({"num_hidden_layers": 4}, None, "no weights for bert.encoder.layer.3.* which would be random"),
+        ({}, as_pickle, "a pickle with more than tensors in it, which torch refuses to load"),
+        ({}, as_dangling_link, "cannot open the model .*model.safetensors"),
+        ({}, as_junk, "cannot open the model .*SafetensorError"),
+    ],
+)
+def test_broken_checkpoints(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], config: dict[str, Any], change: Any, says: str
+) -> None:
+    folder = checkpoint(tmp_path, **config)
+    if change is not None:
+        change(folder)
+    capfd.readouterr()
+    with pytest.raises(WhenceError, match=says):
+        whence.explain("the cat", folder)
+    assert capfd.readouterr() == ("", ""), "nothing but our own sentence reaches the screen"
+
+
+def test_quantised_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkpoint(tmp_path, quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(WhenceError, match=r"cannot open the model .*bitsandbytes"):
+        whence.explain("the cat", folder)
+
+
+def test_a_link_that_leads_nowhere_beside_the_weights_does_no_harm(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path)
+    (folder / "notes.txt").symlink_to(folder / "nowhere")
+    assert len(whence.explain("the cat", folder).tokens) == 4
+
+
+def test_layers_that_the_config_forgets_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = checkpoint(tmp_path, num_hidden_layers=2)
+    capfd.readouterr()
+    with pytest.warns(WhenceWarning, match="weights that the model does not use: bert.encoder.layer.2"):
+        whence.explain("the cat", folder)
+    assert "LOAD REPORT" not in "".join(capfd.readouterr())
+
+
+def test_another_head_left_unused_is_nothing_to_talk_about(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = checkpoint(tmp_path)
+    capfd.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WhenceWarning)
+        whence.explain("the cat", folder, task="encoder", method="attention")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bare_encoder_may_lack_its_pooler_and_nothing_else(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, task="masked-lm")
+    assert whence.explain("the cat", folder, task="encoder", method="attention").target.kind == "none"
+    checkpoint(tmp_path, task="encoder", num_hidden_layers=4)
+    with pytest.raises(WhenceError, match=r"no weights for encoder.layer.3"):
+        whence.explain("the cat", folder, method="attention")
+
+
+def test_a_checkpoint_without_a_tokenizer_reads_no_text(tmp_path: Path) -> None:
+    """transformers makes up a tokenizer to which every word is unknown."""
+    tiny.model().save_pretrained(tmp_path)
+    with pytest.raises(WhenceError, match="no tokenizer"):
+        whence.explain("the cat", tmp_path)
+    assert len(whence.explain([5, 6, 7], tmp_path).tokens) == 3
+
+
+# The caller's process -------------------------------------------------------------------------------------
+
+
+def process() -> dict[str, Any]:
+    """What belongs to the caller and must come back."""
+    return {
+        "torch": torch.get_rng_state().tolist(),
+        "numpy": str(np.random.get_state()),
+        "python": random.getstate(),
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "filters": list(warnings.filters),
+        "verbosity": transformers.logging.get_verbosity(),
+        "bars": transformers.logging.is_progress_bar_enabled(),
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("method", [each.name for each in whence.methods()])
+def test_the_process_comes_back_and_the_mode_makes_no_difference(method: str, mode: Any) -> None:
+    if method == "integrated-gradients":
+        pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
+    model = tiny.model()
+    expected = whence.explain(tiny.ids(5), model, method=method, **_options(method)).scores
+    with mode():
+        before = process()
+        found = whence.explain(tiny.ids(5), model, method=method, **_options(method)).scores
+        assert process() == before
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def _options(method: str) -> dict[str, Any]:
+    """Token ids come without a tokenizer, so that a blank has to be named."""
+    known = next(each for each in whence.methods() if each.name == method).options
+    return {name: 4 for name in ("by", "baseline") if name in known}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_opened_by_name_in_inference_mode_is_good_for_gradients_later(tmp_path: Path, dtype: str) -> None:
+    folder = checkpoint(tmp_path)
+    with torch.inference_mode():
+        before = process()
+        whence.capture("the cat", folder, dtype=dtype).layers[0].block.w_q  # noqa: B018  (kept with the model)
+        whence.explain("the cat", folder, method="attention", dtype=dtype)
+        assert process() == before
+    for method in ("saliency", "deeplift", "transformer-attribution"):
+        assert np.isfinite(whence.explain("the cat", folder, method=method, dtype=dtype).scores).all()
+
+
+def test_opening_draws_no_random_numbers(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, task="masked-lm")
+    before = process()
+    whence.explain("the cat", folder, task="encoder", method="attention")  # its pooler is made anew
+    assert process() == before
+
+
+def test_a_model_loaded_by_its_owner_in_inference_mode() -> None:
+    with torch.inference_mode():
+        model = tiny.model()
+    assert np.isfinite(whence.explain(tiny.ids(5), model, method="attention").scores).all()
+    for method in ("saliency", "gradient-x-input", "deeplift"):
+        with pytest.raises(WhenceError, match=r"loaded under torch.inference_mode"):
+            whence.explain(tiny.ids(5), model, method=method, **_options(method))
