@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.floating[Any]]
 NO_TARGET = Target("none")
 NO_READING = Reading(None, "unknown")
+UNREAD = 8  # unknown tokens that a remark names
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,13 @@ class Explanation:
             token if span is None else self.texts[span[0]][span[1] : span[2]] or token
             for token, span in zip(self.tokens, self.spans, strict=True)
         ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know beside the scores: the notes, and what the model did not know."""
+        unread = dict.fromkeys(piece for piece, unknown in zip(self.pieces, self.unknown, strict=True) if unknown)
+        said = ", ".join([*unread][:UNREAD]) + (" …" if len(unread) > UNREAD else "")
+        return [*self.notes, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
 
     @property
     def groups(self) -> list[list[int]]:

@@ -18,6 +18,7 @@ What they share with each other is computed once.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -26,11 +27,17 @@ from whence.asking import parse
 from whence.errors import WhenceError
 from whence.evidence import measures  # noqa: F401 (they register themselves)
 from whence.evidence.metric import METRICS, Asked, Metric, chosen_by
+from whence.listed import Listed
 
 
 def metrics() -> list[Metric]:
     """Every measure of one example that `whence evaluate` knows by name."""
-    return list(METRICS.values())
+    columns: dict[str, Callable[[Metric], str]] = {
+        "measure": lambda each: each.name,
+        "better": lambda each: each.better,
+        "what it is": lambda each: each.summary,
+    }
+    return Listed(METRICS.values(), columns)
 
 
 def lookup(text: str) -> Asked:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whence.asking import options_of, summary_of
 from whence.errors import WhenceError
+from whence.listed import Listed
 from whence.method.citations import Paper
 
 if TYPE_CHECKING:
@@ -143,7 +144,14 @@ def lookup(name: str) -> tuple[Method, Preset | None]:
 
 def methods() -> list[Method]:
     """Every registered method, in the order of registration."""
-    return list(_METHODS.values())
+    columns: dict[str, Callable[[Method], str]] = {
+        "method": lambda each: each.name,
+        "symbols": lambda each: ", ".join(each.symbols),
+        "kind": lambda each: each.kind + ", towards an output" * each.class_specific,
+        "what it is": lambda each: each.summary,
+        "from": lambda each: each.paper.short,
+    }
+    return Listed(_METHODS.values(), columns)
 
 
 def presets() -> list[Preset]:

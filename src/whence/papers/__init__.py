@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from whence.listed import Listed
 from whence.papers import abnar2020, alti, attcat, globenc, value_zeroing  # noqa: F401
 from whence.papers.recipe import Recipe, all_recipes, lookup, settle
 from whence.papers.report import Result
@@ -56,4 +57,4 @@ def reproduce(
         if out is not None:
             result.write(Path(out))
         results.append(result)
-    return results[0] if len(chosen) == 1 and chosen[0].name == name else results
+    return results[0] if len(chosen) == 1 and chosen[0].name == name else Listed(results)

@@ -85,6 +85,13 @@ class Result:
             *table.notes,
         ]
 
+    def _repr_html_(self) -> str:
+        from whence.view.lists import paragraphs, table
+
+        heading, *lines = self.grid()
+        claims = [f"{each.says} {str(each).capitalize()}." for each in self.verdicts]
+        return paragraphs(self.about(), title=self.recipe.name) + table(heading, lines) + paragraphs(claims)
+
     def markdown(self) -> str:
         """The table with what stands above and below it."""
         heading, *lines = self.grid()

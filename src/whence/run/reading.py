@@ -95,6 +95,15 @@ class Run:
 
         show(self, layers=layers)
 
+    def _repr_html_(self) -> str:
+        from whence.run.export import means
+        from whence.view.lists import paragraphs, table
+
+        if self.finished is None:
+            return paragraphs([repr(self)])
+        heading, *rows = means(self)
+        return table(heading, rows, caption=repr(self))
+
     def __repr__(self) -> str:
         return f"<Run '{self.path}', {'finished' if self.finished else 'not finished'}>"
 

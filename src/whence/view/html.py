@@ -93,7 +93,8 @@ def _static(explanations: Mapping[str, Explanation]) -> str:
         f"<p><b>{escaped(title(each) + _apart(each, first))}</b><br>{coloured(each)}</p>"
         for each in explanations.values()
     )
-    return f"<p>{escaped(head)}</p>{rows}"
+    remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
+    return f"<p>{escaped(head)}</p>{remarks}{rows}"
 
 
 def _apart(explanation: Explanation, first: Explanation) -> str:
@@ -103,15 +104,18 @@ def _apart(explanation: Explanation, first: Explanation) -> str:
 
 
 def coloured(explanation: Explanation) -> str:
+    """The text, each piece on a ground as strong as its score."""
     parts = []
     strength = intensities(explanation.scores, explanation.signed, explanation.position)
-    rows = zip(explanation.pieces, gaps(explanation), explanation.scores, strength, strict=True)
-    for piece, gap, score, value in rows:
+    rows = zip(explanation.pieces, gaps(explanation), explanation.scores, strength, explanation.unknown, strict=True)
+    for piece, gap, score, value, unknown in rows:
         look = ""
         if abs(value) >= 0.02:
             ground = shade(float(value), explanation.signed)
             look = f' style="background:{hexadecimal(ground)};color:{ink(ground)}"'
-        parts.append(f'{escaped(gap)}<span title="{score:.6g}"{look}>{escaped(piece)}</span>')
+        parts.append(
+            f'{escaped(gap)}<span title="{score:.6g}{", read as unknown" * unknown}"{look}>{escaped(piece)}</span>'
+        )
     return "".join(parts)
 
 

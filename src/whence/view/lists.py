@@ -18,6 +18,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = 
     return _table(columns, [[escaped("" if cell is None else str(cell)) for cell in row] for row in rows], caption)
 
 
+def paragraphs(texts: Iterable[str], title: str = "") -> str:
+    """Lines of plain text, under a heading."""
+    return (f"<h4>{escaped(title)}</h4>" if title else "") + "".join(f"<p>{escaped(text)}</p>" for text in texts)
+
+
 def explanations(found: Explanations) -> str:
     """The first of them: input, method, what is explained, and the text with its colours."""
     shown = [

@@ -84,6 +84,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
         "name": name,
         "title": title(explanation),
         "explained": str(explanation.target),
+        "remarks": explanation.remarks,
         "record": {**record, "dtypes": dtypes},
         "signed": explanation.signed,
         "pieces": _unit(explanation),
@@ -99,6 +100,7 @@ def _unit(explanation: Explanation) -> dict[str, Any]:
         "tokens": explanation.pieces,
         "gaps": gaps(explanation),
         "special": explanation.special,
+        "unknown": explanation.unknown,
         "position": explanation.position,
         "scores": _exact(explanation.scores),
         "rows": None if rows is None else _exact(rows),  # [L, n]: what answers at every layer

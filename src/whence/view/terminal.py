@@ -34,6 +34,8 @@ def show(explanations: Sequence[Explanation], *, layers: bool = False, console: 
     console = console or Console()
     depth = None if console.no_color else console.color_system
     console.print(heading(explanations[0]))
+    for remark in explanations[0].remarks:
+        console.print(Text(remark, "dim"))
     for each in explanations:
         console.print()
         took = f"  {each.seconds * 1000:.0f} ms" if each.seconds else ""

@@ -42,6 +42,7 @@ export function subjectsOf(payload) {
       name: each.name,
       title: each.title,
       explained: each.explained,
+      remarks: each.remarks,
       record: each.record,
       signed: each.signed,
       text: texts.indexOf(tokens), // subjects of one text share what is hovered and pinned

@@ -15,13 +15,14 @@ export function header(payload, subjects, buttons) {
     ...[...sides.values()].flatMap((subject) => said(subject, payload, sides.size > 1)));
 }
 
-function said({ record, explained, units: { pieces } }, payload, several) {
+function said({ record, explained, remarks = [], units: { pieces } }, payload, several) {
   const where = pieces.position === null ? record.reading.why : `${pieces.tokens[pieces.position]} (${record.reading.why})`;
   const facts = [several && record.texts.join(" / "), `explained: ${explained}`, `read at: ${where}`, record.model].filter(Boolean);
   const title = several ? record.model : payload.title;
   const line = make("p", {}, facts.join("  ·  "));
   if (several) line.style.marginBottom = "12px";
-  return [record.prediction === null ? make("h1", { class: "title" }, title) : make("h1", {}, ...answerOf(record)), line];
+  const head = record.prediction === null ? make("h1", { class: "title" }, title) : make("h1", {}, ...answerOf(record));
+  return [head, line, ...remarks.map((remark) => make("p", {}, remark))];
 }
 
 function answerOf({ prediction, probabilities }) {

@@ -85,7 +85,9 @@ export function textView(subject, { hover, leave, pin }) {
     const parts = [];
     shown.forEach((token, place) => {
       if (place) parts.push(state.order === "text" ? gapBetween(unit, shown[place - 1], token) : " ");
-      const one = make("span", { class: unit.special[token] ? "token special" : "token", role: "button", tabindex: "-1" });
+      const kind = unit.unknown?.[token] ? " unknown" : unit.special[token] ? " special" : "";
+      const one = make("span", { class: `token${kind}`, role: "button", tabindex: "-1" });
+      if (unit.unknown?.[token]) one.title = "not in the vocabulary: the model read an unknown token";
       one.dataset.token = token;
       one.textContent = unit.tokens[token];
       one.setAttribute("aria-label", `${unit.tokens[token]}, ${short(unit.scores[token])}`);

@@ -1,0 +1,82 @@
+"""What a notebook shows of lists, runs and tables of papers; and what is said beside an explanation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tiny
+import whence
+from whence.listed import Listed
+from whence.papers.recipe import Recipe, Table, number
+from whence.papers.report import Result
+from whence.view.html import document
+from whence.view.lists import table
+from whence.view.payload import payload
+from whence.view.terminal import show
+
+TOKENIZER = tiny.tokenizer()
+
+
+def test_methods_and_metrics_are_tables() -> None:
+    shown = whence.methods()._repr_html_()
+    assert shown.count("<tr>") == len(whence.methods()) + 1
+    assert "globenc" in shown
+    assert "<table>" in whence.metrics()._repr_html_()
+    assert isinstance(whence.methods(), list)
+
+
+def test_cells_are_text() -> None:
+    shown = table(["<a>"], [["<script>", None, 3]], caption="a & b")
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "a &amp; b" in shown
+
+
+def test_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    data = tmp_path / "data.csv"
+    data.write_text("text\na good film\nthe cat is bad\n", encoding="utf-8")
+    tiny.model().save_pretrained(tmp_path / "model")
+    TOKENIZER.save_pretrained(tmp_path / "model")
+    methods = ["attention", "random"]
+    run = whence.evaluate(str(data), str(tmp_path / "model"), methods=methods, metrics=["aopc"], progress=False)
+    shown = run._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "aopc" in shown
+    unfinished = whence.Run(tmp_path)._repr_html_()
+    assert "not finished" in unfinished
+    assert "<Run" not in unfinished
+
+
+def test_a_table_of_a_paper() -> None:
+    made = Table(["<row>"], ["column"], {("<row>", "column"): number(0.25, 3)}, of="Means", used=["a model"])
+    recipe = Recipe("paper/table1", "What it shows", "3 sentences", lambda _asked: made)
+    shown = Listed([Result.of(recipe, made)])._repr_html_()
+    assert "paper/table1" in shown
+    assert "0.25" in shown
+    assert "<row>" not in shown
+
+
+# Remarks --------------------------------------------------------------------------------------------------
+
+
+def test_unknown_words_and_notes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    found = whence.explain("a ☃ cat ☃ ♞", tiny.model(), TOKENIZER, "attcat")
+    said = "not in the vocabulary, read as unknown: ☃, ♞"
+    assert found.remarks == [said]
+    assert found.words().remarks == [said]
+    show([found])
+    assert said in capsys.readouterr().out
+    assert said in document({"attcat": found})
+    assert payload({"attcat": found})["explanations"][0]["remarks"] == [said]
+    assert document({"attcat": found}).count(', read as unknown"') == 3
+    assert whence.explain("a cat", tiny.model(), TOKENIZER, "attcat").remarks == []
+
+
+def test_windows_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    found = whence.explain("the cat is good . " * 20, tiny.model(), TOKENIZER, "attcat", long="windows")
+    found.show()
+    out = " ".join(capsys.readouterr().out.split())
+    assert "102 tokens are more than the model reads: explained in" in out
