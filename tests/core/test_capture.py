@@ -14,6 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 import tiny
 import whence
+from whence.errors import WhenceError
 from whence.model import LayerTrace, Reader, collate, open_model, stream
 from whence.model.borrowing import configs
 from whence.model.families import FAMILIES
@@ -129,6 +130,25 @@ def test_bfloat16_comes_out_as_float32() -> None:
     exact = whence.explain(tiny.ids(6), tiny.model("bert"), method="attention")
     coarse = whence.explain(tiny.ids(6), model, method="attention")
     assert abs(exact.scores - coarse.scores).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "keyword", ["softcap", "position_bias", "s_aux", "sliding_window", "cu_seq_lens_q", "unheard_of"]
+)
+def test_a_keyword_that_changes_attention_is_refused_by_name(keyword: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soft-capping, position bias, sinks, windows: dropped, they would give wrong numbers without an error."""
+    model = tiny.model("bert")
+    inner = model.bert.encoder.layer[1].attention.self
+    forward = inner.forward
+    monkeypatch.setattr(inner, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, keyword: 1.0}))
+    before = state(model)
+    with pytest.raises(
+        WhenceError, match=f"BertSelfAttention is computed with {keyword}, which whence does not follow"
+    ):
+        whence.capture(tiny.ids(5), model)
+    assert state(model) == before
+    monkeypatch.setattr(inner, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, keyword: None}))
+    whence.capture(tiny.ids(5), model)
 
 
 # The model comes back -------------------------------------------------------------------------------------

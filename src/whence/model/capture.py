@@ -26,6 +26,17 @@ from whence.model.opening import Opened
 
 T = TypeVar("T")
 NAME = "whence"
+# What models hand to their attention beside the tensors and has no part in the numbers: positions are in the
+# embeddings or in q and k by then, and what may be seen is in the mask.
+NO_ARITHMETIC = {
+    "cache_position",
+    "is_causal",
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "position_ids",
+    "use_cache",
+}
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("whence_recorder", default=None)
 
 
@@ -170,9 +181,14 @@ def attention_forward(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **_: Any,
+    **more: Any,
 ) -> tuple[Tensor, Tensor]:
     """Eager attention, step for step as transformers does it, noting what passes."""
+    if changes := [name for name, value in more.items() if value is not None and name not in NO_ARITHMETIC]:
+        raise WhenceError(
+            f"the attention of {type(module).__name__} is computed with {', '.join(sorted(changes))}, which whence "
+            f"does not follow: its numbers would be wrong. Use a method that needs no layer maps"
+        )
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
