@@ -11,6 +11,7 @@ from whence.cli.explain import Device, Dtype, Model, Task, Truncate
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
 Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
+Names = Annotated[list[str] | None, typer.Option(help="What the data calls a class of the model: 0=negative. Repeat.")]
 Layers = Annotated[bool, typer.Option("--layers", help="Also every layer, where a measure has layers.")]
 
 runs_app = typer.Typer(help="Runs of `whence evaluate`: look, compare, export.", no_args_is_help=True)
@@ -36,6 +37,7 @@ def evaluate_command(
     draw: Annotated[bool, typer.Option("--draw", help="Draw them at random instead, by the seed.")] = False,
     prefixes: Annotated[bool, typer.Option("--up-to-mask", help="Read only what stands before [MASK].")] = False,
     target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
+    name: Names = None,
     batch_size: Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)] = 16,
     shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
     workers: Annotated[int | None, typer.Option(help="Processes, or Ray actors.", min=1)] = None,
@@ -50,10 +52,9 @@ def evaluate_command(
 ) -> None:
     """Measure methods on a dataset; killed at any moment, the same command goes on where it stopped."""
     import whence
-    from whence.asking import options
     from whence.data import read, up_to_mask
 
-    columns = {name: str(value) for name, value in options(column or []).items()} or None
+    columns = named(column)
     run = whence.evaluate(
         up_to_mask(read(data, split, columns, folder=folder)) if prefixes else data,
         model,
@@ -66,6 +67,7 @@ def evaluate_command(
         draw=draw,
         out=out,
         target=target,
+        names=named(name),
         batch_size=batch_size,
         shard=shard,
         truncate=truncate,
@@ -78,6 +80,13 @@ def evaluate_command(
         dtype=dtype,
     )
     run.show(layers=layers)
+
+
+def named(pairs: list[str] | None) -> dict[str, str] | None:
+    """`--column text=review` or `--name 0=negative`, as often as given."""
+    from whence.asking import options
+
+    return {name: str(value) for name, value in options(pairs or []).items()} or None
 
 
 def metrics_command() -> None:

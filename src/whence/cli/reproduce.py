@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from whence.cli.evaluate import named
 from whence.cli.explain import Device
 
 
@@ -22,6 +23,9 @@ def reproduce_command(
     limit: Annotated[int | None, typer.Option(help="How many examples, drawn by the seed.", min=1)] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where csv, md and pictures go.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHENCE_DATA.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--name", help="What the data calls a class of the model: 0=negative. Repeat.")
+    ] = None,
     device: Device = None,
     seed: Annotated[int, typer.Option(help="Draws the examples.")] = 0,
 ) -> None:
@@ -33,7 +37,15 @@ def reproduce_command(
         return
     for recipe in papers.lookup(name):
         result = papers.reproduce(
-            recipe.name, model=model, data=data, limit=limit, out=out, device=device, seed=seed, folder=folder
+            recipe.name,
+            model=model,
+            data=data,
+            limit=limit,
+            out=out,
+            device=device,
+            seed=seed,
+            folder=folder,
+            names=named(names),
         )
         result.show()
         if out is not None:

@@ -6,6 +6,7 @@ on the grammar or sentences of our own where there is no data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ def reproduce(
     device: str | None = None,
     seed: int = 0,
     folder: str | Path | None = None,
+    names: Mapping[Any, str] | None = None,
 ) -> Any:
     """Run a recipe: a `Result` with our numbers beside the paper's. The name of a paper gives a list, all of them.
 
     model: a shipped model, a hub id or a folder, in place of the recipe's own.
+    names: what the data calls a class of that model, where it has other labels: {0: "negative", 1: "positive"}.
     data: a dataset (`whence.data.read`), or several by commas where the paper's table has several.
     limit: how many examples, drawn by `seed`. folder: where datasets lie; or set WHENCE_DATA.
     out: where csv, md and pictures are written, and runs are kept: asked again, nothing is computed twice.
@@ -52,6 +55,7 @@ def reproduce(
             device=device,
             seed=seed,
             folder=None if folder is None else Path(folder),
+            names=None if names is None else dict(names),
         )
         result = Result.of(each, each.make(asked))
         if out is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -165,6 +166,7 @@ class Asked:
     device: str | None = None
     out: Path | None = None
     folder: Path | None = None  # where datasets lie
+    names: Mapping[Any, str] | None = None  # what the data calls a class of the model
     _scratch: list[Any] = field(default_factory=list, repr=False)  # a temporary folder lives as long as this
 
     @cached_property
@@ -206,6 +208,8 @@ class Asked:
             "truncate": True,
             **more,
         }
+        if self.names is not None and asked.get("target") == "label":
+            asked["names"] = dict(self.names)
         key = hashlib.sha256(json.dumps([data.name, data.fingerprint, asked], sort_keys=True).encode()).hexdigest()[:12]
         path = self.work / "runs" / key
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,6 +226,11 @@ def settle(
     """What was asked, with the recipe's defaults for the rest."""
     if limit is not None and limit < 1:
         raise WhenceError(f"limit is {limit}; expected a whole number, at least 1")
+    if model is not None and not isinstance(model, str | os.PathLike):
+        raise WhenceError(
+            f"model is a {type(model).__name__}; expected a shipped model, a hub id or a folder, by whose name a "
+            f"recipe's runs are kept: save it first (model.save_pretrained, tokenizer.save_pretrained)"
+        )
     names = tuple(each.strip() for each in data.split(",") if each.strip()) if data else ()
     if data and not recipe.data:
         raise WhenceError(f"{recipe.name} shows sentences of its own and takes no --data")
@@ -229,7 +238,7 @@ def settle(
         names = tuple(each for each in recipe.data if samples.at_hand(each, more.get("folder"))) or (
             tuple(recipe.spare.split(",")) if recipe.spare else ()
         )
-    return Asked(recipe, model or recipe.model, names, limit or recipe.limit, **more)
+    return Asked(recipe, str(model or recipe.model), names, limit or recipe.limit, **more)
 
 
 # What recipes have in common ------------------------------------------------------------------------------

@@ -27,13 +27,15 @@ from whence.explaining import DEFAULT_MODEL
 from whence.explanation import Explanation
 from whence.extras import need
 from whence.run import local, manifest, plan, shards, tables
+from whence.run.classes import gold_classes
 from whence.run.progress import Clock, bar
 from whence.run.reading import Run
-from whence.run.setting import Setting, check, check_model, check_needs, check_second, count_needs, names
+from whence.run.setting import LABEL, Setting, check, check_model, check_needs, check_second, count_needs, listed
 from whence.run.work import Item, Task, Worker
 
 ENGINES = ("local", "ray")
 SHARD = 64  # rows
+LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
 GIVEN = "given"  # the name of a list of texts or examples
 
 
@@ -52,6 +54,7 @@ def evaluate(
     draw: bool = False,
     out: str | os.PathLike[str] | None = None,
     target: int | str | None = None,
+    names: Mapping[Any, str] | None = None,
     batch_size: int = 16,
     shard: int = SHARD,
     truncate: bool = False,
@@ -75,6 +78,7 @@ def evaluate(
     explanations: scores made elsewhere, by name: one Explanation for each example, in their order.
     target: the class that is explained; "label" for each example's gold one; by default the word that the example
         names, or what the model predicts.
+    names: for target="label", what the dataset calls a class of the model: {0: "negative", "LABEL_1": "positive"}.
     out: the run folder. Killed at any moment, the same call goes on where it stopped. By default a temporary one.
     limit: the first so many rows; with `draw`, so many drawn at random by the seed.
     batch_size, shard: sentences in one captured pass, rows in one shard.
@@ -92,8 +96,8 @@ def evaluate(
     workers = workers or (1 if engine == "local" else os.cpu_count() or 1)
     setting = Setting(
         model=model,
-        methods=names(methods, "methods"),
-        metrics=names(metrics, "measures"),
+        methods=listed(methods, "methods"),
+        metrics=listed(metrics, "measures"),
         given=tuple(given),
         tokenizer=tokenizer,
         target=target,
@@ -107,6 +111,8 @@ def evaluate(
         tokenizer_kwargs=dict(tokenizer_kwargs or {}),
     )
     check(setting)
+    if names is not None and target != LABEL:
+        raise WhenceError("names says which class a gold label is, and only target='label' asks for that; leave it out")
     if draw and limit is None:
         raise WhenceError("draw says that rows are drawn at random, and not how many; expected limit as well")
     source = _dataset(data, split, columns, folder, None if draw else limit)
@@ -118,6 +124,9 @@ def evaluate(
             raise WhenceError(f"{len(every)} explanations '{name}' for {survey.rows} examples; expected one each")
     worker = Worker.open(setting)
     check_model(worker.opened, setting)
+    if target == LABEL and worker.opened.task == "classification":
+        classes = gold_classes(worker.opened.labels, survey.labels, source.labels, names)
+        worker = replace(worker, setting=replace(setting, classes=classes))
     if survey.masked and worker.opened.task == "classification":
         warnings.warn(
             f"{survey.masked} of the {survey.rows} texts hold {MASK}, and {worker.opened.name} is a classifier, which "
@@ -144,6 +153,8 @@ def evaluate(
         "tokenizer_kwargs": {key: str(value) for key, value in setting.tokenizer_kwargs.items()},
         "explanations": {name: _scores_hash(every) for name, every in given.items()},
     }
+    if worker.setting.classes:
+        asked["classes"] = dict(worker.setting.classes)
     if worker.others:
         asked["models"] = {name: manifest.model_identity(each.opened) for name, each in worker.others.items()}
     with manifest.locked(path):
@@ -168,8 +179,7 @@ def evaluate(
                 "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )
-        setting = replace(setting, threads=threads or kept["threads"])
-        worker = replace(worker, setting=setting)
+        worker = replace(worker, setting=replace(worker.setting, threads=threads or kept["threads"]))
         _go_on(path, source, given, survey, worker, shard, engine, workers, progress)
     return Run(path, temporary)
 
@@ -186,6 +196,7 @@ class _Survey:
     kinds: dict[str, set[str]]  # two labels, groups and targets that occur
     characters: list[plan.Load]  # of each window
     masked: int  # rows with a mask in their text
+    labels: dict[Any, None]  # the gold labels that occur
 
 
 def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None) -> Dataset:
@@ -210,15 +221,18 @@ def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None
 
 def _survey(source: Dataset) -> _Survey:
     rows, masked, having, kinds, characters = 0, 0, dict[str, int](), dict[str, set[str]](), list[plan.Load]()
+    labels: dict[Any, None] = {}
     for _, window in plan.windows(_items(source, {})):
         for item in window:
             count_needs(item.example, having, kinds)
             masked += MASK in str(item.example.text)
+            if item.example.label is not None and len(labels) < LABELS:
+                labels[item.example.label] = None
         rows += len(window)
         characters.append(plan.load(plan.characters(item.example) for item in window))
     if not rows:
         raise WhenceError(f"{source.name} has no examples to evaluate on")
-    return _Survey(rows, having, kinds, characters, masked)
+    return _Survey(rows, having, kinds, characters, masked, labels)
 
 
 def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:

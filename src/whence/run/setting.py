@@ -33,6 +33,7 @@ class Setting:
     given: tuple[str, ...] = ()  # methods whose explanations come with the examples
     tokenizer: Any = None
     target: int | str | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)  # of gold labels that the model calls otherwise
     batch_size: int = 16
     truncate: bool = False
     threads: int = 1
@@ -59,7 +60,7 @@ class Setting:
         return replace(self, model=model, metrics=(), given=(), **own, **beside)
 
 
-def names(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
+def listed(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
     """Names as they were typed or listed, each once."""
     found = split(asked) if isinstance(asked, str) else [part for each in asked for part in split(each)]
     if twice := {name for name in found if found.count(name) > 1}:

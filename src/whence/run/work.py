@@ -184,7 +184,7 @@ class Worker:
         if self.setting.target == LABEL:
             if example.label is None:
                 raise WhenceError("the example has no gold label to explain")
-            return Question(example.label, None, None)
+            return Question(self._gold(example), None, None)
         if self.setting.target is not None:
             return Question(self.setting.target, None, None)
         if self.opened.task not in ("masked-lm", "causal-lm"):
@@ -195,6 +195,10 @@ class Worker:
                 f"masked language model, or texts that end where the word is wanted"
             )
         return Question(example.target, example.foil, None)
+
+    def _gold(self, example: Example) -> str | int | None:
+        """The gold label, or the class that it is where the model calls it otherwise."""
+        return self.setting.classes.get(str(example.label), example.label)
 
     def _has_mask(self, example: Example) -> bool:
         texts = (example.text,) if isinstance(example.text, str) else example.text
@@ -283,7 +287,7 @@ class Worker:
         if len(every) == 1:
             return every[0]
         wanted = every[0].prediction if self.setting.target is None else self.setting.target
-        wanted = example.label if wanted == LABEL else wanted
+        wanted = self._gold(example) if wanted == LABEL else wanted
         chosen = [each for each in every if _is_class(each, wanted)]
         if len(chosen) != 1:
             raise WhenceError(f"there is no class {wanted!r}; the model's are {', '.join(map(_label, every))}")
