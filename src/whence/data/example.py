@@ -13,6 +13,7 @@ from whence.data.tables import first_few
 from whence.errors import WhenceError
 
 MASK = "[MASK]"
+MOST = 2**31 - 1  # attractors: what a column of 32 bits holds
 Spans = tuple[tuple[int, int], ...]  # (start, end) in characters
 
 
@@ -59,6 +60,17 @@ class Example:
         text = last.replace(MASK, mask)
         both = text if isinstance(self.text, str) else (self.text[0].replace(MASK, mask), text)
         return replace(self, text=both, cues=cues, rationale=rationale, answer=answer)
+
+
+def unfit(example: Example) -> str | None:
+    """Why an example cannot be kept in a table, if it cannot: halves of characters, counts without end."""
+    for name in ("id", "label", "target", "foil", "group"):
+        value = getattr(example, name)
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            return f"its {name} {value!r} holds half of a surrogate pair, which is no character"
+    if example.attractors is not None and not 0 <= example.attractors <= MOST:
+        return f"its attractors are {example.attractors}; expected a count from 0 to {MOST}"
+    return None
 
 
 @dataclass(frozen=True)

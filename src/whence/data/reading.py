@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.data import grammar
-from whence.data.example import MASK, Dataset, Dropped, Example, first
+from whence.data.example import MASK, Dataset, Dropped, Example, first, unfit
 from whence.data.sources import SOURCES, Source
 from whence.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, open_packed
 from whence.errors import WhenceError
@@ -240,10 +240,17 @@ def _examples(row: Source, split: str, group: str | None, numbered: Any) -> Iter
         if row.groups and not _in_groups(row, cells, group):
             continue
         try:
-            yield row.make(f"{split}:{number}", cells, columns, row.labels)
+            made = row.make(f"{split}:{number}", cells, columns, row.labels)
+            yield made if (why := unfit(made)) is None else Dropped(number, why)
         except BadRow as bad:
             yield Dropped(number, str(bad))
-        except (KeyError, IndexError, TypeError, ValueError) as error:  # a cell of another shape than expected
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as error:  # a cell of another shape than expected
             yield Dropped(number, f"a cell is not as expected: {error!r}")
 
 
@@ -288,7 +295,7 @@ def _sentence(example: Example) -> bytes:
     """The words of an example without their capitals and spaces, the mask filled; short, as many are kept."""
     text = example.text if isinstance(example.text, str) else "\n".join(example.text)
     full = text.replace(MASK, example.target or MASK)
-    return sha256(" ".join(full.lower().split()).encode()).digest()[:16]
+    return sha256(" ".join(full.lower().split()).encode(errors="surrogatepass")).digest()[:16]
 
 
 def known() -> dict[str, str]:

@@ -20,7 +20,7 @@ import torch
 
 from whence.data import MASK, Dataset, Example, drawn
 from whence.data import read as read_data
-from whence.data.example import first
+from whence.data.example import first, unfit
 from whence.data.tables import first_few, shown
 from whence.errors import WhenceError, WhenceWarning
 from whence.explaining import DEFAULT_MODEL
@@ -224,6 +224,8 @@ def _survey(source: Dataset) -> _Survey:
     labels: dict[Any, None] = {}
     for _, window in plan.windows(_items(source, {})):
         for item in window:
+            if (why := unfit(item.example)) is not None:
+                raise WhenceError(f"example {item.example.id!r} cannot be evaluated: {why}")
             count_needs(item.example, having, kinds)
             masked += MASK in str(item.example.text)
             if item.example.label is not None and len(labels) < LABELS:
@@ -316,7 +318,10 @@ def _engine(engine: str, worker: Worker, tasks: Iterator[Task], workers: int) ->
 
 
 def _finish(path: Path, whole: dict[str, Path], setting: Setting) -> None:
-    totals = tables.build(path, whole, (*setting.methods, *setting.given), setting.asked())
+    try:
+        totals = tables.build(path, whole, (*setting.methods, *setting.given), setting.asked())
+    except OSError as error:
+        raise WhenceError(f"cannot write the tables of '{path}': {error.strerror or error}") from error
     if sum(totals.failures.values()) == totals.examples:
         reasons = "; ".join(f"{count} times: {reason}" for reason, count in list(totals.failures.items())[:3])
         raise WhenceError(f"none of the {totals.examples} examples could be explained ({reasons})")
@@ -343,5 +348,5 @@ def _tables_whole(path: Path) -> bool:
     try:
         known = json.loads((path / manifest.FINISHED).read_text(encoding="utf-8"))["tables"]
         return all(_file_hash(path / name) == known[name] for name in _TABLES)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False

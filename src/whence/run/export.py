@@ -204,10 +204,11 @@ def undefined(run: Run) -> list[tuple[str, str, int]]:
         return []
     parquet, compute = need("pyarrow.parquet", extra="eval"), need("pyarrow.compute", extra="eval")
     counts: dict[str, dict[str, int]] = {}
-    for batch in parquet.ParquetFile(run.path / RECORDS).iter_batches(columns=["metric", "why"]):
-        chosen = batch.filter(compute.is_valid(batch["why"]))
-        for metric, why in zip(chosen["metric"].to_pylist(), chosen["why"].to_pylist(), strict=True):
-            count_reasons(counts.setdefault(metric, {}), [why])
+    with run.reading(RECORDS):
+        for batch in parquet.ParquetFile(run.path / RECORDS).iter_batches(columns=["metric", "why"]):
+            chosen = batch.filter(compute.is_valid(batch["why"]))
+            for metric, why in zip(chosen["metric"].to_pylist(), chosen["why"].to_pylist(), strict=True):
+                count_reasons(counts.setdefault(metric, {}), [why])
     return [(metric, why, count) for metric, found in counts.items() for why, count in found.items()]
 
 

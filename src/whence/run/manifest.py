@@ -25,8 +25,14 @@ VERSION = 2
 FILE = "manifest.json"
 FINISHED = "finished.json"
 SHARDS = "shards"
+LOCK = ".lock"
 PACKAGES = ("whence", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
-IDENTITY = ("asked", "model", "data", "versions")
+PARTS: dict[str, tuple[str, ...]] = {  # what makes a run the same run, and what must be known of it
+    "asked": ("methods", "metrics"),
+    "model": ("name", "hash", "device", "dtype"),
+    "data": ("name", "split", "fingerprint", "rows", "dropped"),
+    "versions": (),
+}
 
 
 def versions() -> dict[str, str]:
@@ -77,7 +83,7 @@ def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     as_written = json.loads(json.dumps(manifest))
     differences = [
         f"{part} {key}: {_short(there[part].get(key))} there, {_short(as_written[part].get(key))} now"
-        for part in IDENTITY
+        for part in PARTS
         for key in sorted({*there[part], *as_written[part]})
         if there[part].get(key) != as_written[part].get(key)
     ]
@@ -106,7 +112,21 @@ def read(folder: Path) -> dict[str, Any]:
         raise WhenceError(f"'{folder / FILE}' is no manifest of a whence run")
     if found.get("version") != VERSION:
         raise WhenceError(f"'{folder}' has version {found.get('version')!r}; this whence reads version {VERSION}")
+    if lacking := _lacking(found):
+        raise WhenceError(
+            f"'{folder / FILE}' is damaged: {lacking}. Choose another folder, or put the file back as it was"
+        )
     return found
+
+
+def _lacking(found: dict[str, Any]) -> str | None:
+    """What a manifest does not have that every run writes."""
+    for part, keys in PARTS.items():
+        if not isinstance(found.get(part), dict):
+            return f"its part '{part}' is missing or no object"
+        if missing := [key for key in keys if key not in found[part]]:
+            return f"its part '{part}' has no {', '.join(map(repr, missing))}"
+    return None if isinstance(found.get("threads"), int) else "it does not say how many threads there were"
 
 
 @contextmanager
@@ -121,7 +141,14 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WhenceError(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
-    with (folder / ".lock").open("w") as file:
+    try:
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise WhenceError(
+            f"cannot lock the run folder: '{folder / LOCK}' cannot be written ({error.strerror or error}); choose "
+            f"a folder that can be written to"
+        ) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

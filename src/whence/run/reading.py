@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -36,14 +38,15 @@ class Run:
 
     @property
     def finished(self) -> dict[str, Any] | None:
-        """What it came to; None while it is not finished."""
+        """What it came to; None while it is not finished, or where that file is damaged: the same command mends it."""
         try:
-            found: dict[str, Any] = json.loads((self.path / manifest.FINISHED).read_text(encoding="utf-8"))
+            found = json.loads((self.path / manifest.FINISHED).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found
+        whole = isinstance(found, dict) and all(isinstance(found.get(part), dict) for part in ("failures", "seconds"))
+        return found if whole else None
 
-    @property
+    @cached_property
     def summary(self) -> dict[Key, Summary]:
         """Mean, deviation and 99 % interval by (method, metric, layer)."""
         rows = self.table(tables.SUMMARY).to_pylist()
@@ -64,7 +67,23 @@ class Run:
         file = name if name.endswith(".parquet") else f"{name}.parquet"
         if not (self.path / file).is_file():
             raise WhenceError(f"'{self.path}' has no table {name!r}; expected records, curves, examples or summary")
-        return need("pyarrow.parquet", extra="eval").read_table(self.path / file)
+        return self._read(file)
+
+    def _read(self, file: str, **chosen: Any) -> Any:
+        parquet = need("pyarrow.parquet", extra="eval")
+        with self.reading(file):
+            return parquet.read_table(self.path / file, **chosen)
+
+    @contextmanager
+    def reading(self, file: str) -> Iterator[None]:
+        """What goes wrong in a table of this run is said with its name, and what to do."""
+        try:
+            yield
+        except (OSError, ValueError) as error:  # pyarrow's own errors are one or the other
+            raise WhenceError(
+                f"'{self.path / file}' cannot be read ({error}); repeat the run's command, which makes it anew: "
+                f"{self.command}"
+            ) from error
 
     @property
     def contents(self) -> dict[str, str]:
@@ -79,9 +98,8 @@ class Run:
     def values(self, key: Key) -> dict[str, float]:
         """One measure of one method by example; NaN where it has no value."""
         chosen = [("method", "=", key.method), ("metric", "=", key.metric)]
-        parquet = need("pyarrow.parquet", extra="eval")
         columns = ["example", "layer", "value"]
-        found = parquet.read_table(self.path / tables.RECORDS, columns=columns, filters=chosen)
+        found = self._read(tables.RECORDS, columns=columns, filters=chosen)
         ids, layers, values = (found[name].to_pylist() for name in columns)
         return {
             i: float("nan") if value is None else value

@@ -65,6 +65,13 @@ def put(folder: Path, shard: str, content: bytes) -> Path:
 
 def found(folder: Path) -> dict[str, Path]:
     """The whole shards in a folder by name. Leftovers of a kill and damaged files are removed."""
+    try:
+        return _found(folder)
+    except OSError as error:
+        raise WhenceError(f"cannot use the shards in '{folder}': {error.strerror or error}") from error
+
+
+def _found(folder: Path) -> dict[str, Path]:
     for path in folder.glob(".*.part"):
         path.unlink()
     whole: dict[str, Path] = {}

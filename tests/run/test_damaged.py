@@ -1,0 +1,175 @@
+"""Run folders and rows that are not as they should be: an error that names the file or the row, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tiny
+import whence
+from whence.cli import app
+from whence.data import Dataset, Example, read
+from whence.errors import WhenceError
+from whence.run import Run, manifest
+from whence.run.export import show
+
+MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
+TEXTS = ["the film is good", "the film is not good"]
+HALF = "half of a surrogate pair"
+
+
+def evaluate(data: Any = TEXTS, **options: Any) -> Run:
+    return whence.evaluate(data, MODEL, TOKENIZER, "attention", "aopc", threads=1, **options)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a finished run."""
+    folder = tmp_path_factory.mktemp("run")
+    evaluate(out=folder)
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.fixture
+def folder(done: dict[str, bytes], tmp_path: Path) -> Path:
+    for name, content in done.items():
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_bytes(content)
+    return tmp_path / "run"
+
+
+BARE: dict[str, Any] = {"format": manifest.FORMAT, "version": manifest.VERSION}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        BARE,
+        {**BARE, "asked": {}, "model": [], "data": {}, "versions": {}},
+        {**BARE, "asked": {"methods": [], "metrics": []}, "model": {"name": "x"}, "data": {}, "versions": {}},
+    ],
+)
+def test_a_manifest_that_is_not_ours(folder: Path, content: Any) -> None:
+    (folder / manifest.FILE).write_text(json.dumps(content), encoding="utf-8")
+    for call in (lambda: show(Run(folder)), lambda: evaluate(out=folder)):
+        with pytest.raises(WhenceError, match=r"manifest.json' is damaged: its part '\w+' "):
+            call()
+    listed = CliRunner().invoke(app, ["runs", "list", str(folder.parent)])
+    assert listed.exit_code == 0
+    assert "is damaged" in listed.output
+
+
+def test_a_manifest_without_threads(folder: Path) -> None:
+    known = json.loads((folder / manifest.FILE).read_text(encoding="utf-8"))
+    (folder / manifest.FILE).write_text(json.dumps({**known, "threads": "two"}), encoding="utf-8")
+    with pytest.raises(WhenceError, match="how many threads"):
+        evaluate(out=folder)
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", "nothing", '{"failures": [], "seconds": {}}'])
+def test_the_same_command_mends_what_says_that_it_is_finished(folder: Path, content: str) -> None:
+    (folder / manifest.FINISHED).write_text(content, encoding="utf-8")
+    assert Run(folder).finished is None
+    with pytest.raises(WhenceError, match="is not finished"):
+        Run(folder).table()
+    evaluate(out=folder)
+    assert Run(folder).mean("attention", "aopc") == Run(folder).mean("attention", "aopc")
+    show(Run(folder))
+
+
+@pytest.mark.parametrize("file", ["summary.parquet", "records.parquet"])
+def test_a_damaged_table_is_named_and_mended(folder: Path, file: str, done: dict[str, bytes]) -> None:
+    (folder / file).write_bytes(b"PAR1 and no more")
+    with pytest.raises(WhenceError, match=f"{file}' cannot be read .*repeat the run's command"):
+        Run(folder).table(file)
+    evaluate(out=folder)
+    assert (folder / file).read_bytes() == done[file]
+
+
+def test_a_lock_that_is_a_folder(folder: Path) -> None:
+    (folder / manifest.LOCK).unlink()
+    (folder / manifest.LOCK).mkdir()
+    with pytest.raises(WhenceError, match=r"cannot lock the run folder: .*lock' cannot be written"):
+        evaluate(out=folder)
+
+
+def test_a_folder_that_cannot_be_written_to(folder: Path) -> None:
+    places = [folder, folder / manifest.SHARDS]
+    for place in places:
+        place.chmod(0o555)
+    (folder / manifest.LOCK).chmod(0o444)
+    try:
+        if os.access(folder, os.W_OK):
+            pytest.skip("this user may write everywhere")
+        with pytest.raises(WhenceError, match="can"):
+            evaluate(out=folder)
+        show(Run(folder))  # reading needs no more than that
+    finally:
+        for place in places:
+            place.chmod(0o755)
+
+
+def test_a_full_or_closed_disk_under_the_tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from whence.run import tables
+
+    def closed(*_: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    (folder / manifest.FINISHED).unlink()
+    monkeypatch.setattr(tables, "build", closed)
+    with pytest.raises(WhenceError, match=r"cannot write the tables of .*Read-only file system"):
+        evaluate(out=folder)
+
+
+def test_the_summary_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(folder)
+    first = run.summary
+    monkeypatch.setattr(Run, "table", lambda *_: pytest.fail("read once more"))
+    assert run.summary is first
+    assert run.mean("attention", "aopc") == first["attention", "aopc", None].mean
+
+
+# Rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"label": "bad \ud800"}, HALF),
+        ({"group": "\udfff"}, HALF),
+        ({"attractors": 2**40}, "expected a count from 0 to 2147483647"),
+        ({"attractors": -1}, "expected a count"),
+        ({"attractors": "inf"}, "a cell is not as expected"),
+        ({"attractors": float("inf")}, "a cell is not as expected"),
+    ],
+)
+def test_rows_that_no_table_can_hold_are_dropped_by_their_number(tmp_path: Path, cells: Any, why: str) -> None:
+    fine = {"text": "the film is good", "label": "x", "group": "g", "attractors": 1}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in (fine, {**fine, **cells})), encoding="utf-8")
+    data = read(str(path))
+    assert [each.label for each in data] == ["x"]
+    (dropped,) = data.dropped
+    assert dropped.row == 2
+    assert why in dropped.reason
+    assert len(evaluate(data).table("examples")) == 1
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        Example("e", "good film", label="\ud800"),
+        Example("\ud800", "good film"),
+        Example("e", "good film", group="a\udc00"),
+        Example("e", "good film", attractors=2**31),
+    ],
+)
+def test_examples_that_no_table_can_hold_are_refused_by_their_id(example: Example) -> None:
+    for data in ([example], Dataset("mine", "", lambda: iter([example]))):
+        with pytest.raises(WhenceError, match="cannot be evaluated: its"):
+            evaluate(data)
