@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from whence import tabling
 from whence.errors import WhenceError
 from whence.explanation import Explanation
-from whence.storing import PICTURES, write
+from whence.storing import PICTURES
+from whence.writing import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

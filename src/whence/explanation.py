@@ -14,6 +14,7 @@ from whence import storing, tabling
 from whence.answer import Reading, Target
 from whence.errors import WhenceError
 from whence.words import Span, group
+from whence.writing import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -236,7 +237,7 @@ class Explanation:
 
             return save(self.plot(kind, **options), path)
         if path.suffix == ".html":
-            return storing.write(path, self.to_html())
+            return write(path, self.to_html())
         return storing.save(self, path)
 
     @classmethod

@@ -15,6 +15,7 @@ import numpy as np
 from whence import tabling
 from whence.answer import Reading, Target
 from whence.errors import WhenceError
+from whence.writing import write
 
 if TYPE_CHECKING:
     from whence.explanation import Explanation
@@ -80,15 +81,6 @@ def save(explanation: Explanation, path: Path) -> Path:
     packed = io.BytesIO()
     np.savez_compressed(packed, meta=np.array(json.dumps(rest, allow_nan=False)), **arrays)
     return write(path, packed.getvalue())
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """Write a file, or say why it cannot be."""
-    try:
-        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-    except OSError as error:
-        raise WhenceError(f"cannot write '{path}': {error.strerror or error}") from error
-    return path
 
 
 def load(cls: type[Explanation], path: Path) -> Explanation:

@@ -168,7 +168,7 @@ def export_command(
     from whence.errors import WhenceError
     from whence.run import Run
     from whence.run.export import export
-    from whence.storing import write
+    from whence.writing import write
 
     if figure is not None:
         from whence.view import plot

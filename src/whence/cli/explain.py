@@ -242,7 +242,7 @@ def _present(
     kind: str | None,
     html: Path | None,
 ) -> None:
-    from whence.storing import write
+    from whence.writing import write
 
     result = result.words() if words else result
     if save is not None:

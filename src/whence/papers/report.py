@@ -14,7 +14,7 @@ from whence.errors import WhenceError
 from whence.evidence.correlation import Summary
 from whence.papers.claims import Verdict
 from whence.papers.recipe import Recipe, Reported, Table
-from whence.storing import write
+from whence.writing import write
 
 if TYPE_CHECKING:
     from rich.console import Console

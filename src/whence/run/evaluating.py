@@ -32,6 +32,7 @@ from whence.run.progress import Clock, bar
 from whence.run.reading import Run
 from whence.run.setting import LABEL, Setting, check, check_model, check_needs, check_second, count_needs, listed
 from whence.run.work import Item, Task, Worker
+from whence.writing import write
 
 ENGINES = ("local", "ray")
 SHARD = 64  # rows
@@ -332,7 +333,7 @@ def _finish(path: Path, whole: dict[str, Path], setting: Setting) -> None:
         "tables": {name: _file_hash(path / name) for name in _TABLES},
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    shards.write(path / manifest.FINISHED, json.dumps(finished, indent=1, ensure_ascii=False).encode())
+    write(path / manifest.FINISHED, json.dumps(finished, indent=1, ensure_ascii=False).encode())
 
 
 _TABLES = (tables.EXAMPLES, tables.RECORDS, tables.CURVES, tables.SUMMARY, tables.SUMMARY_CSV)

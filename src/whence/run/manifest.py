@@ -18,7 +18,7 @@ import torch
 
 from whence.errors import WhenceError
 from whence.model import Opened
-from whence.run.shards import write
+from whence.writing import write
 
 FORMAT = "whence.run"
 VERSION = 2

@@ -2,8 +2,8 @@
 
     shards/00003-002of032.3f0c9be2a1d04c77.parquet        window 3, the third of its 32 shards
 
-A file is written beside its place, synced, renamed and its folder synced: after a kill or a power cut a shard is there
-or is not. What a disk made of it later is seen by the hash, and such a shard is computed again.
+After a kill or a power cut a shard is there or is not. What a disk made of it later is seen by the hash, and such a
+shard is computed again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from whence.errors import WhenceError
 from whence.extras import need
 from whence.run.work import Outcome
+from whence.writing import write
 
 NAME = re.compile(
     r"(?P<name>(?P<window>\d{5,})-(?P<number>\d{3,})of(?P<count>\d{3,}))\.(?P<hash>[0-9a-f]{16})\.parquet"
@@ -31,29 +30,6 @@ SECONDS = b"seconds"  # in a shard's metadata: what each method took, which is n
 
 def name(window: int, number: int, count: int) -> str:
     return f"{window:05d}-{number:03d}of{count:03d}"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole, also after a power cut, or not there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        publish(beside, path)
-    except OSError as error:
-        raise WhenceError(f"cannot write '{path}': {error.strerror or error}") from error
-
-
-def publish(beside: Path, path: Path) -> None:
-    """Give a written and synced file its name, for good."""
-    os.replace(beside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def put(folder: Path, shard: str, content: bytes) -> Path:

@@ -29,6 +29,7 @@ from whence.evidence.correlation import Summary, half_width
 from whence.evidence.metric import Asked
 from whence.extras import need
 from whence.run import shards
+from whence.writing import publish, write
 
 EXAMPLES, RECORDS, CURVES = "examples.parquet", "records.parquet", "curves.parquet"
 SUMMARY, SUMMARY_CSV = "summary.parquet", "summary.csv"
@@ -116,7 +117,7 @@ class _Writer:
         if kind is None:
             with self.beside.open("rb") as file:
                 os.fsync(file.fileno())
-            shards.publish(self.beside, self.path)
+            publish(self.beside, self.path)
 
 
 def _windows(whole: dict[str, Path]) -> Iterator[tuple[Any, dict[str, float]]]:
@@ -210,8 +211,8 @@ def _write_summary(folder: Path, rows: list[tuple[Key, Summary]]) -> None:
     table = pa.table(columns)
     packed = io.BytesIO()
     parquet.write_table(table, packed)
-    shards.write(folder / SUMMARY, packed.getvalue())
+    write(folder / SUMMARY, packed.getvalue())
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([COLUMNS, *(["" if value is None else value for value in row] for row in plain)])
-    shards.write(folder / SUMMARY_CSV, text.getvalue().encode())
+    write(folder / SUMMARY_CSV, text.getvalue().encode())

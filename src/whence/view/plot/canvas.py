@@ -20,9 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from whence.errors import WhenceError
-from whence.storing import PICTURES, write
+from whence.storing import PICTURES
 from whence.view.colour import DARK, WHITE, Colour, hexadecimal
 from whence.view.plot.lettering import plain
+from whence.writing import write
 
 WIDTHS = {"column": 3.3, "page": 6.9}  # inches: one column of a two-column paper, and both
 SIZE = 7.0  # points of ordinary text; captions of the field's papers have 9 or 10
