@@ -14,6 +14,7 @@ from whence.method import lookup
 from whence.model import Opened, Reader, Trace, collate, open_model
 from whence.model import capture as capture_batch
 from whence.progress import bar
+from whence.windows import as_read
 
 DEFAULT_MODEL = "whence/sentiment"
 DEFAULT_METHOD = "attention-rollout"
@@ -94,7 +95,7 @@ def explain(
     if estimate:
         from whence.estimating import estimate_job
 
-        return estimate_job(opened, list(given.sentences.values()), job, batch_size)
+        return estimate_job(opened, as_read(opened, list(given.sentences.values()), overlap), job, batch_size)
     found = explained(opened, given, questions, [job], how)
     asks_all = _asks_all(questions[0])
     return given.gathered([_by_target(row[0]) if asks_all else row[0][0] for row in found])

@@ -72,6 +72,16 @@ def run_whole(
     return [found[i] for i in range(len(sentences))]
 
 
+def as_read(opened: Opened, sentences: Sequence[Sentence], overlap: int | None = None) -> list[Sentence]:
+    """What the model will read: every sentence that fits, and the windows of those that do not."""
+    most = opened.max_length
+    return [
+        part
+        for each in sentences
+        for part in ([each] if most is None or len(each) <= most else cut(opened, each, most, overlap).parts)
+    ]
+
+
 def cut(opened: Opened, sentence: Sentence, most: int, overlap: int | None = None) -> Cut:
     """The windows of a sentence of more than `most` tokens, neighbours sharing `overlap` (a quarter, if None)."""
     if opened.tokenizer is None:

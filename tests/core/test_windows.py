@@ -108,6 +108,11 @@ def test_every_token_is_in_a_window(n: int, overlap: int | None) -> None:
     assert all(a < b for a, b in zip(whole.windows, whole.windows[1:], strict=False))
 
 
+def test_the_cost_is_that_of_the_windows() -> None:
+    found = explain([LONG, "a cat"], overlap=0, estimate=True)
+    assert (found.inputs, found.longest) == (4, 40)
+
+
 def test_encoders_and_last_tokens() -> None:
     encoded = explain(LONG, "alti", tiny.model("bert", "encoder"))
     assert len(encoded) == 102
