@@ -126,6 +126,63 @@ def test_a_checkpoint_without_a_tokenizer_reads_no_text(tmp_path: Path) -> None:
     assert len(whence.explain([5, 6, 7], tmp_path).tokens) == 3
 
 
+@pytest.mark.parametrize(
+    ("config", "position"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, None),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, 0),
+        ({"pooling_mode_lasttoken": True}, 3),
+        ({"pooling_mode": "mean"}, None),
+    ],
+)
+def test_a_sentence_embedding_is_read_where_its_folder_says(
+    tmp_path: Path, config: dict[str, Any], position: int | None
+) -> None:
+    folder = checkpoint(tmp_path, task="encoder")
+    plain = whence.explain("the cat", folder, method="attention")
+    assert plain.reading.position == 0
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **config}))
+    found = whence.explain("the cat", folder, method="attention", dtype="float32")
+    assert found.reading.position == position
+    rows = plain.aggregated[-1]
+    np.testing.assert_allclose(found.scores, rows.mean(0) if position is None else rows[position])
+    assert whence.explain("the cat", folder, method="attention", position="last").reading.position == 3
+
+
+def test_a_pooling_without_a_row_is_named(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, task="encoder")
+    (folder / "2_Pooling").mkdir()
+    (folder / "2_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    modules = [{"idx": 0, "path": "", "type": "a.Transformer"}, {"idx": 1, "path": "2_Pooling", "type": "b.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.warns(WhenceWarning, match="pools its tokens by max_tokens"):
+        whence.explain("the cat", folder, method="attention")
+
+
+PIPELINES = {
+    "text-classification": "classification",
+    "fill-mask": "masked-lm",
+    "token-classification": "token-classification",
+    "question-answering": "question-answering",
+    "text-generation": "causal-lm",
+    "feature-extraction": "encoder",
+}
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_a_pipeline_is_its_model_and_tokenizer(kind: str) -> None:
+    if kind not in transformers.pipelines.SUPPORTED_TASKS:
+        pytest.skip(f"this transformers has no pipeline for {kind}")
+    model, tokenizer = tiny.model("gpt2" if kind == "text-generation" else "bert", PIPELINES[kind]), tiny.tokenizer()
+    pipe = transformers.pipeline(kind, model=model, tokenizer=tokenizer, device="cpu")
+    text = "the cat [MASK] good ."
+    expected = whence.explain(text, model, tokenizer, method="attention-rollout")
+    found = whence.explain(text, pipe, method="attention-rollout")
+    assert (found.scores == expected.scores).all()
+    assert found.target == expected.target
+
+
 # The caller's process -------------------------------------------------------------------------------------
 
 

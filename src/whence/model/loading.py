@@ -5,6 +5,7 @@ The caller's process stays as it is: random state, default dtype, inference mode
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import warnings
@@ -201,3 +202,44 @@ def _task_in(config: Any) -> str:
             if architecture.endswith(endings):
                 return task
     return "encoder"
+
+
+# How sentence-transformers names its poolings, and the row of a map that answers for each.
+POOLINGS = {"cls": "first", "cls_token": "first", "mean": "mean", "mean_tokens": "mean", "lasttoken": "last"}
+
+
+def pooling(request: Request) -> str | None:
+    """Which position a sentence embedding is read from, as a sentence-transformers checkpoint says in its folder."""
+    modules = _json(request.source, "modules.json") or []
+    where = next((each.get("path") for each in modules if str(each.get("type", "")).endswith(".Pooling")), "1_Pooling")
+    config = _json(request.source, f"{where}/config.json")
+    if config is None:
+        return None
+    flags = [key.removeprefix("pooling_mode_") for key, on in config.items() if key.startswith("pooling_mode_") and on]
+    modes = flags or [str(config.get("pooling_mode"))]
+    if len(modes) == 1 and modes[0] in POOLINGS:
+        return POOLINGS[modes[0]]
+    warnings.warn(
+        f"'{request.name}' pools its tokens by {' and '.join(modes)}, which no single row of a map answers for; say "
+        f"with position= which one is meant",
+        WhenceWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def _json(source: str, name: str) -> Any | None:
+    """A file of a checkpoint, in a folder or on the hub; None if there is none."""
+    found = transformers.utils.cached_file(
+        source,
+        name,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if found is None:
+        return None
+    try:
+        return json.loads(Path(found).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WhenceError(f"cannot read {name} of the model '{source}': {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from whence.errors import WhenceError
 from whence.model.block import Block, submodule, submodules
 from whence.model.families import Family, family_of
 from whence.model.inputs import Batch
-from whence.model.loading import TASKS, Request, dtype_of, load, stamp
+from whence.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class Opened:
     family: Family
     task: str  # a key of TASKS
     name: str
+    pooling: str | None = None  # the readout position of a sentence embedding: "first", "mean" or "last"
 
     @property
     def config(self) -> Any:
@@ -125,7 +126,7 @@ def open_model(
     dtype: str | torch.dtype | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
 ) -> Opened:
-    """Open a shipped model ("whence/sentiment"), a hub id, a folder, or a loaded model with its tokenizer.
+    """Open a shipped model ("whence/sentiment"), a hub id, a folder, a loaded model with its tokenizer, or a pipeline.
 
     `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
     `model_kwargs` are for models that whence loads. `task` chooses the head when a checkpoint leaves it open.
@@ -135,6 +136,9 @@ def open_model(
         if unused := [name for name, value in given.items() if value is not None]:
             raise WhenceError(f"{' and '.join(unused)} cannot be given with a model that is open already")
         return model
+    if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
+        pipeline: Any = model
+        model, tokenizer = pipeline.model, tokenizer or pipeline.tokenizer
     if task is not None and task not in TASKS:
         raise WhenceError(f"unknown task '{task}'; expected one of {', '.join(TASKS)}")
     if isinstance(model, str | Path):
@@ -157,8 +161,8 @@ def open_model(
 def _opened(model: Any, tokenizer: Any | None, name: str) -> Opened:
     if not isinstance(model, transformers.PreTrainedModel):
         raise WhenceError(
-            f"model is a {type(model).__name__}; expected a model name, a folder, or a transformers "
-            f"PreTrainedModel (a compiled or wrapped model: pass the model inside it)"
+            f"model is a {type(model).__name__}; expected a model name, a folder, a transformers "
+            f"PreTrainedModel or a pipeline (a compiled or wrapped model: pass the model inside it)"
         )
     if type(model).__module__.startswith("transformers_modules."):
         raise WhenceError(
@@ -198,4 +202,5 @@ def _load_once(request: Request, _stamp: str) -> Opened:
 
 
 def _load(request: Request, tokenizer: Any | None) -> Opened:
-    return _opened(*load(request, tokenizer), request.name)
+    opened = _opened(*load(request, tokenizer), request.name)
+    return replace(opened, pooling=pooling(request)) if opened.task == "encoder" else opened

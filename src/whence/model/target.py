@@ -234,7 +234,7 @@ def _encoder(
             f"{opened.name} is a bare encoder: it predicts nothing, so it has no target {target!r}; "
             f"leave target out, or open the checkpoint with a head (task=)"
         )
-    default = "last" if opened.causal else opened.family.reads
+    default = opened.pooling or ("last" if opened.causal else opened.family.reads)
     return Answer(Target("none"), _reading(opened, sentence, position, default=default), None, {})
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from whence.errors import WhenceError
 from whence.extras import need
 from whence.run.work import Outcome
 from whence.writing import write
