@@ -156,6 +156,7 @@ def _open(
 ) -> tuple[Opened, list[Any], bool]:
     tokenizer_kwargs = opening.pop("tokenizer_kwargs", None)
     opened = open_model(model, tokenizer, **opening)
+    opened.need_blocks("this analysis")
     sentences, single = reader(opened, truncate, tokenizer_kwargs).read(inputs)
     return opened, sentences, single
 

@@ -300,6 +300,7 @@ def estimate_job(opened: Opened, sentences: Sequence[Sentence], job: Job, batch_
 
 
 def _shape(opened: Opened, lengths: tuple[int, ...]) -> Shape:
+    opened.need_blocks("an estimate")
     block = opened.blocks[0]
     width, units = block.ffn_in.weight.shape
     return Shape(lengths, opened.depth, block.heads, width, units, block.ffn_in.weight.element_size())

@@ -206,6 +206,7 @@ def capture(
 ) -> Trace:
     """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md)."""
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened.need_blocks("a capture")
     sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
 

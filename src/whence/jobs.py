@@ -16,7 +16,7 @@ from whence.aggregate import aggregate as aggregate_maps
 from whence.aggregate import aggregate_row, check_aggregation
 from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
-from whence.method import Method, Scores, lookup
+from whence.method import Method, Scores, lookup, methods
 from whence.model import (
     Batch,
     LayerTrace,
@@ -199,6 +199,7 @@ def run(
 ) -> list[list[list[Explanation]]]:
     """For every sentence, in their order: for every job: an explanation per target (one, unless all are asked)."""
     check_batch_size(batch_size)
+    check_blocks(opened, jobs)
     given = any(question.position is not None for question in questions)
     if (
         given
@@ -219,6 +220,13 @@ def run(
             results.update(zip(members, found, strict=True))
             advance(len(members))
     return [results[i] for i in range(len(sentences))]
+
+
+def check_blocks(opened: Opened, jobs: Sequence[Job]) -> None:
+    """Refuse methods that look inside a model of which only embeddings and output are known."""
+    if inside := [repr(job.asked) for job in jobs if job.method.blocks]:
+        others = ", ".join(each.name for each in methods() if not each.blocks)
+        opened.need_blocks(", ".join(inside), f" Methods that look at embeddings and output alone: {others}")
 
 
 def check_batch_size(size: Any) -> None:
@@ -275,7 +283,7 @@ def _run_batch(
     gradient = any(job.method.gradient for job in jobs)
 
     def on_layer(layer: LayerTrace) -> None:
-        if gradient:
+        if gradient and opened.family.mapped:
             kept.append(layer)
         for job, shelf in zip(jobs, shelves, strict=True):
             if job.layerwise:

@@ -27,7 +27,7 @@ def test_architectures_that_do_not_use_the_interface(name: str) -> None:
         name, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, vocab_size=20
     )
     model = transformers.AutoModel.from_config(config)
-    refused(f"'{name}' is not supported; whence opens albert, bert", [5, 6], model)
+    refused(f"which whence does not know for '{name}'; it knows those of albert, bert", [5, 6], model, method="alti")
 
 
 def test_remote_code() -> None:
@@ -55,7 +55,7 @@ def test_cross_attention() -> None:
 
 def test_heads_that_are_not_known() -> None:
     model = transformers.BertForNextSentencePrediction(transformers.BertConfig(**tiny.SHAPE))
-    refused("head that whence does not know", [5, 6], model)
+    refused("does not know for 'BertForNextSentencePrediction'", [5, 6], model, method="alti")
 
 
 def test_not_a_model() -> None:
@@ -205,7 +205,7 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     refused("unknown dtype 'float31'", "text", str(tmp_path), dtype="float31")
     refused("unknown task 'tagging'", "text", str(tmp_path), task="tagging")
     (tmp_path / "config.json").write_text('{"model_type": "mpnet"}')
-    refused("'mpnet' is not supported", "text", str(tmp_path))
+    refused("cannot open the model", "text", str(tmp_path))
     (tmp_path / "config.json").write_text("{")
     refused("cannot open the model", "text", str(tmp_path))
 

@@ -42,6 +42,7 @@ SPECIAL = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token
     kind="scores",
     signed=True,
     class_specific=True,
+    blocks=False,
 )
 def ablation(
     output: OutputTrace, *, by: str | int = "unknown", of: str = "probability", over: str = "auto", unit: str = "token"
@@ -69,6 +70,7 @@ def ablation(
     needs="one forward pass per pair of tokens",
     signed=True,
     class_specific=True,
+    blocks=False,
     aggregate=None,
 )
 def ablation_pairs(

@@ -46,6 +46,7 @@ PRODUCT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     needs="one backward pass",
     kind="scores",
     class_specific=True,
+    blocks=False,
     gradient=True,
 )
 def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", of: str = "logit") -> Scores:
@@ -53,7 +54,7 @@ def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", o
     reduce = SALIENCY[_known("norm", norm, SALIENCY)]
     gradient = output.gradients(of)
     _, g = _input(output, at, of)
-    return Scores(reduce(g), torch.stack([reduce(hidden) for hidden in gradient.hidden[:-1]]))
+    return Scores(reduce(g), _stacked([reduce(hidden) for hidden in gradient.hidden[:-1]]))
 
 
 @method(
@@ -64,6 +65,7 @@ def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", o
     kind="scores",
     signed=True,
     class_specific=True,
+    blocks=False,
     gradient=True,
 )
 def gradient_x_input(output: OutputTrace, *, norm: str = "dot", at: str = "embeddings", of: str = "logit") -> Scores:
@@ -72,7 +74,12 @@ def gradient_x_input(output: OutputTrace, *, norm: str = "dot", at: str = "embed
     e, g = _input(output, at, of)
     states = [layer.x for layer in output.trace.layers]
     layers = [reduce(g_l, x) for g_l, x in zip(output.gradients(of).hidden, states, strict=False)]
-    return Scores(reduce(g, e), torch.stack(layers), signed=norm == "dot")
+    return Scores(reduce(g, e), _stacked(layers), signed=norm == "dot")
+
+
+def _stacked(layers: list[Tensor]) -> Tensor | None:
+    """None where the model's blocks are not known."""
+    return torch.stack(layers) if layers else None
 
 
 def _input(output: OutputTrace, at: str, of: str) -> tuple[Tensor, Tensor]:

@@ -45,6 +45,7 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     kind="scores",
     signed=True,
     class_specific=True,
+    blocks=False,
 )
 def integrated_gradients(
     output: OutputTrace,
@@ -70,7 +71,7 @@ def integrated_gradients(
         start,
         additional_forward_args=(torch.arange(size),),
         n_steps=n_steps,
-        internal_batch_size=max(batch_size, size) if output.trace.opened.pads else 1,
+        internal_batch_size=max(batch_size, size) if output.trace.opened.stacks else 1,
     )
     with torch.no_grad():
         change = output.number(of) - run(start, torch.arange(size))
@@ -101,8 +102,11 @@ def swapped(output: OutputTrace, baseline: Any) -> Iterator[Trace]:
 
 
 def check_layer(output: OutputTrace, layer: int | None) -> None:
+    if layer is None:
+        return
+    output.trace.opened.need_blocks("layer=")
     depth = output.trace.opened.depth
-    if layer is not None and (isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < depth):
+    if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < depth:
         raise WhenceError(f"layer is {layer!r}; expected a block from 0 to {depth - 1}, or None for the embeddings")
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from whence.model import LayerTrace
 
 
-@method("random", symbols=("Rand",), paper=MOHEBBI_2023, needs="nothing but the tokens", aggregate="last")
+@method("random", symbols=("Rand",), paper=MOHEBBI_2023, needs="nothing but the tokens", blocks=False, aggregate="last")
 def random(layer: LayerTrace, *, seed: int = 0) -> Tensor:
     """Uniform noise, rows summing to one; the same for the same sentence, layer and seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise WhenceError(f"seed is {seed!r}; expected a whole number, at least 0")
-    noise = torch.zeros(layer.attention.shape[0], *layer.attention.shape[2:], dtype=torch.float64)
+    noise = torch.zeros(*layer.ids.shape, layer.ids.shape[1], dtype=torch.float64)
     for sentence, (ids, mask) in enumerate(zip(layer.ids.cpu(), layer.mask.cpu(), strict=True)):
         tokens = ids[mask].tolist()
         n = len(tokens)

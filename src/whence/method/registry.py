@@ -57,6 +57,7 @@ class Method:
     signed: bool  # scores below zero speak against the target
     class_specific: bool  # explains one output rather than one representation
     gradient: bool  # needs the graph of the forward pass
+    blocks: bool  # looks inside the model; False: at its embeddings and its output alone
     aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
     run: Run = field(repr=False)
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
@@ -98,6 +99,7 @@ def method(
     signed: bool = False,
     class_specific: bool = False,
     gradient: bool = False,
+    blocks: bool = True,
     aggregate: str | None = "rollout",
     heads: Run | None = None,
 ) -> Callable[[Run], Run]:
@@ -106,7 +108,9 @@ def method(
     def register(run: Run) -> Run:
         _add_names(name, symbols)
         joined = aggregate if kind == "map" else None
-        _METHODS[name] = Method(name, symbols, paper, kind, needs, signed, class_specific, gradient, joined, run, heads)
+        _METHODS[name] = Method(
+            name, symbols, paper, kind, needs, signed, class_specific, gradient, blocks, joined, run, heads
+        )
         return run
 
     return register

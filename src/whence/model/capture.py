@@ -160,6 +160,13 @@ class _Recorder:
         if self.page is not None:
             self.page.update(tensors)
 
+    def finish_whole(self) -> None:
+        """A model whose blocks are not known, as one layer that has tokens and nothing else."""
+        assert self.words is not None
+        ids, mask = (t.to(self.words.device) for t in (self.batch.ids, self.batch.mask))
+        self.on_layer(LayerTrace(0, None, ids, mask, 1.0, {"x": self.words.detach()}))  # type: ignore[arg-type]
+        self.count = 1
+
     def finish(self, block: Block) -> None:
         page, self.page = self.page, None
         missing = {"x", "u", "w", "attention", "mixed", "output"} - set(page or ())
@@ -222,6 +229,8 @@ def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None],
             return opened.forward(batch)
 
     output = rerunning(opened, run)
+    if not opened.family.mapped and recorder.words is not None:
+        recorder.finish_whole()
     if recorder.count != opened.depth or recorder.embeddings is None or recorder.words is None:
         raise WhenceError(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; whence cannot follow it"
@@ -247,7 +256,7 @@ def rerunning(opened: Opened, body: Callable[[], T], *, own_attention: bool = Fa
 
     def run() -> T:
         evaluating(opened.model)
-        if not own_attention or encoder_of_decoders:
+        if opened.family.mapped and (not own_attention or encoder_of_decoders):
             attending(opened.model, NAME, attention_forward, eager_mask)
         if not torch.is_inference_mode_enabled():
             return body()
@@ -270,6 +279,8 @@ def _hook(opened: Opened, recorder: _Recorder) -> None:
     def worded(_module: nn.Module, _args: Any, output: Tensor) -> Tensor | None:
         if not mine():
             return None
+        if recorder.words is not None:
+            raise WhenceError("the model embeds its input more than once in a pass; whence cannot follow it")
         # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
         recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
         return recorder.words
@@ -304,8 +315,8 @@ def _hook(opened: Opened, recorder: _Recorder) -> None:
         if mine():
             recorder.note(mixed=output)
 
-    hook(opened.model.get_input_embeddings(), worded)
-    hook(opened.part(opened.family.embeddings), embedded)
+    hook(opened.words, worded)
+    hook(opened.embeddings, embedded)
     for block in opened.blocks:
         hook(block.module, begins, before=True)
         hook(block.module, ends(block))

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from whence.errors import WhenceError
-
 
 @dataclass(frozen=True)
 class Family:
@@ -32,8 +30,13 @@ class Family:
     fused_qkv: bool = False  # query, key and value name one and the same projection, its output in thirds
     norm_first: bool = False  # pre-norm: u = x + A(LN1 x), o = u + F(LN2 u); else u = x + A(x), y = LN1 u, …
     causal: bool = False  # a token sees only those before it, unless config.is_causal says otherwise
-    reads: str = "first"  # the token a sequence classifier reads: "first" or "last"
+    reads: str = "first"  # the token a sequence classifier reads: "first", "last" or "unknown"
     positions_after_pad: bool = False  # position ids start at pad_token_id + 1, so that many are lost
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the blocks are known."""
+        return bool(self.layers)
 
 
 BERT = Family(
@@ -118,12 +121,11 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(model_type: str) -> Family:
-    """The row for a `config.model_type`, or an error that names the supported ones."""
-    try:
-        return FAMILIES[model_type]
-    except KeyError:
-        raise WhenceError(
-            f"the architecture '{model_type}' is not supported; whence opens "
-            f"{', '.join(sorted(FAMILIES))}. If it sends its attention through transformers' "
-            f"AttentionInterface, a row in whence/model/families.py adds it (see CONTRIBUTING.md)"
-        ) from None
+    """The row for a `config.model_type`; an empty one for an architecture whose blocks are not known."""
+    return FAMILIES.get(model_type) or unmapped(model_type)
+
+
+def unmapped(name: str) -> Family:
+    """No parts are known: the model is embeddings, something, and an output."""
+    paths = {field: "" for field in vars(BERT) if isinstance(getattr(BERT, field), str)}
+    return Family(**{**paths, "name": name, "reads": "unknown"})  # type: ignore[arg-type]

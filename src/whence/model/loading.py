@@ -20,7 +20,6 @@ import transformers
 
 from whence import zoo
 from whence.errors import WhenceError, WhenceWarning
-from whence.model.families import family_of
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
 TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -104,7 +103,6 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
     source = request.source
     _check_dtype(source)
     config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE)
-    family_of(config.model_type)  # before any weights are read
     task = request.task or _task_in(config)
     options = {**OWN_CODE, "ignore_mismatched_sizes": True, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks

@@ -57,7 +57,7 @@ class OutputTrace:
         if of not in self._gradients:
             trace = self.trace
             attention = [layer.raw["attention"] for layer in trace.layers]
-            hidden = [layer.raw["x"] for layer in trace.layers] + [trace.layers[-1].raw["output"]]
+            hidden = [layer.raw["x"] for layer in trace.layers] + [layer.raw["output"] for layer in trace.layers[-1:]]
             wanted = [trace.words, trace.embeddings, *hidden, *attention]
             # Sentences do not see each other, so the gradient of the sum is each one's own.
             found = torch.autograd.grad(self.number(of).sum(), wanted, retain_graph=True)

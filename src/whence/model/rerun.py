@@ -34,12 +34,13 @@ def numbers(
     Sentences of one length share a batch of about `tokens` tokens, so that nothing is padded; with `slack`, also those
     that are longer by this share. `own_attention` as in `rerunning`.
     """
+    slack = slack if opened.pads else 0.0
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     result = torch.zeros(len(sentences), dtype=torch.float64)
 
     @torch.no_grad()
     def run() -> None:
-        for members in _similar_lengths(order, [len(each) for each in sentences], tokens, slack, opened.pads):
+        for members in _similar_lengths(order, [len(each) for each in sentences], tokens, slack, opened.stacks):
             batch = collate([sentences[i] for i in members], opened.pad_id)
             asked = [answers[i] for i in members]
             result[members] = explained(opened, opened.forward(batch), asked, batch.lengths, of).double().cpu()
@@ -49,12 +50,12 @@ def numbers(
 
 
 def _similar_lengths(
-    order: Sequence[int], lengths: Sequence[int], tokens: int, slack: float, pads: bool
+    order: Sequence[int], lengths: Sequence[int], tokens: int, slack: float, stacks: bool
 ) -> Iterator[list[int]]:
     """Groups of neighbours in an order by length."""
     group: list[int] = []
     for i in order:
-        most = max(1, tokens // lengths[i]) if pads else 1
+        most = max(1, tokens // lengths[i]) if stacks else 1
         if group and (lengths[i] > lengths[group[0]] * (1 + slack) or len(group) >= most):
             yield group
             group = []
@@ -86,7 +87,7 @@ def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
     @torch.no_grad()
     def run() -> None:
         if layer is None:
-            hook(opened.part(opened.family.embeddings), embedded)
+            hook(opened.embeddings, embedded)
         else:
             for block in opened.blocks:
                 hook(block.module, enters, before=True)
@@ -131,6 +132,6 @@ def _replace(opened: Opened, layer: int | None, states: Tensor) -> None:
         return (states, *output[1:]) if isinstance(output, tuple) else states
 
     if layer is None:
-        hook(opened.part(opened.family.embeddings), lambda *_: states)
+        hook(opened.embeddings, lambda *_: states)
     for block in opened.blocks if layer is not None else ():
         hook(block.module, leaves if layer == opened.depth else enters, before=layer != opened.depth)

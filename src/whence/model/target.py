@@ -253,6 +253,8 @@ def _reading(opened: Opened, sentence: Sentence, position: int | str | None, def
             raise WhenceError(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
         return Reading(position % n, "given")
     name = default if position is None else position
+    if name == "unknown":  # what a head of somebody's own reads
+        return Reading(None, "not known")
     if name == "first":
         return Reading(0, "first token")
     if name == "last":
@@ -271,7 +273,7 @@ def _reading(opened: Opened, sentence: Sentence, position: int | str | None, def
 
 def _last(opened: Opened, sentence: Sentence) -> int:
     """The last token; for a GPT-2 classifier the one that it reads, the last that is not the padding token."""
-    pad = opened.config.pad_token_id
+    pad = getattr(opened.config, "pad_token_id", None)
     if opened.task == "classification" and pad is not None:
         return max((i for i, token in enumerate(sentence.ids) if token != pad), default=len(sentence) - 1)
     return len(sentence) - 1

@@ -1,0 +1,229 @@
+"""Models of which only embeddings and output are known: architectures without a row, and heads of one's own.
+
+What can be had of them is right by the plainest oracle there is, transformers alone: `inputs_embeds`, `backward()` and
+one forward pass per changed text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from test_capture import state
+from torch import nn
+
+import tiny
+import whence
+from whence.errors import WhenceError
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "vocab_size": 60,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "num_labels": 3,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {**SHAPE, "num_key_value_heads": 2},
+    "gemma2": {**SHAPE, "num_key_value_heads": 2, "head_dim": 8, "attn_logit_softcapping": 2.0, "sliding_window": 4},
+    "modernbert": {**SHAPE, "cls_token_id": 2, "sep_token_id": 3, "local_attention": 4},
+    "mpnet": SHAPE,
+    "deberta-v2": {**SHAPE, "relative_attention": True, "position_biased_input": False, "pos_att_type": ["c2p"]},
+}
+WITHOUT_BLOCKS = ("ablation", "saliency", "gradient-x-input", "integrated-gradients", "random")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ablation": {"by": 4},
+    "ablation-pairs": {"by": 4},
+    "integrated-gradients": {"baseline": 4},
+}
+TOKENIZER = tiny.tokenizer()
+
+
+def model(name: str, task: str = "classification") -> Any:
+    """Random far from the initial weights, so that scores are not all alike."""
+    torch.manual_seed(0)
+    found = tiny.HEADS[task].from_config(transformers.AutoConfig.for_model(name, **CONFIGS[name]))
+    with torch.no_grad():
+        for weight in found.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape))
+    return found.eval()
+
+
+class Headed(nn.Module):
+    """Somebody's classifier over the mean of BERT's last states."""
+
+    def __init__(self, returns: str = "tensor") -> None:
+        super().__init__()
+        self.encoder = tiny.model(task="encoder")
+        self.out = nn.Linear(24, 5)
+        self.returns = returns
+
+    def forward(self, input_ids: Any = None, attention_mask: Any = None, inputs_embeds: Any = None) -> Any:
+        given = {"inputs_embeds": inputs_embeds} if input_ids is None else {"input_ids": input_ids}
+        logits = self.out(self.encoder(**given, attention_mask=attention_mask).last_hidden_state.mean(1))
+        return {"logits": logits, "tensor": logits, "tuple": (logits, None), "mapping": {"logits": logits}}[
+            self.returns
+        ]
+
+
+def models() -> dict[str, Any]:
+    return {**{name: model(name) for name in CONFIGS}, "headed": Headed().eval()}
+
+
+MODELS = models()
+
+
+def logits(found: Any, **inputs: Any) -> torch.Tensor:
+    output = found(**inputs)
+    return output if isinstance(output, torch.Tensor) else output.logits
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ablation_is_one_forward_pass_per_token(name: str) -> None:
+    ids = tiny.ids(6, low=5)
+    found = whence.explain(ids, MODELS[name], method="ablation", by=4)
+    with torch.no_grad():
+        p = [
+            logits(MODELS[name], input_ids=torch.tensor([each])).softmax(-1)[0]
+            for each in (ids, *([*ids[:i], 4, *ids[i + 1 :]] for i in range(6)))
+        ]
+    best = int(p[0].argmax())
+    np.testing.assert_allclose(found.scores, [float(p[0][best] - each[best]) for each in p[1:]], atol=2e-6)
+    pairs = whence.explain(ids, MODELS[name], method="ablation-pairs", by=4).maps
+    np.testing.assert_allclose(np.diag(pairs[0]), found.scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_the_input_embeddings(name: str) -> None:
+    ids = tiny.ids(6, low=5)
+    found = MODELS[name]
+    inner = found.encoder if name == "headed" else found
+    e = inner.get_input_embeddings()(torch.tensor([ids])).detach().requires_grad_()
+    y = logits(found, inputs_embeds=e)
+    y[0, int(y[0].argmax())].backward()
+    expected = {"saliency": e.grad[0].norm(dim=-1), "gradient-x-input": (e.grad * e)[0].sum(-1)}
+    for parameter in found.parameters():
+        parameter.grad = None
+    for method, scores in expected.items():
+        mine = whence.explain(ids, found, method=method).scores
+        np.testing.assert_allclose(
+            mine, scores.detach().numpy(), rtol=2e-4, atol=1e-5 * float(scores.detach().abs().max())
+        )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_integrated_gradients_sum_to_the_change(name: str) -> None:
+    pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
+    ids = tiny.ids(6, low=5)
+    found = whence.explain(ids, MODELS[name], method="integrated-gradients", baseline=4, n_steps=200)
+    with torch.no_grad():
+        y, base = (logits(MODELS[name], input_ids=torch.tensor([each]))[0] for each in (ids, [4] * 6))
+    change = float((y - base)[found.target.index])
+    assert found.scores.sum() == pytest.approx(change, rel=0.05, abs=0.05)
+
+
+@pytest.mark.parametrize("method", WITHOUT_BLOCKS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_gives_what_one_gives_and_the_model_comes_back(name: str, method: str) -> None:
+    if method == "integrated-gradients":
+        pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
+    found, options = MODELS[name], OPTIONS.get(method, {})
+    inputs = [tiny.ids(n, seed=n) for n in (5, 3, 5)]
+    before = state(found)
+    together = whence.explain(inputs, found, method=method, **options)
+    assert state(found) == before
+    for ids, each in zip(inputs, together, strict=True):
+        alone = whence.explain(ids, found, method=method, **options)
+        np.testing.assert_allclose(each.scores, alone.scores, rtol=1e-4, atol=1e-6)
+    for side in ("left", "right"):
+        rows = [[0, 0, *inputs[1]] if side == "left" else [*inputs[1], 0, 0], inputs[0]]
+        mask = [[int(token > 0) for token in row] for row in rows]
+        padded = whence.explain({"input_ids": rows, "attention_mask": mask}, found, method=method, **options)
+        np.testing.assert_allclose(padded[0].scores, together[1].scores, rtol=1e-4, atol=1e-6)
+
+
+def test_language_models_and_taggers() -> None:
+    llama, bert = model("llama", "causal-lm"), model("modernbert", "masked-lm")
+    following = whence.explain("the cat is", llama, TOKENIZER, method="ablation", target="good")
+    assert following.target.label == "good"
+    assert following.reading.position == 4
+    masked = whence.explain("the cat [MASK] good", bert, TOKENIZER, method="saliency", target="is", foil="are")
+    assert masked.reading.position == 3
+    assert (masked.scores > 0).all()
+    tagged = whence.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method="saliency", position=2)
+    assert tagged.target.kind == "class"
+
+
+@pytest.mark.parametrize("returns", ["tensor", "tuple", "mapping"])
+def test_a_head_of_ones_own_may_return_its_logits_in_any_wrapping(returns: str) -> None:
+    found = whence.explain(tiny.ids(5), Headed(returns), method="ablation", by=4, target="all")
+    assert list(found) == [f"LABEL_{i}" for i in range(5)]
+
+
+def test_a_subclass_with_a_head_of_its_own() -> None:
+    class Mine(transformers.BertPreTrainedModel):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.bert = transformers.BertModel(config)
+            self.out = nn.Linear(24, 2)
+            self.post_init()
+
+        def forward(self, input_ids: Any, attention_mask: Any = None, **_: Any) -> Any:
+            return {"logits": self.out(self.bert(input_ids, attention_mask=attention_mask).last_hidden_state[:, 0])}
+
+    found = whence.explain(tiny.ids(5), Mine(transformers.BertConfig(**tiny.SHAPE)), method="saliency")
+    assert len(found.scores) == 5
+    assert found.prediction in ("LABEL_0", "LABEL_1")
+
+
+@pytest.mark.parametrize("method", [each.name for each in whence.methods() if each.blocks])
+def test_methods_that_look_inside_are_refused_by_name(method: str) -> None:
+    with pytest.raises(WhenceError, match=rf"'{method}' follows a model through its blocks.*'llama'.*alone: ablation"):
+        whence.explain(tiny.ids(4), MODELS["llama"], method=method)
+
+
+def test_what_else_looks_inside_is_refused() -> None:
+    for call in (whence.capture, whence.mixing_ratios, whence.estimate):
+        with pytest.raises(WhenceError, match="whence does not know for 'llama'"):
+            call(tiny.ids(4), MODELS["llama"])
+    pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
+    with pytest.raises(WhenceError, match="layer= follows a model through its blocks"):
+        whence.explain(tiny.ids(4), MODELS["llama"], method="integrated-gradients", baseline=4, layer=0)
+
+
+def test_modules_without_logits_or_text() -> None:
+    class Twice(Headed):
+        def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+            first, second = (super(Twice, self).forward(input_ids, attention_mask) for _ in range(2))
+            return first - second
+
+    class Nothing(Headed):
+        def forward(self, input_ids: Any) -> Any:
+            return f"no logits for {len(input_ids)}"
+
+    with pytest.raises(WhenceError, match="embeds its input more than once"):
+        whence.explain(tiny.ids(4), Twice(), method="saliency")
+    with pytest.raises(WhenceError, match=r"gives no logits.*returned a str"):
+        whence.explain(tiny.ids(4), Nothing(), method="saliency")
+    vision = transformers.ViTModel(transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    with pytest.raises(WhenceError, match="no embeddings of tokens"):
+        whence.explain(tiny.ids(4), vision, method="saliency")
+    both = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=60)
+    with pytest.raises(WhenceError, match="cross-attention"):
+        whence.explain(tiny.ids(4), transformers.T5ForConditionalGeneration(both), method="saliency")
+
+
+def test_opened_by_name(tmp_path: Any) -> None:
+    MODELS["llama"].save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    found = whence.explain("the cat is good", tmp_path, method="gradient-x-input")
+    expected = whence.explain("the cat is good", MODELS["llama"], TOKENIZER, method="gradient-x-input")
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
