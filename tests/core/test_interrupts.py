@@ -131,7 +131,7 @@ def test_an_interrupt_at_any_instruction_of_taking_and_giving_back() -> None:
         hook(part, lambda *_: None, before=True)
 
     places = everywhere(partial(borrowed, body), own, opcodes=True)
-    assert len(places) > 300
+    assert len(places) > 100  # of lines and instructions: from Python 3.12 on, instructions are traced in part
     for at, place in places.items():
         with interrupted(at, own, opcodes=True), suppress(Interrupt):
             borrowed(body)

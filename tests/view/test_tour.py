@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+
+nbformat = pytest.importorskip("nbformat", reason="nbformat (the extra dev) is not installed")
+nbclient = pytest.importorskip("nbclient", reason="nbclient (the extra dev) is not installed")
 
 TOUR = Path(__file__).parents[2] / "docs" / "tour.ipynb"
 
@@ -27,7 +28,7 @@ def test_the_tour_runs_and_shows_what_is_stored() -> None:
     assert TOUR.stat().st_size < 400_000
     assert not any(path in TOUR.read_text(encoding="utf-8") for path in ("/home/", "/tmp/", "/usr/", "site-packages"))
     fresh = nbformat.read(TOUR, as_version=4)
-    NotebookClient(
+    nbclient.NotebookClient(
         fresh, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(TOUR.parent)}}
     ).execute()
     assert shapes(fresh) == shapes(stored)

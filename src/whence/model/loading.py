@@ -31,6 +31,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "encoder": ("AutoModel", ("Model",)),
 }
 OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
+DEPTH = {"num_hidden_layers", "n_layer", "n_layers"}  # options that leave layers of a checkpoint out
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -150,7 +151,8 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
             f"the checkpoint '{request.name}' has no weights for {_some(missing)}, which would be random; open it with "
             f"the head it was trained with (task=), or as a bare encoder"
         )
-    if left := sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name)):
+    left = sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name))
+    if left and not DEPTH.intersection(dict(request.options)):  # unless fewer layers were asked for
         warnings.warn(
             f"the checkpoint '{request.name}' has weights that the model does not use: {_some(left)}; does its "
             f"config.json name all its layers?",
