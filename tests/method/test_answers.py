@@ -20,13 +20,11 @@ def explained(inputs: Any, model: Any, method: str, **asked: Any) -> Any:
     return whence.explain(inputs, model, TOKENIZER, method, **asked)
 
 
-@pytest.mark.parametrize("target", ["start", "end", "answer"])
-@pytest.mark.parametrize("method", ["saliency", "integrated-gradients", "ablation"])
+@pytest.mark.parametrize("target", ["end", "answer"])  # the start: in test_output
+@pytest.mark.parametrize("method", ["saliency", "ablation"])
 def test_padding_takes_no_probability_from_an_answer(method: str, target: str) -> None:
     model = tiny.model(task="question-answering", dtype=torch.float64)
     asked: dict[str, Any] = {"target": target, "of": "probability"}
-    if method == "integrated-gradients":
-        asked |= {"n_steps": 64, "batch_size": 8}
     together = explained(PAIRS, model, method, **asked)
     for pair, found in zip(PAIRS, together, strict=True):
         alone = explained(pair, model, method, **asked)
