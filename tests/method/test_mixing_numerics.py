@@ -92,6 +92,20 @@ def test_faint_rows_of_alti_do_not_drown_in_float32(variant: str, at: str) -> No
             assert low.index > 0 or apart(one, alti.alti(high, row, at=at)) < 1e-4
 
 
+def test_a_direction_does_not_vanish_with_its_attention() -> None:
+    """The square of an attention of 1e-25 is 0 in float32, the cosine of what it carries is as good as any other."""
+    model = tiny.model("bert", "encoder")
+    with torch.no_grad():
+        for block in model.encoder.layer:
+            block.attention.self.query.weight.mul_(20)
+            block.attention.self.query.bias.mul_(20)
+    found = layers(model=model)
+    assert 0 < found[0].attention.amax(1)[found[0].attention.amax(1) > 0].min() < 1e-23  # over heads
+    for layer in found:
+        for row, one in enumerate(maps(layer, "alti", metric="cosine")):
+            assert apart(one, alti.alti(layer, row, "cosine")) < 1e-4
+
+
 @pytest.mark.parametrize("name", ["N", "N_Res", "N_ResLN", "N_Enc", "W_Res", "alti", "value-zeroing"])
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
 def test_bfloat16_models_give_finite_float32_maps_near_the_truth(variant: str, name: str) -> None:
