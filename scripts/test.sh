@@ -9,4 +9,6 @@ VENV=${WHENCE_VENV:-.venv}
 "$VENV/bin/ruff" format --check .
 "$VENV/bin/ruff" check .
 "$VENV/bin/mypy"
+# Two workers on any machine: each holds PyTorch and the models inside (about 1.3 GB) and computes on one thread.
+# Where there is room for more: sh scripts/test.sh -n 8
 exec "$VENV/bin/python" -m pytest -n 2 "$@"
