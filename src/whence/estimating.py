@@ -188,8 +188,11 @@ def _passes(count: float, graphs: float) -> Callable[[Shape, Options], Work]:
     return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * _graph(s))
 
 
+TYPICAL_STEPS = 40  # of integrated gradients that choose their number themselves, on the models inside
+
+
 def _steps(s: Shape, options: Options) -> Work:
-    steps = options["n_steps"]
+    steps = options["n_steps"] or TYPICAL_STEPS
     return _passes(1.4 * steps, 0.5 * min(steps, options["batch_size"]))(s, options)
 
 

@@ -62,7 +62,7 @@ def test_steps_and_tokens_cost() -> None:
         return found[asked["method"]] / found["forward pass"]
 
     assert parts(tokens=9, method="integrated-gradients", n_steps=20) == pytest.approx(28)
-    assert parts(tokens=9, method="integrated-gradients") == pytest.approx(140)
+    assert parts(tokens=9, method="integrated-gradients") == pytest.approx(56)
     assert parts(tokens=30, method="ablation") == pytest.approx(18)
     ranks = parts(tokens=30, method="value-zeroing", metric="spearman") - parts(tokens=30, method="value-zeroing")
     passed = whence.estimate(model=tiny.model(), tokens=30).parts["forward pass"]

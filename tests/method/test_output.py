@@ -239,6 +239,7 @@ def test_ablation_of_words_pairs_and_against_a_foil() -> None:
 # What they promise -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:integrated gradients have not converged")
 @pytest.mark.parametrize("variant", ["bert", "electra", "gpt2", "gpt2-encoder"])
 def test_integrated_gradients_add_up_ever_better(variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
@@ -325,7 +326,7 @@ def test_gradients_in_inference_mode() -> None:
 
 def test_deeplift_adds_up_where_captums_does_not() -> None:
     """captum's DeepLift on the same embeddings, baseline and logit."""
-    captum = pytest.importorskip("captum.attr", reason="needs the extra captum")
+    captum = pytest.importorskip("captum.attr", reason="captum is not installed (it comes with the extra dev)")
     model = tiny.model(dtype=torch.float64)
     model.set_attn_implementation("eager")
     ids = TOKENIZER(TEXTS[0])["input_ids"]

@@ -2,17 +2,20 @@ r"""Integrated gradients: the gradient averaged over the straight way from a bas
 
     IG_i  =  Σ_k (e_ik − e'_ik) ∫₀¹ ∂y/∂e_ik (e' + t (e − e')) dt,        Σ_i IG_i = y(e) − y(e')
 
-The integral is captum's, by Gauss–Legendre quadrature with `n_steps` points; by how much the sum misses is `delta`. e
-is the embedding module's output of the true model, put in its place by a hook, so that nothing is embedded twice;
-with `layer=l` the input of block l. The baseline e' is the same sentence with every token that the tokenizer did not
-add itself replaced: by the mask (ALTI; the default where the model has one), pad, unknown, a token id or a list of
-ids; or "zero" for the zero vector.
+The integral is taken by Gauss–Legendre quadrature, with as many points as it takes for the sum to miss the change of
+the output by less than `tolerance` of it, or with `n_steps` (captum's numbers). By how much it misses is `delta`; a
+large one is said. Should the output go up and down on the way, the tolerance is of all it travels. e is the embedding
+module's output of the true model, put in its place by a hook, so that nothing is embedded twice; with `layer=l` the
+input of block l. The baseline e' is the same sentence with every token that the tokenizer did not add itself replaced:
+by the mask (ALTI; the default where the model has one), pad, unknown, a token id or a list of ids; or "zero" for the
+zero vector.
 
 Sundararajan et al. (2017), Axiomatic Attribution for Deep Networks. https://arxiv.org/abs/1703.01365
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,15 +23,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
-from whence.extras import need
+from whence.errors import WhenceError, WhenceWarning
 from whence.method.citations import SUNDARARAJAN_2017
+from whence.method.path import Averaged, averaged
 from whence.method.registry import Scores, method
+from whence.model.block import promote
 
 if TYPE_CHECKING:
     from whence.model import OutputTrace, Sentence, Trace
 
 BASELINES = {"mask": "mask_token_id", "pad": "pad_token_id", "unknown": "unk_token_id"}
+LARGE = 0.05  # a miss, as a part of what the output travels, that is said where n_steps are given
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     "dot": lambda a: a.sum(-1),
     "abs": lambda a: a.sum(-1).abs(),
@@ -41,7 +46,7 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     "integrated-gradients",
     symbols=("IG",),
     paper=SUNDARARAJAN_2017,
-    needs="n_steps forward and backward passes (extra captum)",
+    needs="20 to 70 forward and backward passes, or n_steps",
     kind="scores",
     signed=True,
     class_specific=True,
@@ -50,7 +55,8 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
 def integrated_gradients(
     output: OutputTrace,
     *,
-    n_steps: int = 100,
+    n_steps: int | None = None,
+    tolerance: float = 0.005,
     baseline: Any = "auto",
     of: str = "logit",
     norm: str = "dot",
@@ -58,25 +64,45 @@ def integrated_gradients(
     batch_size: int = 32,
 ) -> Scores:
     """Gradients along the way from a baseline to the input; the scores sum to the change of the output."""
-    captum = need("captum.attr", extra="captum")
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
-        raise WhenceError(f"n_steps is {n_steps!r}; expected a whole number, at least 1")
+    if n_steps is not None and (isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1):
+        raise WhenceError(f"n_steps is {n_steps!r}; expected a whole number from 1, or None for as many as needed")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, float | int) or not 0 < tolerance < 1:
+        raise WhenceError(f"tolerance is {tolerance!r}; expected a number between 0 and 1, such as 0.01")
     if not isinstance(norm, str) or norm not in REDUCE:
         raise WhenceError(f"unknown norm {norm!r}; expected one of {', '.join(REDUCE)}")
     states, start = _ends(output, baseline, layer)
-    size = len(states)
-    run = rerun(output, of, layer, own_attention=True)
-    found = captum.IntegratedGradients(run).attribute(
-        states,
+    found = averaged(
+        rerun(output, of, layer, own_attention=True),
         start,
-        additional_forward_args=(torch.arange(size),),
-        n_steps=n_steps,
-        internal_batch_size=max(batch_size, size) if output.trace.opened.stacks else 1,
+        states,
+        output.number(of).detach(),
+        points=n_steps,
+        tolerance=tolerance,
+        together=max(batch_size, len(states)) if output.trace.opened.stacks else 1,
     )
-    with torch.no_grad():
-        change = output.number(of) - run(start, torch.arange(size))
-    found = found.detach() * output.mask[..., None]
-    return Scores(REDUCE[norm](found), delta=found.sum((1, 2)) - change, signed=norm == "dot")
+    half = states.dtype in (torch.bfloat16, torch.float16)  # whose rounding no number of steps mends
+    _warn(found, n_steps, LARGE if n_steps or half else tolerance)
+    parts = found.gradient * (promote(states) - promote(start)) * output.mask[..., None]
+    return Scores(REDUCE[norm](parts), delta=found.missed, signed=norm == "dot")
+
+
+def _warn(found: Averaged, n_steps: int | None, tolerance: float) -> None:
+    allowed = tolerance * found.travelled
+    worst = int((found.missed.abs() - allowed).argmax())
+    missed, change = float(found.missed[worst]), float(found.change[worst])
+    if abs(missed) <= max(float(allowed[worst]), 1e-6):
+        return
+    advice = (
+        "leave n_steps out, and it takes as many as it needs"
+        if n_steps
+        else "use a float64 model, another baseline, or a larger tolerance"
+    )
+    warnings.warn(
+        f"integrated gradients have not converged: after {found.points[worst]} steps their sum misses the change of "
+        f"the output ({change:.3g}) by {missed:.2g}; {advice}",
+        WhenceWarning,
+        stacklevel=2,
+    )
 
 
 def _ends(output: OutputTrace, baseline: Any, layer: int | None) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 Table 2 correlates rolled-out scores with gradients (sentiment) and with blank-out (a masked verb); figure 6 asks how
 high tokens without meaning are ranked, figure 7 how alike two models with the same prediction are explained. The
 gradient is that of the predicted class's probability, ‖·‖₂ over components; blank-out puts [MASK] in a token's place
-and looks at the probability of the correct verb. IG takes 20 steps here, not 100.
+and looks at the probability of the correct verb.
 
 Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Transformer. EMNLP.
 https://aclanthology.org/2022.emnlp-main.595
@@ -207,7 +207,7 @@ def figure7(asked: Asked) -> Table:
         "ALTI": ("alti", {}),
         "grad l2": ("saliency", {"of": "probability"}),
         "grad · input": ("gradient-x-input", {"of": "probability", "norm": "abs"}),
-        "IG": ("integrated-gradients", {"of": "probability", "n_steps": 20}),
+        "IG": ("integrated-gradients", {"of": "probability"}),
     }
     examples = asked.examples()
     texts = [each.text for each in examples]

@@ -7,7 +7,7 @@ off the mask's vector; table 3 correlates rolled-out scores with blank-out, its 
 The examples are halved by a hash of their id: the model is fine-tuned here on one half (`whence train prompt`, on as
 many sentences as are tested), and everything is measured on the other. As the paper has it, scores are made positive
 (section 4.3: here by magnitude), and blank-out keeps its signs (section 7): a token whose loss helps is the least
-influential. IG takes 10 steps in each layer here, and IG and DL are measured on fewer examples, as said beside the
+influential. IG and DL are measured on fewer examples, as said beside the
 numbers.
 
 Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. EACL. https://aclanthology.org/2023.eacl-main.245
@@ -63,7 +63,7 @@ MIXING = {
 ROLLOUT = {"Attn-rollout": "attention-rollout"}
 GRADIENTS = {"GradXinput": "gradient-x-input(norm=abs)"}
 FEWER, FEWER_ON_DEVICE = 60, 200  # examples for IG and DL, which start anew in each layer
-LAYERED = {"IG": "integrated-gradients(n_steps=10, layer={})", "DL": "deeplift(layer={})"}
+LAYERED = {"IG": "integrated-gradients(layer={})", "DL": "deeplift(layer={})"}
 ROWS = ("Rand", "Attn", "Attn-rollout", "Attn-norm", "Attn-norm + RES", "Attn-norm + RES + LN", "GlobEnc", "ALTI",
         "GradXinput", "IG", "DL", "Value Zeroing")  # fmt: skip
 NO_ROLLOUT = tuple(row for row in ROWS if row != "Attn-rollout")
@@ -71,7 +71,7 @@ AGGREGATED = {
     **MIXING,
     "Attn": "attention-rollout",
     **GRADIENTS,
-    "IG": "integrated-gradients(n_steps=20)",
+    "IG": "integrated-gradients",
     "DL": "deeplift",
 }
 METRICS = {"dot": "cue-dot", "AP": "cue-ap", "probes": "cue-probes"}

@@ -1,0 +1,128 @@
+"""Integrated gradients: the change of the output, divided up with as many steps as that takes."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+import whence
+from whence.model import open_model
+
+TOKENIZER = tiny.tokenizer()
+TEXTS = ["the film is deep and meaningful", "a cat", "the keys to the cabinets are not good !"]
+
+
+def sharp(factor: float = 6) -> Any:
+    """A model whose attention switches over within a small part of the way."""
+    model = tiny.model(dtype=torch.float64)
+    with torch.no_grad():
+        for layer in model.bert.encoder.layer:
+            layer.attention.self.query.weight.mul_(factor)
+    return model
+
+
+def ends(text: str) -> tuple[list[int], list[int]]:
+    """A sentence and the one in which every word is masked."""
+    ids = TOKENIZER(text)["input_ids"]
+    return ids, [i if i in TOKENIZER.all_special_ids else TOKENIZER.mask_token_id for i in ids]
+
+
+def change(model: Any, text: str, target: int) -> float:
+    with torch.no_grad():
+        now, then = (model(torch.tensor([each])).logits[0, target] for each in ends(text))
+    return float(now - then)
+
+
+@pytest.mark.parametrize("variant", ["bert", "distilbert", "gpt2"])
+@pytest.mark.parametrize("steps", [1, 7])
+def test_n_steps_are_captums(variant: str, steps: int) -> None:
+    captum = pytest.importorskip("captum.attr", reason="captum is not installed (it comes with the extra dev)")
+    model = tiny.model(variant, dtype=torch.float64)
+    ids, blank = (torch.tensor([each]) for each in ends(TEXTS[0]))
+    embeddings = open_model(model).part(open_model(model).family.embeddings)
+    theirs = captum.LayerIntegratedGradients(lambda each: model(each).logits[:, 1], embeddings)
+    expected = theirs.attribute(ids, blank, n_steps=steps).sum(-1)[0].detach().numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", whence.WhenceWarning)  # so few steps miss the change, theirs too
+        options = {"n_steps": steps, "baseline": blank[0].tolist()}
+        found = whence.explain(ids[0], model, TOKENIZER, method="IG", target=1, **options)
+    assert np.abs(found.scores - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_delta_is_the_sum_minus_the_change(steps: int) -> None:
+    """Its sign too: positive where the scores promise more than there is."""
+    model = sharp()
+    signs = set()
+    for target in range(3):
+        with pytest.warns(whence.WhenceWarning, match="have not converged"):
+            results = whence.explain(TEXTS, model, TOKENIZER, method="IG", n_steps=steps, target=target)
+        for found, text in zip(results, TEXTS, strict=True):
+            assert abs(found.delta) > 1e-3
+            assert found.delta == pytest.approx(found.scores.sum() - change(model, text, target), abs=1e-9)
+            signs.add(found.delta > 0)
+    assert signs == {True, False}
+
+
+@pytest.mark.parametrize("norm", ["dot", "l2"])
+def test_as_many_steps_as_it_takes(norm: str) -> None:
+    model = sharp()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", whence.WhenceWarning)
+        results = whence.explain(TEXTS, model, TOKENIZER, method="IG", target=1, norm=norm)
+        exact = whence.explain(TEXTS, model, TOKENIZER, method="IG", target=1, norm=norm, n_steps=300)
+    for found, expected, text in zip(results, exact, TEXTS, strict=True):
+        largest = np.abs(expected.scores).max()
+        assert np.abs(found.scores - expected.scores).max() <= 0.02 * largest
+        assert abs(found.delta) <= 0.01 * max(largest, abs(change(model, text, 1)))
+        finer = whence.explain(text, model, TOKENIZER, method="IG", target=1, norm=norm, tolerance=1e-6)
+        assert np.abs(finer.scores - expected.scores).max() <= 1e-4 * largest
+
+
+def test_points_go_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    module = sys.modules["whence.method.integrated_gradients"]
+    averaged = module.averaged
+
+    def spy(*args: Any, **options: Any) -> Any:
+        taken.append(averaged(*args, **options))
+        return taken[-1]
+
+    monkeypatch.setattr(module, "averaged", spy)
+    for model in (tiny.model(dtype=torch.float64), sharp()):
+        whence.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
+    assert 16 <= taken[0].points[0] < taken[1].points[0] < 300
+
+
+def test_not_converged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = sharp(40)
+    with pytest.warns(whence.WhenceWarning, match=r"after 3 steps their sum misses .*; leave n_steps out"):
+        whence.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1, n_steps=3)
+    monkeypatch.setattr(sys.modules["whence.method.path"], "MOST", 30)
+    with pytest.warns(whence.WhenceWarning, match=r"have not converged: after 24 steps .* use a float64 model"):
+        whence.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
+
+
+def test_half_precision_ends_where_rounding_begins() -> None:
+    """Halving a piece cannot mend what bfloat16 rounds away: the number of steps stays small and nobody is alarmed."""
+    opened = open_model("whence/sentiment")
+    text = "a deep and meaningful film ."
+    expected = whence.explain(text, method="IG").scores
+    model = copy.deepcopy(opened.model).to(torch.bfloat16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", whence.WhenceWarning)
+        found = whence.explain(text, model, opened.tokenizer, method="IG")
+    assert np.abs(found.scores - expected).max() <= 0.05 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("tolerance", [0, 1, -0.1, "small", True, None])
+def test_a_tolerance_is_a_share(tolerance: Any) -> None:
+    with pytest.raises(whence.WhenceError, match="expected a number between 0 and 1"):
+        whence.explain(TEXTS[1], tiny.model(), TOKENIZER, method="IG", tolerance=tolerance)
