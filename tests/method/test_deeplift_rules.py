@@ -1,0 +1,22 @@
+"""DeepLift's rules one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from whence.method.deeplift import _slope
+
+
+@pytest.mark.parametrize("activation", [torch.nn.functional.gelu, torch.tanh, torch.nn.functional.silu])
+@pytest.mark.parametrize("gap", [0.0, 1e-14, 1e-11, 1e-9, 1e-6, 1e-4, 3e-3, 0.1, 1.0, -1e-9, -0.1])
+def test_the_slope_is_the_mean_derivative_at_every_distance(activation: object, gap: float) -> None:
+    """∫ f'(x' + t (x − x')) dt over [0, 1]: near together the quotient rounds, far apart the derivative is another."""
+    x0 = torch.linspace(-4, 4, 41, dtype=torch.float64)
+    x = x0 + gap
+    points, weights = (torch.from_numpy(each) for each in np.polynomial.legendre.leggauss(24))
+    way = x0[:, None] + (points + 1) / 2 * (x - x0)[:, None]
+    derivative = torch.func.jvp(activation, (way,), (torch.ones_like(way),))[1]
+    expected = derivative @ weights / 2
+    torch.testing.assert_close(_slope(activation, x, x0), expected, rtol=0, atol=3e-8)
