@@ -7,8 +7,7 @@ off the mask's vector; table 3 correlates rolled-out scores with blank-out, its 
 The examples are halved by a hash of their id: the model is fine-tuned here on one half (`whence train prompt`, on as
 many sentences as are tested), and everything is measured on the other. As the paper has it, scores are made positive
 (section 4.3: here by magnitude), and blank-out keeps its signs (section 7): a token whose loss helps is the least
-influential. IG and DL are measured on fewer examples, as said beside the
-numbers.
+influential. IG and DL are measured on fewer examples, as said beside the numbers.
 
 Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. EACL. https://aclanthology.org/2023.eacl-main.245
 """
