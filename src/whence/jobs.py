@@ -303,13 +303,16 @@ def _run_batch(
         raise WhenceError("target='all' must be asked of every input or of none")
     results: list[list[list[Explanation]]] = [[[] for _ in jobs] for _ in batch.sentences]
     output = OutputTrace(trace, [each[0] for each in found])
-    for which in range(len(found[0])):
+    targets = len(found[0])
+    for job, shelf in zip(jobs, shelves, strict=True):
+        shelf.seconds /= targets if job.layerwise else 1  # one map for all targets: each has its share of the time
+    for which in range(targets):
         output = output.towards([each[which] for each in found])
         for number, (job, shelf) in enumerate(zip(jobs, shelves, strict=True)):
             if not job.layerwise:
                 _work_towards(job, shelf, output)
             for row in range(len(batch.sentences)):
-                results[row][number].append(_explanation(output, row, job, shelf, shared / len(questions)))
+                results[row][number].append(_explanation(output, row, job, shelf, shared / len(questions) / targets))
     return results
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ import tiny
 import whence
 from whence.cli import app
 from whence.data import Dataset, Example, read
+from whence.data.example import Dropped, kept
 from whence.errors import WhenceError
+from whence.model.inputs import Reader
 from whence.run import Run, manifest
 from whence.run.export import show
 
@@ -132,6 +136,52 @@ def test_the_summary_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Run, "table", lambda *_: pytest.fail("read once more"))
     assert run.summary is first
     assert run.mean("attention", "aopc") == first["attention", "aopc", None].mean
+
+
+# Once is enough ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", [False, True])
+def test_data_is_read_once_and_every_text_cut_once(draw: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes, cut = [], []
+
+    def make() -> Any:
+        passes.append(1)
+        return (Example(str(i), text, cues=[[0, 3]]) for i, text in enumerate(TEXTS * 3))  # type: ignore[arg-type]
+
+    read_text = Reader.read
+    monkeypatch.setattr(Reader, "read", lambda self, text, *more: cut.append(text) or read_text(self, text, *more))
+    run = evaluate(Dataset("mine", "", make), limit=5, draw=draw)
+    assert len(run.table("examples")) == 5
+    assert len(passes) == 1
+    assert len(cut) == 5 + 1  # one once more, to see whether it can be explained at all
+
+
+def test_the_seconds_of_all_targets_are_those_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr("whence.jobs.time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    one = whence.explain(TEXTS[0], MODEL, TOKENIZER, "globenc")
+    every = whence.explain(TEXTS[0], MODEL, TOKENIZER, "globenc", target="all")
+    assert len(every) == 3
+    joining = 1.0  # of each by itself
+    assert sum(each.seconds - joining for each in every.values()) == pytest.approx(one.seconds - joining)
+
+
+def test_what_is_too_large_to_keep_is_read_again() -> None:
+    passes = []
+
+    def make() -> Any:
+        passes.append(1)
+        yield from [Example("1", "good"), Dropped(2, "bad"), Example("3", "film")]
+
+    for most, expected in ((8, 1), (7, 3)):
+        passes.clear()
+        data = kept(Dataset("mine", "", make), most)
+        assert next(iter(data)).text == "good"  # who stops half way leaves nothing behind
+        passes.clear()
+        assert [each.id for _ in range(3) for each in data] == ["1", "3"] * 3
+        assert len(passes) == expected
+        assert [each.row for each in data.dropped] == [2]
 
 
 # Rows ------------------------------------------------------------------------------------------------------

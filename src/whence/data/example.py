@@ -13,6 +13,7 @@ from whence.data.tables import first_few
 from whence.errors import WhenceError
 
 MASK = "[MASK]"
+KEPT = 2**25  # characters of texts: some tens of megabytes
 MOST = 2**31 - 1  # attractors: what a column of 32 bits holds
 Spans = tuple[tuple[int, int], ...]  # (start, end) in characters
 
@@ -179,6 +180,28 @@ def drawn(data: Dataset, limit: int, seed: int) -> Dataset:
 def lot(id: str, seed: int) -> bytes:
     """What an example draws: the same on every machine, and nothing to do with its place."""
     return hashlib.sha256(f"{seed}:{id}".encode()).digest()
+
+
+def kept(data: Dataset, most: int = KEPT) -> Dataset:
+    """The same, kept in memory by whoever goes through it first, if its texts have no more than `most` characters."""
+    memory: list[Example | Dropped] = []
+    whole = False
+
+    def make() -> Iterator[Example | Dropped]:
+        nonlocal whole
+        if whole:
+            yield from memory
+            return
+        seen, size = list[Example | Dropped](), 0
+        for item in data.make():
+            size += len(str(item.text)) if isinstance(item, Example) else 0
+            if size <= most:
+                seen.append(item)
+            yield item
+        if size <= most and not whole:  # gone through to the end
+            memory[:], whole = seen, True
+
+    return replace(data, make=make)
 
 
 def up_to_mask(data: Dataset) -> Dataset:

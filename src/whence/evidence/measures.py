@@ -221,7 +221,7 @@ def iou(case: Case, asked: Asked) -> Iterator[Part]:
     yield Part(None, precision.overlap(*_rationale(case)).iou)
 
 
-@metric("iou-f1", needs=("rationale",))
+@metric("iou-f1", needs=("rationale",), bounds={"threshold": (0, 1)})
 def iou_f1(case: Case, asked: Asked, *, threshold: float = 0.5) -> Iterator[Part]:
     """F1 of runs of tokens that share half of their union with a run of the rationale (ERASER)."""
     del asked

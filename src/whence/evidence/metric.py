@@ -78,6 +78,7 @@ class Metric:
     at: str = "in layer"  # how a number of one layer is spoken of
     protocols: tuple[str, ...] = ()  # how it can be computed, the default first
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the values of other options
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # a number must be above and at most these
     map_protocols: tuple[str, ...] = ()  # those of them that are of whole maps alone
 
     @property

@@ -59,6 +59,9 @@ def lookup(text: str) -> Asked:
         if option in choices and value not in choices[option]:
             known = ", ".join(choices[option])
             raise WhenceError(f"unknown {option} {value!r} of '{name}'; expected one of {known}")
+        if option in found.bounds and not found.bounds[option][0] < value <= found.bounds[option][1]:
+            low, high = found.bounds[option]
+            raise WhenceError(f"'{name}' cannot have {option}={value!r}; expected more than {low} and at most {high}")
     if found.reference and not reference:
         raise WhenceError(f"'{name}' compares with another method; say which, e.g. {name}:saliency")
     if reference and not found.reference:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whence.data import Dataset, Example
 from whence.data import read as read_data
-from whence.data.example import lot
+from whence.data.example import kept, lot
 from whence.data.reading import on_this_machine
 
 OWN = "own"
@@ -63,7 +63,7 @@ def own() -> Dataset:
 
 def read(name: str, folder: Path | None = None) -> Dataset:
     """A dataset by name; `own` is ours."""
-    return own() if name == OWN else read_data(name, folder=folder)
+    return own() if name == OWN else kept(read_data(name, folder=folder))
 
 
 def at_hand(name: str, folder: Path | None = None) -> bool:

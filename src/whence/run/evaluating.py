@@ -20,7 +20,7 @@ import torch
 
 from whence.data import MASK, Dataset, Example, drawn
 from whence.data import read as read_data
-from whence.data.example import first, unfit
+from whence.data.example import first, kept, unfit
 from whence.data.tables import first_few, shown
 from whence.errors import WhenceError, WhenceWarning
 from whence.explaining import DEFAULT_MODEL
@@ -116,7 +116,7 @@ def evaluate(
         raise WhenceError("names says which class a gold label is, and only target='label' asks for that; leave it out")
     if draw and limit is None:
         raise WhenceError("draw says that rows are drawn at random, and not how many; expected limit as well")
-    source = _dataset(data, split, columns, folder, None if draw else limit)
+    source = kept(_dataset(data, split, columns, folder, None if draw else limit))
     source = drawn(source, limit, seed) if draw and limit is not None else source
     survey = _survey(source)
     check_needs(setting, survey.having, survey.kinds, survey.rows, source.name)
@@ -138,6 +138,8 @@ def evaluate(
         )
     for second in worker.others.values():
         check_second(worker.opened, second.opened)
+    if worker.jobs:
+        worker.rehearse(source)
     temporary = tempfile.TemporaryDirectory(prefix="whence-run-") if out is None else None
     path = Path(temporary.name if temporary else out)  # type: ignore[arg-type]
     asked: dict[str, Any] = {
@@ -159,7 +161,7 @@ def evaluate(
     if worker.others:
         asked["models"] = {name: manifest.model_identity(each.opened) for name, each in worker.others.items()}
     with manifest.locked(path):
-        kept = manifest.settle(
+        there = manifest.settle(
             path,
             {
                 "format": manifest.FORMAT,
@@ -180,7 +182,7 @@ def evaluate(
                 "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )
-        worker = replace(worker, setting=replace(worker.setting, threads=threads or kept["threads"]))
+        worker = replace(worker, setting=replace(worker.setting, threads=threads or there["threads"]))
         _go_on(path, source, given, survey, worker, shard, engine, workers, progress)
     return Run(path, temporary)
 
@@ -274,8 +276,8 @@ def _go_on(
     progress: bool | None,
 ) -> None:
     """Compute the shards that are missing, then the tables."""
-    kept = path / manifest.SHARDS
-    whole = shards.found(kept)
+    folder = path / manifest.SHARDS
+    whole = shards.found(folder)
     clock = Clock(sum(survey.characters, plan.Load()), workers)
     full = shards.complete(whole)
     before = sum(int(survey.characters[window].rows) for window in full)
@@ -295,7 +297,7 @@ def _go_on(
 
     with bar(survey.rows, before, shown) as show:
         for done in _engine(engine, worker, tasks(), workers):
-            whole[done.task.name] = shards.put(kept, done.task.name, done.content)
+            whole[done.task.name] = shards.put(folder, done.task.name, done.content)
             clock.done(plan.load(done.task.tokens), done.seconds)
             show(clock)
     if not (path / manifest.FINISHED).exists() or not _tables_whole(path):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,6 +33,9 @@ from whence.run.again import Row, explained_again, light
 from whence.run.setting import LABEL, Setting, jobs
 
 T = TypeVar("T")
+CUT = 2048  # sentences kept from measuring their length to computing them: a window
+TRIED = 8  # examples that are asked for one that can be read
+SENTENCE = "this is a film about the cat that is not here ."
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
 
 
@@ -100,6 +104,7 @@ class Worker:
     jobs: list[Job]
     asked: list[Asked]
     others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
+    _cut: dict[str, Sentence] = field(default_factory=dict, repr=False)  # by id: read for their length, not yet computed
 
     @classmethod
     def open(cls, setting: Setting) -> Worker:
@@ -119,9 +124,43 @@ class Worker:
     def length(self, example: Example) -> int:
         """How many tokens an example has; 0 where it cannot be read."""
         try:
-            return len(self.read(example))
+            sentence = self.read(example)
         except WhenceError:
             return 0
+        if len(self._cut) >= CUT:  # somebody else computes them, or has done so
+            self._cut.pop(next(iter(self._cut)))
+        self._cut[example.id] = sentence
+        return len(sentence)
+
+    def rehearse(self, examples: Iterable[Example]) -> None:
+        """Refuse what no example can change: a head or a layer that the model has not, an option that means nothing.
+
+        An example is explained; where that fails, a sentence of ours too. What fails both in the same words is wrong in
+        the call, and would otherwise be recorded of every example.
+        """
+        asked = (found for example in islice(examples, TRIED) if (found := self._asked(example)) is not None)
+        error = next((self._failure(*each) for each in asked), None)
+        if error is None:
+            return
+        mask = getattr(self.opened.tokenizer, "mask_token", None) or ""
+        ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
+        if str(self._failure(self.read(ours), Question(None, None, None))) == str(error):
+            raise error
+
+    def _asked(self, example: Example) -> tuple[Sentence, Question] | None:
+        try:
+            return self.read(example), self._question(example)
+        except WhenceError:
+            return None
+
+    def _failure(self, sentence: Sentence, question: Question) -> WhenceError | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WhenceWarning)
+            try:
+                self._explain([sentence], [question])
+            except WhenceError as error:
+                return error
+        return None
 
     def compute(self, task: Task) -> tuple[list[Outcome], dict[str, float]]:
         """Measure every example of a shard; what was measured, and the seconds that each method took."""
@@ -149,14 +188,16 @@ class Worker:
 
     def read(self, example: Example) -> Sentence:
         """An example as this model reads it."""
-        return self.reader.read(self._masked(example).text)[0][0]
+        known = self._cut.pop(example.id, None)
+        return self.reader.read(self._masked(example).text)[0][0] if known is None else known
 
     def _readable(self, outcomes: list[Outcome]) -> list[tuple[Outcome, Sentence]]:
         readable = []
         for outcome in outcomes:
-            outcome.item = outcome.item._replace(example=self._masked(outcome.item.example))
+            example = outcome.item.example
+            outcome.item = outcome.item._replace(example=self._masked(example))
             try:
-                sentence = self.read(outcome.item.example)
+                sentence = self.read(example)
             except WhenceError as error:
                 outcome.failure = str(error)
                 continue

@@ -20,6 +20,7 @@ from transformers import (
 
 from whence.data.tables import Problems
 from whence.errors import WhenceError, WhenceWarning
+from whence.model.families import family_of
 from whence.train import loop
 from whence.train.data import Columns, Example, examples, split
 from whence.train.models import locate
@@ -139,8 +140,8 @@ def encode(
 def reach(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """How many tokens the model can read, by its tokenizer and its position embeddings."""
     positions = getattr(network.config, "max_position_embeddings", None) or LONGEST
-    if network.config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= 2  # their positions start after the padding index
+    if family_of(network.config.model_type).positions_after_pad:
+        positions -= (network.config.pad_token_id or 0) + 1
     return int(min(tokenizer.model_max_length, positions))
 
 
