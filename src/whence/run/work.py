@@ -104,7 +104,9 @@ class Worker:
     jobs: list[Job]
     asked: list[Asked]
     others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
-    _cut: dict[str, Sentence] = field(default_factory=dict, repr=False)  # by id: read for their length, not yet computed
+    _cut: dict[str, Sentence] = field(
+        default_factory=dict, repr=False
+    )  # by id: read for their length, not yet computed
 
     @classmethod
     def open(cls, setting: Setting) -> Worker:
