@@ -93,6 +93,30 @@ def test_identities(kind: str) -> None:
     assert np.abs(flow_values(3 * maps) - 3 * values).max() <= 1e-6
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_true_ties_stay_ties(kind: str, seed: int) -> None:
+    """Tokens 2, 3 and 4 may change places without any map changing: every other token draws on them alike."""
+    maps = attention(kind, depth=5, n=7, seed=seed)
+    swaps = [np.arange(7), *(np.array([0, 1, *order, 5, 6]) for order in ((3, 2, 4), (4, 3, 2), (2, 4, 3)))]
+    swaps += [np.array([0, 1, *order, 5, 6]) for order in ((3, 4, 2), (4, 2, 3))]
+    maps = np.mean([maps[:, order][:, :, order] for order in swaps], axis=0)
+    for found in (flow_values(maps), flow(maps), flow(maps, rows=[0, 1])):
+        others = [0, 1] if found.shape[1] == 2 else [0, 1, 5, 6]
+        for layer in found[1:]:
+            assert (layer[others, 2] == layer[others, 3]).all()
+            assert (layer[others, 3] == layer[others, 4]).all()
+
+
+def test_a_solved_flow_is_its_cut() -> None:
+    """No solver's rounding is left: flows are as exact as sums of float64."""
+    for kind in ("peaked", "causal", "identity"):
+        maps = attention(kind, depth=5, n=6, seed=7)
+        solved = FLOW._solve(maps[-1][:2], maps[:-1], np.array([[i, j] for i in (0, 1) for j in range(6)]))
+        expected = [oracle.flow_value(maps, i, j) for i in (0, 1) for j in range(6)]
+        assert np.abs(solved - expected).max() <= 1e-12
+
+
 def test_identities_alone() -> None:
     eye = np.broadcast_to(np.eye(4), (5, 4, 4))
     assert (flow(eye) == eye).all()

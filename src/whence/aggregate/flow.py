@@ -13,7 +13,9 @@ Exact, but solved only where it must be. For the first two layers F has a closed
     from below   flows may be mixed: Σ_k λ_k F^{l-1}_kj with λ_k F^{l-1}_kj ≤ M^l_ik, Σ_k λ_k ≤ 1;  and a flow
                  that spreads over the upper and lower layers in proportion to capacity and meets in the middle
 
-What stays open goes to scipy's `maximum_flow` with capacities as 30-bit integers (relative error below 1e-7).
+What stays open goes to scipy's `maximum_flow` with capacities as 30-bit integers; the flow is then the capacity, in
+float64, of the cut that it finds to be full. Flows of one token that differ by rounding alone are made equal, so that
+tokens which draw on each other in the same way get the same rank.
 Time O(L n³) for the bounds and about 0.3 to 7 ms for each flow that has to be solved; memory O(L n²).
 
 Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. https://aclanthology.org/2020.acl-main.385
@@ -25,8 +27,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from whence.aggregate.types import Maps
 from whence.errors import WhenceError
@@ -34,6 +36,7 @@ from whence.errors import WhenceError
 Array = NDArray[np.float64]
 
 CLOSE = 1e-8  # a feasible flow this close to a cut, relatively, is taken for maximal
+TIED = 1e-11  # flows of one token that are this close, relative to the largest, are the same
 INTEGERS = 2**30  # the largest flow, in units of scipy's 32-bit capacities
 TILE = 1 << 17  # numbers in one array of those that run over triples of tokens: a cache holds a few
 MIDDLE = 3  # layers in which the halves of a spreading flow are matched, ...
@@ -69,7 +72,19 @@ def flow_values(
             lower = np.minimum(_min_sum(stack[layer], lower), stack[0].sum(0))
         elif rows is None:
             lower = result[layer] if below is None else _layer(stack[layer], stack[:layer], lower, known=True)
+    result[1:] = _tied(result[1:])  # the first layer's are the capacities themselves
     return result[-1:] if last else result
+
+
+def _tied(values: Array) -> Array:
+    """Rows in which neighbours in size that differ by rounding alone have become equal."""
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, -1)
+    step = np.diff(ordered, axis=-1, prepend=-np.inf) > TIED * ordered[..., -1:]
+    first = np.maximum.accumulate(np.where(step, np.arange(values.shape[-1]), 0), axis=-1)  # of each run of equals
+    result = np.empty_like(values)
+    np.put_along_axis(result, order, np.take_along_axis(ordered, first, -1), -1)
+    return result
 
 
 def _checked(maps: Maps) -> Array:
@@ -102,7 +117,7 @@ def _layer(top: Array, stack: Array, lower: Array, *, known: bool) -> Array:
             wanted = most[row, sinks]
             still_open[row, sinks] = _spread(top[row], stack, sinks, wanted) < wanted * (1 - CLOSE)
     if still_open.any():
-        most[still_open] = _solve(top, stack, np.argwhere(still_open))
+        most[still_open] = np.minimum(most[still_open], _solve(top, stack, np.argwhere(still_open)))
     return most
 
 
@@ -194,18 +209,41 @@ def _ratio(part: Array, whole: Array) -> Array:
 
 
 def _solve(top: Array, stack: Array, pairs: NDArray[np.intp]) -> Array:
-    """Maximum flows of (row of `top`, input) pairs by scipy, on capacities rounded to integers."""
+    """Maximum flows of (row of `top`, input) pairs: the cuts that scipy finds on capacities rounded to integers."""
     n = stack.shape[-1]
     limit = min(top.sum(1).max(), stack[0].sum(0).max())
-    # An edge from node (l + 1, i) to node (l, k) for every entry of levels[l] that is not rounded to nothing.
     levels = [np.rint(np.minimum(level, limit) * (INTEGERS / limit)).astype(np.int32) for level in (*stack, top)]
-    sizes = [n] * len(levels) + [len(top)]
-    first = np.cumsum([0, *sizes])
-    count = np.concatenate([np.zeros(n, dtype=np.int64), *(np.count_nonzero(level, axis=1) for level in levels)])
-    targets = np.concatenate([np.nonzero(level)[1] + start for start, level in zip(first[:-2], levels, strict=True)])
-    capacities = np.concatenate([level[level > 0] for level in levels])
-    starts = np.concatenate([[0], count.cumsum()])
-    graph = csr_array((capacities, targets.astype(np.int32), starts.astype(np.int32)), shape=(first[-1], first[-1]))
-    source = int(first[-2])
-    values = [maximum_flow(graph, source + int(row), int(sink)).flow_value for row, sink in pairs]
-    return np.array(values, dtype=np.float64) * float(limit / INTEGERS)
+    first = np.cumsum([0, *[n] * len(levels), len(top)])
+    graph = _graph(levels, first)
+    values = []
+    for row, sink in pairs:
+        source = int(first[-2] + row)
+        used = maximum_flow(graph, source, int(sink)).flow
+        left = csr_array((graph.data - used.data, graph.indices, graph.indptr), shape=graph.shape, copy=True)
+        left.eliminate_zeros()
+        reached = np.zeros(first[-1], dtype=bool)
+        reached[breadth_first_order(left, source, return_predecessors=False)] = True
+        values.append(_across((*stack, top), np.split(reached, first[1:-1])))
+    return np.array(values)
+
+
+def _graph(levels: Sequence[NDArray[np.int32]], first: NDArray[np.intp]) -> csr_array:
+    """An edge from node (l + 1, i) to node (l, k) for every entry of levels[l] that is not rounded to nothing.
+
+    Each with its reverse of capacity 0, which scipy would add for every flow anew.
+    """
+    ends = [np.nonzero(level) for level in levels]
+    upper = np.concatenate([i + start for (i, _), start in zip(ends, first[1:], strict=False)])
+    lower = np.concatenate([k + start for (_, k), start in zip(ends, first, strict=False)])
+    capacity = np.concatenate([level[level > 0] for level in levels])
+    data = np.concatenate([capacity, np.zeros_like(capacity)])
+    places = (np.concatenate([upper, lower]).astype(np.int32), np.concatenate([lower, upper]).astype(np.int32))
+    graph = coo_array((data, places), shape=(first[-1], first[-1])).tocsr()
+    graph.sort_indices()
+    return graph
+
+
+def _across(levels: Sequence[Array], reached: Sequence[NDArray[np.bool_]]) -> float:
+    """The capacity of all edges that lead out of the nodes reached, `reached[l]` those of level l."""
+    pairs = zip(levels, reached[1:], reached, strict=False)
+    return float(sum(level[above][:, ~under].sum() for level, above, under in pairs))
