@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -46,6 +47,31 @@ def test_identities() -> None:
     order = rng.permutation(6)
     permuted = stochastic[:, order][:, :, order]
     assert np.allclose(rollout(permuted), rollout(stochastic)[:, order][:, :, order])
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-3, 30.0, 1e7])
+def test_deep_rollouts_of_unnormalised_maps(size: float) -> None:
+    """36 layers leave the range of float32 and at last that of float64, but never become 0 or infinite."""
+    exact = (size * np.random.default_rng(0).random((36, 5, 5))).astype(np.float32).astype(np.float64)
+    shares = np.eye(5)
+    for dtype in (np.float32, np.float64):
+        maps = exact.astype(dtype)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = rollout(maps)
+        assert found.dtype == dtype
+        assert np.isfinite(found).all()
+        assert (found > 0).all()
+        shares, true = np.eye(5), np.eye(5)
+        for layer in range(36):
+            shares, true = exact[layer] @ shares, exact[layer] @ true
+            shares /= shares.sum()
+            assert np.allclose(found[layer] / found[layer].sum(dtype=np.float64), shares, rtol=1e-5)
+            if 1e-25 < true.max() < 1e37:  # where float32 holds the numbers themselves, they are what they were
+                assert np.allclose(found[layer], true, rtol=1e-5)
+        left = not 1e-30 < true.max() < 1e38 if dtype == np.float32 else true.max() < 1e-290
+        assert bool(caught) == left
+        assert all("read them as shares" in str(each.message) for each in caught)
 
 
 def test_single_heads_stand_on_the_mean_of_those_below() -> None:
