@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whence.explaining import DEFAULT_MODEL, reader
+from whence.defaults import DEFAULT_MODEL
+from whence.explaining import reader
 from whence.jobs import batches
 from whence.method import norms
 from whence.method.decomposition import after_attention, first_norm, kept, own, squared_norms

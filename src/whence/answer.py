@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """The number explained. `kind` is "class", "token", "start", "end", "answer" or "none" (no head, nothing asked)."""
+    """The number explained. `kind` is "class", "token", "start", "end", "answer" or "none".
+
+    "none" is an explanation of a representation: nothing was predicted, or the method does not look at what was. Its
+    label is the token that is represented.
+    """
 
     kind: str
     index: int | None = None  # the class or token id; for "start" and "end" the position
@@ -18,7 +22,7 @@ class Target:
 
     def __str__(self) -> str:
         if self.kind == "none":
-            return "no output (the model has no head, or nothing was asked of it)"
+            return f"what {self.label or 'a token'} is made of, not towards a class or word"
         named = f"{self.kind} '{self.label}'" if self.kind in ("class", "token") else f"{self.kind} {self.label}"
         return named if self.foil_label is None else f"{named} rather than '{self.foil_label}'"
 

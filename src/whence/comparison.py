@@ -87,11 +87,11 @@ class Comparison(Mapping[str, Explanation]):
             raise WhenceError(f"cannot read '{path}' as a whence comparison: {error}") from error
         return cls.from_dict(data)
 
-    def show(self, *, layers: bool = False) -> None:
-        """Coloured text in the terminal, one line per method."""
+    def show(self, *, layers: bool = False, pieces: bool = False) -> None:
+        """Coloured words (or pieces) in the terminal, one line per method."""
         from whence.view.terminal import show
 
-        show(list(self.values()), layers=layers)
+        show(list(self.values()), layers=layers, pieces=pieces)
 
     def plot(self, kind: str = "text", **options: Any) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.

@@ -8,5 +8,9 @@ class WhenceError(ValueError):
     """Wrong input or an unsupported model; the command line prints it without a traceback."""
 
 
+class Unsuited(WhenceError):
+    """One method cannot give a right answer here, another may: its own check failed, or it has no baseline."""
+
+
 class WhenceWarning(UserWarning):
     """An answer was given, but the reader should know something about it."""

@@ -20,9 +20,11 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from whence.choosing import candidates
+from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from whence.errors import WhenceError
-from whence.explaining import DEFAULT_METHOD, DEFAULT_MODEL, reader
-from whence.jobs import AUTO, Job, batches, settle_job, settle_reach
+from whence.explaining import reader
+from whence.jobs import AUTO, UNASKED, Job, batches, settle_job, settle_reach
 from whence.method import lookup
 from whence.method.value_zeroing import ranks
 from whence.model import Opened, Sentence, open_model
@@ -263,7 +265,8 @@ def estimate(
 
     Instead of `inputs`, `tokens` says how long one input would be.
     """
-    lookup(method)  # a misspelt name is said before a model is loaded
+    if method != DEFAULT_METHOD:
+        lookup(method)  # a misspelt name is said before a model is loaded
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise WhenceError("expected either inputs to estimate for, or tokens, the length of one")
@@ -273,6 +276,8 @@ def estimate(
         inputs = [0] * tokens
     sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
+    if method == DEFAULT_METHOD:
+        method = candidates(opened, sentences, [UNASKED] * len(sentences), reach, head, options)[0]
     return estimate_job(opened, sentences, settle_job(method, reach, head, options), batch_size)
 
 

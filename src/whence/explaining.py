@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from whence import choosing
 from whence.comparison import Comparison
+from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from whence.errors import WhenceError
 from whence.explanation import Explanation
-from whence.jobs import AUTO, Question, check_batch_size, settle_job, settle_questions, settle_reach
+from whence.jobs import (
+    AUTO,
+    Question,
+    check_batch_size,
+    refuse_unseen_targets,
+    settle_job,
+    settle_questions,
+    settle_reach,
+)
 from whence.many import Given, How, chunks, explained, read
 from whence.method import lookup
 from whence.model import Opened, Reader, Trace, collate, open_model
@@ -16,9 +26,6 @@ from whence.model import capture as capture_batch
 from whence.progress import bar
 from whence.windows import as_read
 
-DEFAULT_MODEL = "whence/sentiment"
-DEFAULT_METHOD = "attention-rollout"
-DEFAULT_METHODS = ("raw-attention", "attention-rollout")
 LONG = ("error", "truncate", "windows")
 AHEAD = 16  # batches that a stream reads before it explains them, sentences of similar length together
 
@@ -61,11 +68,14 @@ def explain(
         into words are lists of words, with tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
     model: a shipped model ("whence/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
-    method: a name or symbol listed by `whence.methods()`; further keyword arguments are its options.
+    method: a name or symbol listed by `whence.methods()`; further keyword arguments are its options. "auto" is deeplift
+        where the model predicts something and alti where it does not or a map is asked for (whence/choosing.py); the
+        result says which it was.
     aggregate: how layer maps become one; "rollout" unless the method's name says otherwise, None leaves them.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
-        difference to it. "all" explains every class from one pass and gives a `Comparison` by label.
+        difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say
+        what a representation is made of look at no target and refuse one.
     position: the row that answers: a token index, "first", "last", "mean" or "mask"; what the head reads if
         none is given. target, foil and position may be lists, one entry per input.
     head: one head, counted from 0, instead of the mean over all (the layers below stay averaged, Abnar &
@@ -85,20 +95,30 @@ def explain(
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
-    lookup(method)  # a misspelt name is said before a model is loaded
+    _check_name(method)  # a misspelt name is said before a model is loaded
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
     questions = _questions(given, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    job = settle_job(method, reach, head, options, drop_self, keep)
+    sentences = list(given.sentences.values())
+    auto = method == DEFAULT_METHOD
+    names = choosing.candidates(opened, sentences, questions, reach, head, options) if auto else (method,)
     if estimate:
         from whence.estimating import estimate_job
 
-        return estimate_job(opened, as_read(opened, list(given.sentences.values()), overlap), job, batch_size)
-    found = explained(opened, given, questions, [job], how)
-    asks_all = _asks_all(questions[0])
-    return given.gathered([_by_target(row[0]) if asks_all else row[0][0] for row in found])
+        job = settle_job(names[0], reach, head, options, drop_self, keep)
+        return estimate_job(opened, as_read(opened, sentences, overlap), job, batch_size)
+
+    def by(name: str) -> Any:
+        job = settle_job(name, reach, head, options, drop_self, keep)
+        refuse_unseen_targets(opened, questions, {name: job.method})
+        mine = given.copy()
+        found = explained(opened, mine, questions, [job], how)
+        asks_all = _asks_all(questions[0])
+        return mine.gathered([by_target(row[0]) if asks_all else row[0][0] for row in found])
+
+    return choosing.first_suited(names, by)
 
 
 def explain_stream(
@@ -125,7 +145,7 @@ def explain_stream(
             raise WhenceError(f"{name} is a list; a stream asks the same of every input: leave it out, or use explain")
     if arguments.get("estimate"):
         raise WhenceError("the length of a stream is not known before it ends; estimate a few of its inputs by explain")
-    lookup(method)
+    _check_name(method)
     check_batch_size(batch_size)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     parts = chunks(inputs, batch_size * AHEAD)
@@ -145,7 +165,7 @@ def compare(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: Sequence[str] | str = DEFAULT_METHOD,
     *,
     aggregate: str | None = AUTO,
     target: Any = None,
@@ -171,24 +191,34 @@ def compare(
 ) -> Any:
     """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
 
-    Arguments as in `explain`.
+    Arguments as in `explain`. Methods that look at a target and methods that do not stand side by side; each result
+    says what it explains. "auto" are four methods that differ in kind (whence/defaults.py).
     """
-    if isinstance(methods, str):
-        methods = [methods]
+    auto = isinstance(methods, str) and methods == DEFAULT_METHOD
+    methods = [methods] if isinstance(methods, str) else methods
     if not methods:
         raise WhenceError("no methods to compare; expected at least one name from whence.methods()")
     if len(set(methods)) < len(methods):
         raise WhenceError(f"a method is named twice in {', '.join(methods)}; expected each once")
     for name in methods:
-        lookup(name)
+        _check_name(name)
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
     questions = _questions(given, target, foil, position)
     reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    jobs = [settle_job(name, reach, head, {}, drop_self, keep) for name in methods]
-    found = explained(opened, given, questions, jobs, how)
-    return given.gathered([Comparison(_by_method(methods, row)) for row in found])
+
+    def by(names: tuple[str, ...]) -> Any:
+        jobs = [settle_job(name, reach, head, {}, drop_self, keep) for name in names]
+        refuse_unseen_targets(opened, questions, {name: lookup(name)[0] for name in names})
+        mine = given.copy()
+        found = explained(opened, mine, questions, jobs, how)
+        return mine.gathered([Comparison(_by_method(names, row)) for row in found])
+
+    sentences = list(given.sentences.values())
+    return choosing.first_suited(
+        choosing.compared(opened, sentences, questions, reach) if auto else (tuple(methods),), by
+    )
 
 
 def capture(
@@ -233,23 +263,35 @@ def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Ques
     return [every[row] for row in given.sentences]
 
 
+def _check_name(method: str) -> None:
+    if method != DEFAULT_METHOD:
+        lookup(method)
+
+
 def _asks_all(question: Question) -> bool:
     return isinstance(question.target, str) and question.target == "all"
 
 
-def _by_target(found: list[Explanation]) -> Comparison:
+def by_target(found: list[Explanation]) -> Comparison:
     return Comparison({_target_name(each): each for each in found})
 
 
 def _target_name(found: Explanation) -> str:
     """A class by its label, the parts of an answer by what they are."""
-    return str(found.target.label) if found.target.kind in ("class", "token") else found.target.kind
+    measured = found.measured
+    return str(measured.label) if measured.kind in ("class", "token") else measured.kind
 
 
 def _by_method(methods: Sequence[str], row: list[list[Explanation]]) -> dict[str, Explanation]:
     """By the name asked for; where every target was asked for, by name and label."""
     named: dict[str, Explanation] = {}
-    for name, found in zip(methods, row, strict=True):
+    for name, every in zip(methods, row, strict=True):
+        found = every[:1] if _alike(every) else every
         for each in found:
             named[name if len(found) == 1 else f"{name}: {_target_name(each)}"] = each
     return named
+
+
+def _alike(found: list[Explanation]) -> bool:
+    """Whether a method that looks at no target gave the same for each of them: the same row."""
+    return all(each.target == found[0].target and each.target.kind == "none" for each in found)

@@ -51,7 +51,8 @@ class Explanation:
     defaults: dict[str, Any] = field(default_factory=dict)  # and what was left as it is
     delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
     signed: bool = False
-    target: Target = NO_TARGET
+    target: Target = NO_TARGET  # what is explained,
+    measured: Target = NO_TARGET  # and the output by which measures judge it: the target, unless that is none
     reading: Reading = NO_READING
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
@@ -62,6 +63,8 @@ class Explanation:
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
+        if self.target.kind != "none":
+            object.__setattr__(self, "measured", self.target)
         if not self.spans:
             object.__setattr__(self, "spans", [None] * n)
         for name in ("special", "unknown"):
@@ -245,11 +248,11 @@ class Explanation:
         """Read what `save` wrote as .json or .npz; never unpickles anything."""
         return storing.load(cls, Path(path))
 
-    def show(self, *, layers: bool = False) -> None:
-        """Coloured text in the terminal; with `layers`, the row of every layer beneath."""
+    def show(self, *, layers: bool = False, pieces: bool = False) -> None:
+        """Coloured words in the terminal, or the tokenizer's pieces; with `layers`, the row of every layer beneath."""
         from whence.view.terminal import show
 
-        show([self], layers=layers)
+        show([self], layers=layers, pieces=pieces)
 
     def plot(self, kind: str = "text", **options: Any) -> Figure:
         """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.

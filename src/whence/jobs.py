@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 
 from whence.aggregate import aggregate as aggregate_maps
 from whence.aggregate import aggregate_row, check_aggregation
+from whence.answer import Reading, Target
 from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
 from whence.method import Method, Scores, lookup, methods
@@ -44,6 +45,11 @@ class Reach:
     depth: int
     receptive_field: bool
     reading_only: bool
+
+    @property
+    def asks_maps(self) -> bool:
+        """Whether more was asked than scores can answer."""
+        return self.aggregate != AUTO or bool(self.options)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -77,6 +83,9 @@ class Question:
     target: Any
     foil: Any
     position: Any
+
+
+UNASKED = Question(None, None, None)
 
 
 @dataclass
@@ -179,6 +188,23 @@ def settle_questions(count: int, single: bool, target: Any, foil: Any, position:
         else:
             columns.append([_plain(value)] * count)
     return [Question(*each) for each in zip(*columns, strict=True)]
+
+
+def refuse_unseen_targets(opened: Opened, questions: Sequence[Question], named: Mapping[str, Method]) -> None:
+    """Refuse a target or a foil that none of the methods looks at.
+
+    In an answer, start and end choose the row that is read; a bare encoder has its own words about targets.
+    """
+    asked = any(each.target is not None or each.foil is not None for each in questions)
+    answered = any(each.class_specific for each in named.values())
+    if not asked or answered or opened.task in ("question-answering", "encoder"):
+        return
+    names = ", ".join(named)
+    answering = ", ".join(each.name for each in methods() if each.class_specific and each.kind == "scores")
+    raise WhenceError(
+        f"{names} say{'s' * (len(named) == 1)} what a representation is made of, the same for every target; leave "
+        f"target and foil out, or choose a method that looks at them: {answering}"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -379,7 +405,8 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
             **({"drop_self": True} if job.drop_self else {}),
         },
         defaults={name: value for name, value in job.method.options.items() if name not in job.options},
-        target=found.target,
+        target=found.target if job.method.class_specific else _represented(sentence, found.reading),
+        measured=found.target,
         reading=found.reading,
         prediction=found.prediction,
         probabilities=found.probabilities,
@@ -399,6 +426,12 @@ def _rows_alone(parts: dict[str, Any], position: int | None) -> dict[str, Any]:
         "scores": parts["scores"].copy(),
         "layer_scores": None if rows is None else rows.copy(),
     }
+
+
+def _represented(sentence: Sentence, reading: Reading) -> Target:
+    """What a method explains that does not look at the output."""
+    where = reading.position
+    return Target("none", label="the mean of all tokens" if where is None else sentence.tokens[where])
 
 
 def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -46,6 +46,10 @@ class Given:
     single: bool
     first: int = 0  # the number of the first, where they are a part of a stream
     failed: dict[int, str] = field(default_factory=dict)
+
+    def copy(self) -> Given:
+        """One of its own to take sentences out of."""
+        return replace(self, sentences=dict(self.sentences), failed=dict(self.failed))
 
     def gathered(self, found: Sequence[Any]) -> Any:
         """Results in the order of the inputs: the one of a single input, else all of them."""

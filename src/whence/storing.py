@@ -35,7 +35,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
         if name in ARRAYS and value is not None:
             dtypes[name] = str(value.dtype)
             value = value.tolist()
-        elif name in ("target", "reading"):
+        elif name in ("target", "measured", "reading"):
             value = asdict(value)
         data[name] = value
     data["texts"] = list(explanation.texts)
@@ -57,7 +57,8 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
         values = {name: value for name, value in data.items() if name in known}
         for name, dtype in data["dtypes"].items():
             values[name] = np.asarray(values[name], dtype=np.dtype(dtype))
-        values["target"] = Target(**values["target"])
+        for name in ("target", "measured"):
+            values[name] = Target(**values.get(name, {"kind": "none"}))
         values["reading"] = Reading(**values["reading"])
         values["texts"] = tuple(values["texts"])
         values["spans"] = [None if span is None else tuple(span) for span in values["spans"]]

@@ -67,7 +67,7 @@ def test_a_head_is_compared_with_an_even_head() -> None:
 
 def test_explain() -> None:
     model, ids = tiny.model("gpt2", "encoder"), tiny.ids(6)
-    plain = whence.explain(ids, model)
+    plain = whence.explain(ids, model, method="attention-rollout")
     for name in ("attention-rollout", "attention-flow"):
         found = whence.explain(ids, model, method=name, receptive_field=True)
         kind = found.aggregate

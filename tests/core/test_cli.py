@@ -81,10 +81,10 @@ def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
 
 
 def test_explain_as_json(folder: str) -> None:
-    out = run("explain", "a deep film .", "-m", folder, "--method", "attention", "--target", "good", "--json")
+    out = run("explain", "a deep film .", "-m", folder, "--method", "attcat", "--target", "good", "--json")
     found = Explanation.from_dict(json.loads(out))
-    expected = whence.explain("a deep film .", folder, method="attention", target="good")
-    assert np.array_equal(found.maps, expected.maps)
+    expected = whence.explain("a deep film .", folder, method="attcat", target="good")
+    assert np.array_equal(found.layer_scores, expected.layer_scores)
     assert found.target.label == "good"
 
 
@@ -108,8 +108,9 @@ def test_save(folder: str, tmp_path: Path, suffix: str) -> None:
 def test_pictures(folder: str, tmp_path: Path) -> None:
     for command, chosen, kind in (("explain", ["--layers"], "layers"), ("compare", ["--kind", "tokens"], "tokens")):
         file = tmp_path / f"{command}.svg"
-        run(command, "a film", "-m", folder, "--save", str(file), *chosen)
-        found = getattr(whence, command)("a film", model=folder)
+        method = "attention" if command == "explain" else "attention,alti"
+        run(command, "a film", "-m", folder, "--save", str(file), "-M", method, *chosen)
+        found = getattr(whence, command)("a film", folder, None, method.split(",") if "," in method else method)
         assert file.read_bytes() == found.plot(kind).file("svg")
 
 
@@ -124,7 +125,7 @@ def test_compare(folder: str) -> None:
     out = run("compare", "a deep film .", "-m", folder, "--methods", "attention, rollout", "--layers")
     assert out.index("attention") < out.index("rollout")
     data = json.loads(run("compare", "a deep film .", "-m", folder, "--json"))
-    assert list(data["explanations"]) == ["raw-attention", "attention-rollout"]
+    assert list(data["explanations"]) == ["deeplift", "attcat", "alti", "attention-rollout"]
 
 
 def test_methods_lists_every_name(typed: Callable[..., Outcome]) -> None:

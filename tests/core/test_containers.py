@@ -141,7 +141,7 @@ def test_unknown_words_are_marked() -> None:
     assert found.words().unknown == found.unknown
     by_ids = whence.explain(TOKENIZER("a ☃ cat ☃")["input_ids"], MODEL, TOKENIZER)
     assert by_ids.unknown == found.unknown
-    assert whence.explain([5, 6], MODEL).unknown == [False, False]
+    assert whence.explain([5, 6], MODEL, method="attention").unknown == [False, False]
 
 
 def test_blanks_go_with_a_word() -> None:

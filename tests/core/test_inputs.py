@@ -33,7 +33,7 @@ def same(a: Explanation, b: Explanation, tolerance: float = 1e-5) -> None:
 def test_text_ids_array_tensor_and_encoding_agree() -> None:
     model = tiny.model()
     ids = TOKENIZER(TEXT)["input_ids"]
-    expected = whence.explain(TEXT, model, TOKENIZER)
+    expected = whence.explain(TEXT, model, TOKENIZER, method="attention-rollout")
     for inputs in (
         ids,
         tuple(ids),
@@ -43,10 +43,10 @@ def test_text_ids_array_tensor_and_encoding_agree() -> None:
         TOKENIZER(TEXT),
         {"input_ids": torch.tensor(ids), "attention_mask": torch.ones(len(ids))},
     ):
-        found = whence.explain(inputs, model, TOKENIZER)
+        found = whence.explain(inputs, model, TOKENIZER, method="attention-rollout")
         assert isinstance(found, Explanation)
         same(found, expected)
-    without = whence.explain(ids, model)
+    without = whence.explain(ids, model, method="attention-rollout")
     assert without.tokens == [str(i) for i in ids]
     assert np.allclose(without.scores, expected.scores, atol=1e-6)
 
@@ -124,17 +124,17 @@ def test_padding_on_either_side_changes_nothing(variant: str, side: str) -> None
         rows.append([pad] * left + tiny.ids(n, seed=n) + [pad] * right)
         masks.append([0] * left + [1] * n + [0] * right)
     encoding = {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
-    for n, found in zip(LENGTHS, whence.explain(encoding, model), strict=True):
+    for n, found in zip(LENGTHS, whence.explain(encoding, model, method="attention-rollout"), strict=True):
         assert len(found) == n
-        same(found, whence.explain(tiny.ids(n, seed=n), model))
+        same(found, whence.explain(tiny.ids(n, seed=n), model, method="attention-rollout"))
 
 
 @pytest.mark.parametrize("task", ["classification", "causal-lm"])
 def test_gpt2_without_a_padding_token(task: str) -> None:
     model = tiny.model("gpt2", task, pad_token_id=None)
-    found = whence.explain([tiny.ids(n, seed=n) for n in LENGTHS], model)
+    found = whence.explain([tiny.ids(n, seed=n) for n in LENGTHS], model, method="attention-rollout")
     for n, each in zip(LENGTHS, found, strict=True):
-        same(each, whence.explain(tiny.ids(n, seed=n), model))
+        same(each, whence.explain(tiny.ids(n, seed=n), model, method="attention-rollout"))
 
 
 def test_a_mask_over_real_tokens_hides_them_from_attention() -> None:
@@ -177,25 +177,29 @@ def test_a_causal_row_that_sees_nothing_is_the_same_in_every_batch(method: str) 
 
 
 def test_targets_foils_and_positions_may_be_lists() -> None:
-    found = whence.explain([tiny.ids(4), tiny.ids(5)], tiny.model(), target=[0, "LABEL_2"], position=["mean", -1])
+    both = [tiny.ids(4), tiny.ids(5)]
+    found = whence.explain(both, tiny.model(), method="attcat", target=[0, "LABEL_2"])
     assert [each.target.index for each in found] == [0, 2]
+    found = whence.explain(both, tiny.model(), method="alti", position=["mean", -1])
     assert [each.position for each in found] == [None, 4]
 
 
 def test_a_folder_opens_by_name_and_is_read_again_when_it_changes(tmp_path: Any) -> None:
     tiny.model(seed=1).save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
-    first = whence.explain(TEXT, str(tmp_path))
-    same(first, whence.explain(TEXT, tiny.model(seed=1), TOKENIZER))
-    same(first, whence.explain(TEXT, tmp_path))
+    first = whence.explain(TEXT, str(tmp_path), method="attention-rollout")
+    same(first, whence.explain(TEXT, tiny.model(seed=1), TOKENIZER, method="attention-rollout"))
+    same(first, whence.explain(TEXT, tmp_path, method="attention-rollout"))
     tiny.model(seed=2).save_pretrained(tmp_path)
-    second = whence.explain(TEXT, str(tmp_path))
-    same(second, whence.explain(TEXT, tiny.model(seed=2), TOKENIZER))
+    second = whence.explain(TEXT, str(tmp_path), method="attention-rollout")
+    same(second, whence.explain(TEXT, tiny.model(seed=2), TOKENIZER, method="attention-rollout"))
     assert np.abs(first.scores - second.scores).max() > 1e-4
-    double = whence.explain(TEXT, str(tmp_path), dtype="float64", device="cpu")
+    double = whence.explain(TEXT, str(tmp_path), dtype="float64", device="cpu", method="attention-rollout")
     assert double.maps.dtype == np.float64
     assert second.maps.dtype == np.float32
-    headless = whence.explain(TEXT, str(tmp_path), task="encoder", model_kwargs={"output_attentions": True})
+    headless = whence.explain(
+        TEXT, str(tmp_path), task="encoder", model_kwargs={"output_attentions": True}, method="attention-rollout"
+    )
     assert headless.target.kind == "none"
 
 

@@ -102,8 +102,8 @@ def test_too_long() -> None:
     refused("41 tokens but the model reads at most 40", tiny.ids(41), tiny.model())
     # RoBERTa's positions start after its padding index, here 1: two of its 40 are never used.
     refused("39 tokens but the model reads at most 38", tiny.ids(39), tiny.model("roberta"))
-    assert len(whence.explain(tiny.ids(38), tiny.model("roberta"))) == 38
-    assert len(whence.explain(tiny.ids(40), tiny.model("gpt2"))) == 40
+    assert len(whence.explain(tiny.ids(38), tiny.model("roberta"), method="attention-rollout")) == 38
+    assert len(whence.explain(tiny.ids(40), tiny.model("gpt2"), method="attention-rollout")) == 40
 
 
 def test_truncate_by_choice() -> None:
@@ -124,7 +124,7 @@ def test_masks() -> None:
 
 def test_padding_without_a_mask_is_noticed() -> None:
     with pytest.warns(WhenceWarning, match="padding"):
-        whence.explain(torch.tensor([[5, 6, 7], [8, 9, 0]]), tiny.model())
+        whence.explain(torch.tensor([[5, 6, 7], [8, 9, 0]]), tiny.model(), method="attention-rollout")
 
 
 @pytest.mark.parametrize("inputs", [5, None, 3.5, [["a", "b", "c"]], [[["the"]]], object(), [5, 6.5]])

@@ -90,6 +90,10 @@ def test_intensities() -> None:
     assert intensities(np.array([8.0, 1.0, 2.0]), signed=False, own=0).tolist() == [1.0, 0.5, 1.0]
     assert intensities(np.array([3.0]), signed=False, own=0).tolist() == [1.0]
     assert intensities(np.array([3.0, 0.0]), signed=False, own=0).tolist() == [1.0, 0.0]
+    # Nor do special tokens; where there is nothing else, they do.
+    special = [True, False, False]
+    assert intensities(np.array([8.0, 1.0, -2.0]), signed=True, special=special).tolist() == [1.0, 0.5, -1.0]
+    assert intensities(np.array([8.0, 4.0]), signed=True, special=[True, True]).tolist() == [1.0, 0.5]
 
 
 def test_layer_rows_are_the_answering_row() -> None:
@@ -103,14 +107,15 @@ def test_layer_rows_are_the_answering_row() -> None:
 
 
 def test_the_terminal_shows_every_token_and_layer() -> None:
-    found = whence.explain("the deep [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="dog")
+    model = tiny.model(task="masked-lm")
+    found = whence.explain("the deep [MASK] film", model, TOKENIZER, target="cat", foil="dog", method="attcat")
     console = Console(width=120, color_system=None, record=True)
     show([found], layers=True, console=console)
     text = console.export_text()
     assert "rather than 'dog'" in text
     assert "read at: mask [MASK]" in text
     lines = text.splitlines()
-    heads = [i for i, line in enumerate(lines) if line.split()[:2] == ["1", "2"]]  # layer numbers
+    heads = [i for i, line in enumerate(lines) if line.split()[:3] == ["layer", "0", "1"]]
     table = lines[heads[0] + 1 : heads[0] + 1 + len(found)]
     assert [line.split()[0] for line in table] == found.pieces
     assert all(len(re.findall(r"\d", line)) >= 3 for line in table)
@@ -121,7 +126,7 @@ def test_small_scores_are_shown_in_a_unit() -> None:
     console = Console(width=60, color_system=None, record=True)
     show([found], layers=True, console=console)
     text = console.export_text()
-    assert "×10^-4" in text
+    assert "all × 10^-4" in text
     assert " .400" in text
     assert "-.200" in text
 
@@ -131,7 +136,7 @@ def test_the_maps_of_all_layers_stand_side_by_side() -> None:
     wide, narrow = map_grid(found, 120), map_grid(found, 30)
     assert "rows draw on columns" in wide[1].plain
     assert [line.plain.split() for line in wide if "layer " in line.plain] == [
-        ["layer", "1", "layer", "2", "layer", "3"]
+        ["layer", "0", "layer", "1", "layer", "2"]
     ]
     assert sum("layer " in line.plain for line in narrow) == 3
     row = next(line.plain for line in narrow if line.plain.strip().startswith("film"))

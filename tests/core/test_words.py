@@ -97,5 +97,5 @@ def test_signed_max_keeps_the_sign() -> None:
 
 
 def test_tokens_without_a_text_stand_alone() -> None:
-    found = whence.explain([5, 6, 7], tiny.model())
+    found = whence.explain([5, 6, 7], tiny.model(), method="attention-rollout")
     assert found.words().tokens == found.tokens == ["5", "6", "7"]

@@ -44,7 +44,7 @@ def test_erasure_as_attcats_notebooks_do_it(case: golden.Golden) -> None:
             [str(i) for i in ids],
             case["attcat_metrics", key],
             special=[i in (101, 102) for i in ids],
-            target=whence.explain(ids, model, target=int(target[1:])).target,
+            target=whence.explain(ids, model, method="attcat", target=int(target[1:])).target,
         )
         for by, name in (("delete", "trunc"), (0, "replaced")):
             curve = erasure(ids, found, model, by=by, protocol="attcat-code")
@@ -94,7 +94,7 @@ def test_comprehensiveness_and_sufficiency_as_altis_code_has_them(text: str) -> 
     def probability(kept: set[int]) -> float:
         left = [token for i, token in enumerate(ids) if i in kept or i in (0, len(ids) - 1)]
         with torch.no_grad():
-            return float(model(torch.tensor([left])).logits.softmax(-1)[0, found.target.index])
+            return float(model(torch.tensor([left])).logits.softmax(-1)[0, found.measured.index])
 
     bins = [0, *(int(np.ceil(share * len(order))) for share in (0.01, 0.05, 0.1, 0.2, 0.5))]
     whole = probability(set(order))
@@ -185,7 +185,7 @@ def test_a_text_without_any_token_is_what_a_text_begins_with() -> None:
     found = whence.explain(TEXT, model, bare, method="attcat")
     assert not any(found.special)
     curve = erasure(TEXT, found, model, bare)
-    alone = whence.explain([bare.cls_token_id], model, method="attention", target=found.target.label)
+    alone = whence.explain([bare.cls_token_id], model, method="attcat", target=found.target.label)
     probability = alone.probabilities[str(found.target.label)]
     assert curve.taken[-1] == len(found)
     assert curve.probabilities[-1] == pytest.approx(probability, abs=1e-6)

@@ -39,7 +39,7 @@ def test_words_go_in_the_order_of_their_scores() -> None:
             left = [word for word in TEXT.split() if word not in order[:k]]
             with torch.no_grad():
                 logits = model(**TOKENIZER(" ".join(left), return_tensors="pt")).logits[0]
-            assert probability == pytest.approx(float(logits.softmax(-1)[explanation.target.index]), abs=1e-6)
+            assert probability == pytest.approx(float(logits.softmax(-1)[explanation.measured.index]), abs=1e-6)
         assert check.random.shape == (19, len(check.taken))
         assert np.allclose(check.random[:, 0], check.probabilities[0])
 

@@ -30,8 +30,9 @@ def stream(client: Any, **asked: Any) -> list[dict[str, Any]]:
 
 
 def test_explain_is_pythons(client: Any, models: dict[str, Opened]) -> None:
-    answer = client.post("/api/explain", json={"inputs": TEXT, "method": "globenc", "target": 1}).json()
-    found, expected = Explanation.from_dict(answer), whence.explain(TEXT, models["tiny"], method="globenc", target=1)
+    answer = client.post("/api/explain", json={"inputs": TEXT, "method": "ablation-pairs", "target": 1}).json()
+    found = Explanation.from_dict(answer)
+    expected = whence.explain(TEXT, models["tiny"], method="ablation-pairs", target=1)
     assert found.tokens == expected.tokens
     assert found.target == expected.target
     assert np.allclose(found.scores, expected.scores, atol=1e-6)
@@ -183,6 +184,7 @@ def test_what_breaks_inside_is_not_shown(client: Any, monkeypatch: pytest.Monkey
         raise RuntimeError("a secret path")
 
     monkeypatch.setattr("whence.serve.asking.explain", broken)
+    monkeypatch.setattr("whence.serve.asking.run", broken)
     response = client.post("/api/explain", json={"inputs": TEXT})
     assert response.status_code == 500
     assert "secret" not in response.text

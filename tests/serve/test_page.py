@@ -99,11 +99,11 @@ def test_switch_layer_and_hover(visit: Open) -> None:
     slider = page.locator(".viewer input[type=range][aria-label=Layer]")
     slider.focus()
     page.keyboard.press("Home")
-    page.locator(".viewer .caption", has_text="1 of ").wait_for()
+    page.locator(".viewer .caption", has_text="0 (0 to ").wait_for()
     settle(page)
     after = card.locator(".token").evaluate_all("all => all.map(each => each.style.backgroundColor)")
     assert before != after
-    assert "layer=1" in page.url
+    assert "layer=0" in page.url
     resting = card.locator(".readout").inner_text()
     token.hover()
     settle(page)
@@ -131,7 +131,7 @@ def test_compare_two_models(visit: Open) -> None:
     explain(page, TEXT, ("globenc", "attcat"))
     assert page.locator(".viewer .card").count() == 3
     assert "there is no number to explain" in page.locator(".remarks").inner_text()  # attcat, without a mask
-    assert "nothing is predicted here" in page.locator(".evidence").nth(1).inner_text()
+    assert "nothing is predicted here" in page.locator(".evidence").last.inner_text()
 
 
 def test_a_masked_word_and_its_foil(visit: Open) -> None:
@@ -142,7 +142,8 @@ def test_a_masked_word_and_its_foil(visit: Open) -> None:
     page.fill("#text", "the keys of the cat [MASK] good .")
     page.fill("#target", "are")
     page.fill("#foil", "is")
-    explain(page, None, ("value-zeroing",))
+    explain(page, None, ("attcat", "value-zeroing"))
+    assert "explained: what [MASK] is made of" in page.locator(".viewer .card", has_text="value-zeroing").inner_text()
     assert "rather than 'is'" in page.locator(".viewer .head").inner_text()
     assert page.locator("#words option").count() > 3
     page.fill("#text", "teenagers were helping ")
@@ -167,7 +168,7 @@ def test_share_as_a_file(visit: Open, tmp_path: Path) -> None:
     assert alone.locator("img").count() == 0
     assert "<img src=x" in alone.title()
     data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', file.read_text())[1])
-    assert [each["name"] for each in data["explanations"]] == ["globenc", "attcat"]
+    assert [each["name"] for each in data["explanations"]] == ["attcat", "globenc"]
 
 
 def test_export_from_the_viewer(visit: Open) -> None:

@@ -45,13 +45,13 @@ def page(context: Any, complaints: list[str]) -> Iterator[Any]:
 
 @pytest.fixture
 def opened(page: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Opens a document from disk, at a state."""
+    """Opens a document from disk, at a state; over pieces, unless words are asked for."""
 
-    def open_document(source: str, state: str = "") -> Any:
+    def open_document(source: str, state: str = "", units: str = "pieces") -> Any:
         file = tmp_path / "viewer.html"
         file.write_text(source, encoding="utf-8")
         page.goto("about:blank")
-        page.goto(f"{file.as_uri()}#{state}")
+        page.goto(f"{file.as_uri()}#units={units}&{state}")
         page.locator(".whence .text").first.wait_for()
         settle(page)
         return page

@@ -20,9 +20,9 @@ from matplotlib.text import Text
 
 from whence.aggregate import rollout
 from whence.comparison import Comparison
-from whence.errors import WhenceError
+from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
-from whence.view.colour import DARK, WHITE, hexadecimal, intensities, shade, shades
+from whence.view.colour import DARK, WHITE, hexadecimal, intensities, shade, shades, strengths
 from whence.view.plot import KINDS, Picture, draw, save
 from whence.view.plot.graph import edge_weights, relative
 from whence.view.plot.text import flow
@@ -96,9 +96,9 @@ def test_layers_are_coloured_by_their_scores_the_first_at_the_bottom(signed: boo
         strength = intensities(found.aggregated[layer, 0], signed, 0)
         expected = [shade(float(value), signed, ground) for value in strength]
         assert colours[2 - layer].tolist() == [list(colour) for colour in expected]
-    labels = [each for each in texts(picture) if each.get_text() in ("1", "2", "3")]
+    labels = [each for each in texts(picture) if each.get_text() in ("0", "1", "2")]
     heights = {each.get_text(): each.get_position()[1] for each in labels}
-    assert heights["1"] < heights["2"] < heights["3"]
+    assert heights["0"] < heights["1"] < heights["2"]
 
 
 def test_one_scale_for_all_layers_keeps_their_sizes_apart() -> None:
@@ -130,7 +130,7 @@ def test_columns_stand_in_the_order_of_the_tokens() -> None:
 def test_every_piece_of_text_stands_on_its_colour(signed: bool) -> None:
     found = example(signed=signed)
     picture = found.plot("text", legend=False)
-    strength = intensities(found.scores, signed, 0)
+    strength = strengths(found)
     pieces = [each for each in texts(picture) if each.get_text() in TOKENS]
     boxes = list(picture.artists)
     grounds = [to_hex(box.get_facecolor()) for box in boxes]
@@ -185,9 +185,9 @@ def test_maps_show_the_aggregated_or_the_own_map(kind: str) -> None:
         assert len(shown) == len(expected)
         assert all((a == b).all() for a, b in zip(shown, expected, strict=True))
     titles = [text for text in written(found.plot("maps")) if text.startswith("layer")]
-    assert titles == ["layer 1", "layer 2", "layer 3"]
+    assert titles == ["layer 0", "layer 1", "layer 2"]
     one = written(found.plot("map", layer=1))
-    assert any(text.endswith(", layer 2") for text in one)
+    assert any(text.endswith(", layer 1") for text in one)
     assert "largest of the map or row" in one  # the row beneath has a scale of its own
 
 
@@ -248,8 +248,7 @@ def test_methods_under_and_beside_each_other() -> None:
     picture = compared.plot("tokens")
     colours = np.asarray(picture.axes[0].images[0].get_array())
     for row, each in enumerate(compared.values()):
-        expected = shades(intensities(each.scores, each.signed, 0), each.signed)
-        assert (colours[row] == expected).all()
+        assert (colours[row] == shades(strengths(each), each.signed)).all()
     names = {each.get_text(): each.get_position()[1] for each in texts(compared.plot("text"))}
     assert names["first"] > names["second"] > names["third"]
     assert {"less", "more", "against", "for"} <= set(names)
@@ -259,6 +258,25 @@ def test_methods_under_and_beside_each_other() -> None:
     for kind in ("tokens", "bars"):
         with pytest.raises(WhenceError, match="different tokens"):
             other.plot(kind)
+
+
+def test_special_tokens_set_no_scale() -> None:
+    """[CLS] and [SEP] often have the largest scores, and are no part of the text."""
+    found = replace(example(), scores=np.array([9.0, 1.0, 0.5, 0.25, 0.0, 9.0]))
+    assert [i for i, special in enumerate(found.special) if special] == [0, 5]
+    assert strengths(found)[1:5].tolist() == [1.0, 0.5, 0.25, 0.0]
+    assert (strengths(found)[[0, 5]] < 0.5).all()
+    assert found.plot("bars").axes[0].get_ylim()[1] < 1.2
+
+
+def test_methods_without_layers_are_left_out_by_name() -> None:
+    bare = replace(example(), maps=None, aggregated=None)
+    both = Comparison({"whole": example(), "bare": bare})
+    for kind in ("layers", "maps", "map", "graph"):
+        with pytest.warns(WhenceWarning, match="bare .*(layers|maps) and is left out of the picture"):
+            drawn = both.plot(kind)
+        assert drawn.axes
+        assert not any("bare" in text for text in written(drawn))
 
 
 def test_without_special_tokens() -> None:
@@ -273,7 +291,7 @@ def test_chosen_tokens_and_probabilities_beside_the_layers() -> None:
     picture = found.plot("layers", tokens=["film", 1], probabilities=["bad", "good"], answer=True)
     blocks = [axes for axes in picture.axes if axes.get_label() == "made · rollout"]
     assert [np.asarray(axes.images[0].get_array()).shape for axes in blocks] == [(3, 2, 3), (1, 2, 3)]
-    answer = shades(intensities(found.scores, False, 0)[[3, 1]], False)
+    answer = shades(strengths(found)[[3, 1]], False)
     assert (np.asarray(blocks[1].images[0].get_array())[0] == answer).all()
     (bars,) = [axes for axes in picture.axes if axes.get_label() == "probabilities"]
     assert [bar.get_width() for bar in bars.patches] == [0.25, 0.75]
@@ -409,7 +427,7 @@ def test_what_cannot_be_drawn_is_said() -> None:
         "unknown scale 'log'": lambda: found.plot("maps", scale="log"),
         "unknown edges 'all'": lambda: found.plot("graph", edges="all"),
         "outside the 3 layers": lambda: found.plot("map", layer=3),
-        "no maps to draw as a graph": lambda: bare.plot("graph"),
+        "has no maps; leave": lambda: bare.plot("graph"),
         "has no maps": lambda: bare.plot("maps"),
         "says nothing about layers": lambda: bare.plot("layers"),
         "nothing to draw": lambda: draw({}),

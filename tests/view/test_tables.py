@@ -32,13 +32,13 @@ def test_curves_and_their_bands() -> None:
     picture = curves({"$half$": half, "ends": ends, "bare": [0.0, -0.1, 0.9]}, y_label="ρ_1", dark=True)
     drawn = lines(picture)
     assert list(drawn) == ["$half$", "ends", "bare"]
-    assert drawn["bare"].get_xdata().tolist() == [1, 2, 3]
+    assert drawn["bare"].get_xdata().tolist() == [0, 1, 2]
     assert drawn["ends"].get_ydata().tolist() == [0.4, 0.5, 0.6]
     assert [to_hex(line.get_color()) for line in drawn.values()] == [hexadecimal(hue) for hue in SERIES[:3]]
     bands = [each.get_paths()[0].vertices for each in picture.axes[0].collections]
     assert len(bands) == 2
     for low, high, band in (([0.09, 0.28, 0.17], [0.11, 0.32, 0.23], bands[0]), (*ends.interval, bands[1])):
-        for x, lower, upper in zip((1, 2, 3), low, high, strict=True):
+        for x, lower, upper in zip((0, 1, 2), low, high, strict=True):
             heights = band[band[:, 0] == x, 1]
             assert (heights.min(), heights.max()) == pytest.approx((lower, upper))
     assert {"$half$", "ends", "bare", "layer", "ρ_1"} <= set(written(picture))
@@ -116,13 +116,13 @@ def test_outliers() -> None:
     picture = outliers(found, layer=1)
     left, right = picture.axes
     assert left.lines[0].get_ydata()[:3].tolist() == [0.0, -0.5, -1.0]
-    assert left.get_xlim() == (0.5, 4.5)
+    assert left.get_xlim() == (-0.5, 3.5)
     assert right.collections[0].get_offsets().tolist() == [[0.1, 1.0], [2.0, 0.2]]
-    assert any("layer 2" in text for text in written(picture))
+    assert any("layer 1" in text for text in written(picture))
 
 
 def test_the_shipped_model_is_drawn_by_one_call() -> None:
-    assert outliers(whence.norm_outliers()).axes[0].lines[0].get_xdata().tolist() == list(range(1, 11))
+    assert outliers(whence.norm_outliers()).axes[0].lines[0].get_xdata().tolist() == list(range(10))
 
 
 def test_what_a_run_measured() -> None:
@@ -140,7 +140,7 @@ def test_what_a_run_measured() -> None:
     drawn = lines(measured(run, "spearman:random@layers"))
     expected = [run.mean("raw-attention", "spearman:random@layers", layer) for layer in range(10)]
     assert drawn["raw-attention"].get_ydata().tolist() == expected
-    assert drawn["raw-attention"].get_xdata().tolist() == list(range(1, 11))
+    assert drawn["raw-attention"].get_xdata().tolist() == list(range(10))
     cells = np.asarray(measured(run, "spearman:random@layers", "grid").axes[0].images[0].get_array())
     assert cells.shape == (2, 10, 3)
     kept = [row["probabilities"] for row in run.table("curves").to_pylist() if row["method"] == "random"]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from whence.explanation import Explanation
 from whence.view.colour import nearest_of_256
-from whence.view.terminal import dark, show, style
+from whence.view.terminal import ground, plain, show, style
 
 SIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, -0.9, -0.2], maps=np.ones((2, 4, 4)))
 UNSIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, 0.5, 0.2])
@@ -33,11 +33,63 @@ def test_every_depth_uses_its_own_colours() -> None:
     assert "\x1b[1;30;42mgood" in sixteen  # bold black on green
     assert "\x1b[1;97;41mbad" in sixteen  # bold white on red
     assert "\x1b[31mdull" in sixteen  # red ink for a weak one
+    assert "\x1b[1;4;94mbad" in shown(UNSIGNED, "standard")  # bold and underlined for a middling one
     assert "\x1b[1;97;44mgood" in shown(UNSIGNED, "standard")  # white on blue
     assert shown(SIGNED, "standard", layers=True).count("\x1b[1;30;42m") > 2 * 16  # and so the cells of the maps
 
 
-def test_the_nearest_of_256_is_itself_where_it_is_one_and_stays_in_its_hue() -> None:
+def test_nothing_weak_shines_where_the_ground_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A light ground behind weak scores is the brightest thing on a dark terminal: only strong ones have a ground."""
+    monkeypatch.delenv("COLORFGBG", raising=False)
+    for depth in ("truecolor", "256", "standard"):
+        for signed in (False, True):
+            looks = [style(strength, signed, depth) for strength in (0.2, 0.5, 0.9)]
+            assert [look.bgcolor is not None for look in looks] == [False, False, True]
+            assert [bool(look.bold) for look in looks] == [False, True, True]
+            assert [look.color is not None for look in looks] == [True, True, True]
+
+
+def test_special_tokens_are_pale_and_set_no_scale() -> None:
+    found = Explanation.from_scores(["[CLS]", "good", "bad"], [9.0, 1.0, 0.4], special=[True, False, False])
+    text = shown(found, "standard")
+    assert "\x1b[2m[CLS]" in text
+    assert "\x1b[1;97;44mgood" in text
+
+
+def test_token_and_score_stay_on_one_line() -> None:
+    words = [f"word{i}" for i in range(40)]
+    text = plain(Explanation.from_scores(words, np.linspace(0.1, 1, 40)), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.replace("\n", "  ").split("  ") == [part for line in text.splitlines() for part in line.split("  ")]
+    assert all(len(part.split()) == 2 for line in text.splitlines() for part in line.split("  "))
+
+
+def test_scores_without_signs_are_shown_as_shares() -> None:
+    found = Explanation.from_scores(["a", "b"], [3e12, 1e12], layer_scores=np.array([[1e7, 1e7], [3e12, 1e12]]))
+    text = shown(found, None, layers=True)
+    assert "a 0.75  b 0.25" in text
+    assert "e+" not in text
+    assert "×" not in text
+    assert found.scores.tolist() == [3e12, 1e12]
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_layers_use_the_width_there_is(width: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(24, 2)) / 1000
+    found = Explanation.from_scores(["overlong", "a"], rows.sum(0), layer_scores=rows)
+    out = io.StringIO()
+    show([found], layers=True, console=Console(file=out, width=width))
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("×") == 1  # the unit is said once
+    lines = [line.split() for line in text.splitlines() if line.split()[:1] == ["layer"]]
+    assert [int(layer) for line in lines for layer in line[1:]] == list(range(24))
+    cells = [line.split() for line in text.splitlines() if line.strip().startswith("overlong ") and "+" not in line]
+    assert sum(len(cell) - 1 for cell in cells if cell[1] not in ("+", "-")) >= 24
+
+
+def test_the_nearest_of_256_is_itself_where_it_is_one_and_stays_in_its_hue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORFGBG", "0;15")
     assert [nearest_of_256(colour) for colour in ((0, 95, 175), (255, 255, 255), (215, 95, 0), (118, 118, 118))] == [
         25,
         231,
@@ -52,19 +104,21 @@ def test_the_nearest_of_256_is_itself_where_it_is_one_and_stays_in_its_hue() -> 
 
 @pytest.mark.parametrize("system", [ColorSystem.EIGHT_BIT, ColorSystem.STANDARD])
 @pytest.mark.parametrize("strength", [0.4, 0.7, 1.0])
-def test_for_against_and_strength_never_look_alike(system: ColorSystem, strength: float) -> None:
+def test_for_against_and_strength_never_look_alike(
+    system: ColorSystem, strength: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORFGBG", "0;15")
     depth = {ColorSystem.EIGHT_BIT: "256", ColorSystem.STANDARD: "standard"}[system]
-    grounds = [
-        style(v, signed, depth).bgcolor for v, signed in ((strength, True), (-strength, True), (strength, False))
-    ]
-    assert len({colour.downgrade(system).number for colour in grounds}) == 3
+    looks = [style(v, signed, depth) for v, signed in ((strength, True), (-strength, True), (strength, False))]
+    hues = [look.bgcolor or look.color for look in looks]
+    assert len({colour.downgrade(system).number for colour in hues if colour is not None}) == 3
 
 
 def test_without_colour_the_scores_are_printed() -> None:
-    for plain in (shown(SIGNED, None, layers=True), shown(SIGNED, "truecolor", layers=True, NO_COLOR="1")):
-        assert "good +1" in plain
-        assert "bad -0.9" in plain
-        assert not any(f"\x1b[{code}" in plain for code in ("3", "4", "9", "10"))  # no colour of any kind
+    for text in (shown(SIGNED, None, layers=True), shown(SIGNED, "truecolor", layers=True, NO_COLOR="1")):
+        assert "good +1" in text
+        assert "bad -0.9" in text
+        assert not any(f"\x1b[{code}" in text for code in ("3", "4", "9", "10"))  # no colour of any kind
 
 
 def test_pipes_get_plain_text() -> None:
@@ -87,10 +141,16 @@ def test_maps_say_their_unit_and_keep_their_signs_and_columns() -> None:
     ]
 
 
-@pytest.mark.parametrize(("said", "is_dark"), [("15;0", True), ("15;default;0", True), ("0;15", False), ("", False)])
-def test_weak_is_dark_where_the_terminal_is(said: str, is_dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("said", "is_dark"), [("15;0", True), ("15;default;0", True), ("0;15", False), ("", None)])
+def test_weak_fades_into_the_ground_that_the_terminal_names(
+    said: str, is_dark: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLORFGBG", said)
+    behind = ground()
+    assert (behind is None) == (is_dark is None)
+    if behind is None:
+        return
+    assert (sum(behind) < 384) == is_dark
     colours = [style(strength, signed=False).bgcolor for strength in (0.1, 0.5, 1.0)]
     light = [sum(colour.get_truecolor()) for colour in colours if colour is not None]
     assert light == sorted(light, reverse=not is_dark)
-    assert dark() == is_dark

@@ -17,7 +17,7 @@ import whence
 from browser import expect, settle, window
 from whence.comparison import Comparison
 from whence.explanation import Explanation
-from whence.view.colour import DARK, WHITE, intensities, shade
+from whence.view.colour import DARK, PALE, WHITE, intensities, shade
 from whence.view.html import document, fragment, payload
 
 TOKENIZER = tiny.tokenizer()
@@ -45,7 +45,13 @@ def grounds(page: Any, card: int = 0) -> list[tuple[int, ...] | None]:
 
 
 def expected(values: Any, signed: bool, own: int | None, ground: tuple[int, int, int] = WHITE) -> list[Any]:
-    strength = intensities(np.asarray(values), signed, own)
+    """The colours of a text in brackets of special tokens, which are pale and set no scale."""
+    special = [place in (0, len(values) - 1) for place in range(len(values))]
+    strength = intensities(np.asarray(values), signed, own, special) * np.where(special, PALE, 1)
+    return colours(strength, signed, ground)
+
+
+def colours(strength: Any, signed: bool, ground: tuple[int, int, int] = WHITE) -> list[Any]:
     return [None if abs(value) < 0.02 else shade(float(value), signed, ground) for value in strength]
 
 
@@ -90,16 +96,16 @@ def test_the_layer_slider(opened: Open, one: Explanation) -> None:
     assert slider.get_attribute("aria-valuetext") == "answer"
     slider.fill("1")
     settle(page)
-    assert slider.get_attribute("aria-valuetext") == "2 of 3"
+    assert slider.get_attribute("aria-valuetext") == "1 (0 to 2)"
     assert near(grounds(page), expected(one.aggregated[1, one.position], False, one.position))
-    assert "layer=2" in page.url
+    assert "layer=1" in page.url
 
 
 def test_the_map_shows_the_layers_numbers(opened: Open, one: Explanation) -> None:
     states = {
-        "kind=own&layer=2": one.maps[1],
-        "kind=joined&layer=1": one.aggregated[0],
-        "layer=3&head=1": one.head_maps[2, 1],
+        "kind=own&layer=1": one.maps[1],
+        "kind=joined&layer=0": one.aggregated[0],
+        "layer=2&head=1": one.head_maps[2, 1],
     }
     n = len(one)
     for state, maps in states.items():
@@ -116,7 +122,8 @@ def test_the_layer_map_has_the_last_layer_on_top(opened: Open, several: Comparis
     page = opened(document({"m": given}), "view=layers")
     n, depth = len(given), len(given.layer_scores)
     cells = [(26 + (j + 0.5) * 40, 2 + (depth - layer - 0.5) * 16) for layer in range(depth) for j in range(n)]
-    wanted = [colour or WHITE for row in given.layer_scores for colour in expected(row, True, given.position)]
+    strength = np.concatenate([intensities(row, True, given.position) for row in given.layer_scores])
+    wanted = [colour or WHITE for colour in colours(strength, True)]
     assert np.abs(np.subtract(pixels(page, "layers", cells), wanted)).max() <= 5
 
 
@@ -143,7 +150,7 @@ def test_click_pins_and_the_address_keeps_it(opened: Open, one: Explanation) -> 
     page.locator(".picture.layers .stage").click(position={"x": 26 + 20, "y": 2 + 8})
     settle(page)
     assert "pin=0.0" in page.url
-    assert "layer=3" in page.url
+    assert "layer=2" in page.url
 
 
 def test_top_k_order_words_and_special_tokens(opened: Open, one: Explanation) -> None:
@@ -167,8 +174,7 @@ def test_the_keyboard(opened: Open, several: Comparison) -> None:
     settle(page)
     assert page.locator(".picture.layers").count() == 0
     for key, part in (
-        (",", "layer=3"),
-        ("w", "units=words"),
+        (",", "layer=2"),
         ("o", "order=score"),
         ("j", "kind=own"),
         ("s", "special=0"),
@@ -176,6 +182,9 @@ def test_the_keyboard(opened: Open, several: Comparison) -> None:
         press(key)
         settle(page)
         assert part in page.url
+    press("w")
+    settle(page)
+    assert "units" not in page.url  # words are where one starts
     press("?")
     assert page.get_by_role("dialog", name="Keys").is_visible()
     press("Escape")
@@ -408,7 +417,7 @@ def test_scores_alone(opened: Open) -> None:
     settle(page)
     assert page.locator(".picture").count() == 0
     assert page.get_by_text("No layers or map or graph: this explanation has none.").is_visible()
-    assert near(grounds(page), expected(given.scores, True, None))
+    assert near(grounds(page), colours(intensities(given.scores, True), True))
     assert page.locator(".readout").inner_text().split() == ["good", "score", "0.9"]
     assert (
         json.loads(page.locator("script[type='application/json']").first.text_content() or "")["format"]

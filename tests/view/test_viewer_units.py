@@ -46,7 +46,7 @@ def test_arrays_are_unpacked(modules: Any) -> None:
 
 
 def test_words_are_joined_as_python_joins_them(modules: Any) -> None:
-    found = whence.explain("Meaningful, the meaningful film!", tiny.model(), TOKENIZER)
+    found = whence.explain("Meaningful, the meaningful film!", tiny.model(), TOKENIZER, method="attention-rollout")
     words = found.words()
     assert len(words) < len(found)
     work = """({ subjectsOf, matrix, unitFor }, data) => {
@@ -135,7 +135,7 @@ def test_a_wrong_address_is_read_as_the_start(modules: Any) -> None:
 
 
 def test_edges_of_the_graph(modules: Any) -> None:
-    found = whence.explain("the deep film", tiny.model(), TOKENIZER)
+    found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention-rollout")
     n = len(found)
     work = """(graph, data) => import("/viewer/data.js").then(({ subjectsOf }) => {
         const state = { units: "pieces", kind: "own", head: null, top: 2, order: "text", special: true };
@@ -157,7 +157,7 @@ def test_edges_of_the_graph(modules: Any) -> None:
 
 def test_joined_maps_are_not_followed_a_second_time(modules: Any) -> None:
     """What a token holds of the input at a layer is the row of that layer's map, and nothing below it."""
-    found = whence.explain("the deep film", tiny.model(), TOKENIZER)
+    found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention-rollout")
     work = """(graph, data) => import("/viewer/data.js").then(({ subjectsOf }) => {
         const state = { units: "pieces", kind: "joined", head: null, top: 0, order: "text", special: true };
         const box = graph.graphView.layout(subjectsOf(data)[0], state, 600);
@@ -182,6 +182,6 @@ def test_csv_keeps_text_text(modules: Any) -> None:
         each.toCsv(subjectsOf(data), { units: "pieces" }))"""
     text = run(modules, "export", work, payload({"m": given}))
     rows = list(csv.reader(io.StringIO(text, newline="")))
-    assert rows[0] == ["method", "index", "token", "special", "score", "layer 1"]
+    assert rows[0] == ["method", "index", "token", "special", "score", "layer 0"]
     assert [row[2] for row in rows[1:]] == ["'=1+1", '"', "a,b", "-", "'@x", "line\nbreak", "ü"]
     assert [float(row[4]) for row in rows[1:]] == list(range(7))

@@ -14,6 +14,7 @@ from whence.cli.explain import (
     Device,
     Dtype,
     FromLayer,
+    Method,
     Model,
     Options,
     Pair,
@@ -23,6 +24,7 @@ from whence.cli.explain import (
     Truncate,
     method_options,
 )
+from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +36,8 @@ def estimate_command(
     text: Annotated[str | None, typer.Argument(help="The text; or only its length with --tokens.")] = None,
     pair: Pair = None,
     tokens: Annotated[int | None, typer.Option(help="Estimate for a text of this many tokens.", min=1)] = None,
-    model: Model = "whence/sentiment",
-    method: Annotated[str, typer.Option("--method", "-M", help="A name from `whence methods`.")] = "attention-rollout",
+    model: Model = DEFAULT_MODEL,
+    method: Method = DEFAULT_METHOD,
     aggregate: Aggregate = "auto",
     from_layer: FromLayer = 0,
     to_layer: ToLayer = None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from whence.cli.explain import Device, Dtype, Model, Task, Truncate
+from whence.defaults import DEFAULT_MODEL
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
 Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
@@ -29,7 +30,7 @@ def evaluate_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
     methods: Annotated[str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas.")] = "",
     metrics: Annotated[str, typer.Option(help="Names from `whence metrics`, by commas.")] = "aopc,log-odds",
-    model: Model = "whence/sentiment",
+    model: Model = DEFAULT_MODEL,
     split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Which column is what: --column text=review.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHENCE_DATA.")] = None,

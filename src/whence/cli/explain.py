@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.cli import batch
+from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,6 +33,9 @@ Long = Annotated[str, typer.Option("--long", help="A text longer than the model 
 Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
 Model = Annotated[str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.")]
+Method = Annotated[
+    str, typer.Option("--method", "-M", help="A name from `whence methods`; auto: deeplift, or alti without an output.")
+]
 Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
 Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
@@ -76,8 +80,8 @@ def register(app: typer.Typer) -> None:
 def explain_command(
     text: WrittenOrFile = None,
     pair: Pair = None,
-    model: Model = "whence/sentiment",
-    method: Annotated[str, typer.Option("--method", "-M", help="A name from `whence methods`.")] = "attention-rollout",
+    model: Model = DEFAULT_MODEL,
+    method: Method = DEFAULT_METHOD,
     target: Target = None,
     foil: Foil = None,
     position: Position = None,
@@ -143,10 +147,10 @@ def explain_command(
 def compare_command(
     text: Written,
     pair: Pair = None,
-    model: Model = "whence/sentiment",
+    model: Model = DEFAULT_MODEL,
     methods: Annotated[
-        str, typer.Option("--methods", "-M", help="Names from `whence methods`, separated by commas.")
-    ] = "raw-attention,attention-rollout",
+        str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas; auto: four that differ.")
+    ] = DEFAULT_METHOD,
     target: Target = None,
     foil: Foil = None,
     position: Position = None,
@@ -173,7 +177,7 @@ def compare_command(
     result: Any = whence.compare(
         text if pair is None else (text, pair),
         model,
-        methods=[name.strip() for name in methods.split(",") if name.strip()],
+        methods=DEFAULT_METHOD if methods == DEFAULT_METHOD else [x.strip() for x in methods.split(",") if x.strip()],
         target=target,
         foil=foil,
         position=_number(position),

@@ -51,14 +51,14 @@ def confidence_of(explanations: Mapping[str, Explanation], chosen: str | None = 
 
     `chosen` is a label; by default the predicted one (AttCAT's text), where its notebooks take the gold label.
     """
-    every = sorted(explanations.values(), key=lambda each: -1 if each.target.index is None else each.target.index)
-    if not every or any(each.target.kind != "class" or each.target.foil is not None for each in every):
+    every = sorted(explanations.values(), key=lambda each: -1 if each.measured.index is None else each.measured.index)
+    if not every or any(each.measured.kind != "class" or each.measured.foil is not None for each in every):
         raise WhenceError("confidence compares classes; explain with target='all' and a classifier")
     if any(each.tokens != every[0].tokens or each.method != every[0].method for each in every):
         raise WhenceError(
             "the explanations are of different inputs or methods; expected one method, towards every class"
         )
-    labels = [each.target.label for each in every]
+    labels = [each.measured.label for each in every]
     wanted = every[0].prediction if chosen is None else chosen
     if wanted not in labels:
         raise WhenceError(f"there is no explanation of the class {wanted!r}; found {', '.join(map(repr, labels))}")

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
+from whence.defaults import DEFAULT_MODEL
 from whence.errors import WhenceError
-from whence.explaining import DEFAULT_MODEL, reader
+from whence.explaining import reader
 from whence.explanation import Explanation
 from whence.model import Answer, Opened, Sentence, Target, open_model
 from whence.model.rerun import numbers
@@ -248,7 +249,7 @@ def erasable(explanation: Explanation) -> set[int]:
 
 
 def _read_at(explanation: Explanation) -> int | None:
-    return explanation.position if explanation.target.kind == "token" else None
+    return explanation.position if explanation.measured.kind == "token" else None
 
 
 def blank_id(opened: Opened, by: str | int) -> int | None:
@@ -262,9 +263,9 @@ def blank_id(opened: Opened, by: str | int) -> int | None:
 
 
 def _answer(opened: Opened, explanation: Explanation, blank: int | None) -> Answer:
-    target: Target = explanation.target
+    target: Target = explanation.measured
     if target.kind == "none":
-        raise WhenceError(f"erasure measures the probability of an output, and this explanation is of {target}")
+        raise WhenceError("erasure measures the probability of an output, and nothing is predicted here")
     if blank is None and (target.kind != "class" or opened.task != "classification"):
         raise WhenceError(
             f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "

@@ -135,7 +135,7 @@ def sufficiency(case: Case, asked: Asked) -> Iterator[Part]:
 def confidence(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]:
     """Kendall's τ between the scores towards the explained class and towards the others (AttCAT, equation 15)."""
     del asked
-    yield Part(None, between.confidence_of(case.classes, case.explanation.target.label, protocol))
+    yield Part(None, between.confidence_of(case.classes, case.explanation.measured.label, protocol))
 
 
 @metric("special-rank", better="", choices={"ties": TIES})

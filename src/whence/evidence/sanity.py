@@ -23,9 +23,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from whence.defaults import DEFAULT_MODEL
 from whence.errors import WhenceError
 from whence.evidence.correlation import spearman
-from whence.explaining import DEFAULT_MODEL, reader
+from whence.explaining import reader
 from whence.explanation import Explanation
 from whence.jobs import AUTO, Job, Question, run, settle_job, settle_questions, settle_reach
 from whence.method import lookup
@@ -228,7 +229,7 @@ def _explain(
 
 def same_target(question: Question, found: Explanation) -> Question:
     """The same question with nothing left to the model's own choice."""
-    target = found.target
+    target = found.measured
     if target.kind in ("class", "token"):
         return replace(question, target=target.index, foil=target.foil)
     if target.kind == "none":

@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.answer import Target
+from whence.defaults import DEFAULT_MODEL
 from whence.errors import WhenceError
 from whence.evidence.correlation import spearman
 from whence.evidence.erasure import TENTHS, Case, blank_id, erasable, without
-from whence.explaining import DEFAULT_MODEL, reader
+from whence.explaining import reader
 from whence.explanation import Explanation
 from whence.model import Opened, Sentence, open_model
 
@@ -124,18 +125,18 @@ def checks(
         by = _way(opened, explanation)
         blank, taken = blank_id(opened, by), _steps(len(words), len(sentence))
         drawn = _drawn(len(words), seed)
-        if explanation.target not in chance:
-            chance[explanation.target] = _curves(opened, sentence, explanation, words, drawn, taken, blank)
+        if explanation.measured not in chance:
+            chance[explanation.measured] = _curves(opened, sentence, explanation, words, drawn, taken, blank)
         scores = [float(explanation.scores[word].mean()) for word in words]
         order = tuple(int(i) for i in np.argsort(-np.array(scores), kind="stable"))
         yield Check(
             method=explanation.method,
-            target=explanation.target,
+            target=explanation.measured,
             by=by,
             words=[_text(explanation, words[i]) for i in order],
             taken=taken,
             probabilities=_curves(opened, sentence, explanation, words, [order], taken, blank)[0],
-            random=chance[explanation.target][others(order, drawn, OTHERS)],
+            random=chance[explanation.measured][others(order, drawn, OTHERS)],
         )
 
 
@@ -193,7 +194,7 @@ def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> S
     texts = explanation.texts
     if not texts or explanation.granularity != "token":
         raise WhenceError("the explanation carries no text, or is over words; expected what `explain` returns")
-    if explanation.target.kind == "none":
+    if explanation.measured.kind == "none":
         raise WhenceError("nothing is predicted here, so there is no probability that could fall when words go")
     if known is None or known.texts != texts:
         (known,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
@@ -203,7 +204,7 @@ def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> S
 
 
 def _way(opened: Opened, explanation: Explanation) -> str:
-    if explanation.target.kind == "class" and opened.task == "classification":
+    if explanation.measured.kind == "class" and opened.task == "classification":
         return "delete"
     return "unknown" if opened.mask_id is None else "mask"
 

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
+from whence.errors import Unsuited, WhenceError
 from whence.method.citations import SHRIKUMAR_2017
 from whence.method.integrated_gradients import check_layer, rerun, swapped
 from whence.method.registry import Scores, method
@@ -63,7 +63,7 @@ def deeplift(output: OutputTrace, *, baseline: Any = "auto", of: str = "logit", 
     scores = (multiplier * (real[start].x - base[start].x)).sum(-1) * output.mask
     delta = scores.sum(-1) - change
     if bool((delta.abs() > 0.05 * (1 + change.abs())).any()):
-        raise WhenceError(
+        raise Unsuited(
             f"deeplift misses the change of the output ({float(change[delta.abs().argmax()]):.3g}) by "
             f"{float(delta.abs().max()):.3g}, so its scores cannot be trusted here; use a float64 model, another "
             f"baseline, or integrated-gradients"

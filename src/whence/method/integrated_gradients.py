@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import Unsuited, WhenceError, WhenceWarning
 from whence.method.citations import SUNDARARAJAN_2017
 from whence.method.path import Averaged, averaged
 from whence.method.registry import Scores, method
@@ -153,7 +153,7 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Any) -> Sentenc
     else:
         raise WhenceError(f"unknown baseline {baseline!r}; expected {', '.join(BASELINES)}, zero, or token ids")
     if blank is None:
-        raise WhenceError(
+        raise Unsuited(
             f"{output.trace.opened.name} has no {' or '.join(names)} token for a baseline; pass baseline='zero', a "
             f"token id or a list of token ids"
         )

@@ -160,8 +160,9 @@ def _points_at(table: Table, letter: str, method: str) -> str:
 def figure4(asked: Asked) -> Table:
     ours, rows, pictures, said = {}, [], {}, []
     for letter, (text, *people) in zip("ab", PRONOUNS, strict=True):
-        found = explained(asked, text, list(ROWS.values()), target="his")
-        named = dict(zip(ROWS, found.values(), strict=True))
+        # The probability of "his" is kept for a method that is asked about it.
+        found = explained(asked, text, [*ROWS.values(), "saliency"], target="his")
+        named = dict(zip(ROWS, found.values(), strict=False))
         likely = named["Raw"].probabilities
         for person in people:
             rows.append(f"({letter}) {person}")

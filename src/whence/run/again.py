@@ -75,7 +75,7 @@ def _models(worker: Worker, how: Again, rows: list[Row]) -> Iterator[tuple[str, 
 
 def _by_second(second: Worker, rows: list[Row]) -> list[list[Explanation]]:
     sentences = [second.read(row.example) for row in rows]
-    questions = [Question(row.explanations[0].target.label, None, None) for row in rows]  # its number may be another
+    questions = [Question(row.explanations[0].measured.label, None, None) for row in rows]  # its number may be another
     return [[found[0] for found in row] for row in run(second.opened, sentences, questions, second.jobs, len(rows))]
 
 

@@ -22,8 +22,8 @@ from whence.data import MASK, Dataset, Example, drawn
 from whence.data import read as read_data
 from whence.data.example import first, kept, unfit
 from whence.data.tables import first_few, shown
+from whence.defaults import DEFAULT_MODEL
 from whence.errors import WhenceError, WhenceWarning
-from whence.explaining import DEFAULT_MODEL
 from whence.explanation import Explanation
 from whence.extras import need
 from whence.run import local, manifest, plan, shards, tables
@@ -256,7 +256,7 @@ def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
 def _scores_hash(every: Sequence[Explanation]) -> str:
     digest = hashlib.sha256()
     for each in every:
-        digest.update(json.dumps([each.tokens, str(each.target)]).encode())
+        digest.update(json.dumps([each.tokens, str(each.measured)]).encode())
         digest.update(np.ascontiguousarray(each.scores, dtype=np.float64).tobytes())
     return digest.hexdigest()
 

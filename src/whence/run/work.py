@@ -308,9 +308,9 @@ class Worker:
     ) -> list[_Waiting]:
         example = outcome.item.example
         main = [self._main(each, example) for each in found]
-        outcome.answer = Answer(main[0].target, main[0].reading, main[0].prediction, main[0].probabilities)
+        outcome.answer = Answer(main[0].measured, main[0].reading, main[0].prediction, main[0].probabilities)
         by_name = dict(zip(self.setting.explained(), main, strict=True)) if self.jobs else {}
-        classes = dict(zip(by_name, ({str(e.target.label): e for e in each} for each in found), strict=False))
+        classes = dict(zip(by_name, ({str(e.measured.label): e for e in each} for each in found), strict=False))
         for name, every in zip(by_name, found, strict=False):
             seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in every)
         for name in self.setting.given:
@@ -419,12 +419,12 @@ def _three(question: Question) -> tuple[Any, Any, Any]:
 
 
 def _is_class(explanation: Explanation, wanted: Any) -> bool:
-    label, index = str(explanation.target.label), explanation.target.index
+    label, index = str(explanation.measured.label), explanation.measured.index
     return index == wanted or label == wanted or label.casefold() == str(wanted).casefold() or str(index) == wanted
 
 
 def _label(explanation: Explanation) -> str:
-    return str(explanation.target.label)
+    return str(explanation.measured.label)
 
 
 def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: str) -> Explanation:
@@ -434,7 +434,7 @@ def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: 
             f"'{name}' was given over other tokens than the model reads ({list(given.tokens)[:6]} … against "
             f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
         )
-    told = main if given.target.kind == "none" else given
+    told = main if given.measured.kind == "none" else given
     return replace(
         given,
         method=name,
@@ -443,6 +443,7 @@ def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: 
         special=sentence.special,
         unknown=sentence.unknown,
         target=told.target,
+        measured=told.measured,
         reading=told.reading,
     )
 

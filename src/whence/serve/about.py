@@ -8,6 +8,7 @@ from typing import Any
 
 from whence import zoo
 from whence.aggregate import AGGREGATIONS
+from whence.defaults import COMPARED, COMPARED_MAPS
 from whence.errors import WhenceError
 from whence.method import methods, presets
 from whence.model import Opened, open_model
@@ -113,6 +114,7 @@ def _model_card(name: str, opened: Opened) -> dict[str, Any]:
         "dtype": opened.dtype,
         "device": str(opened.device),
         "causal": opened.causal,
+        "compared": list(COMPARED_MAPS if opened.task == "encoder" else COMPARED),  # what to begin with
     }
 
 

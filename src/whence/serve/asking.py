@@ -26,12 +26,21 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from whence.comparison import Comparison
+from whence.defaults import COMPARED, DEFAULT_METHOD
 from whence.errors import WhenceError
 from whence.evidence.sentence import LEVEL, agreement, checks
 from whence.evidence.sentence import Check as Evidence
-from whence.explaining import DEFAULT_METHOD, DEFAULT_METHODS, compare, explain, reader
+from whence.explaining import by_target, compare, explain, reader
 from whence.explanation import Explanation
-from whence.jobs import AUTO, LARGE_FLOW
+from whence.jobs import (
+    AUTO,
+    LARGE_FLOW,
+    Question,
+    refuse_unseen_targets,
+    run,
+    settle_job,
+    settle_reach,
+)
 from whence.method import lookup
 from whence.model import Opened
 from whence.serve.limits import Limits
@@ -103,7 +112,7 @@ class Asked(BaseModel):
 class Explain(Asked):
     """`whence.explain`"""
 
-    method: Name = Field(DEFAULT_METHOD, description="One of /api/methods.")
+    method: Name = Field(DEFAULT_METHOD, description="One of /api/methods, or auto.")
     options: dict[Name, bool | Number | Name | None] = Field(
         default_factory=dict, max_length=16, description='Options of the method, e.g. {"n_steps": 50}.'
     )
@@ -112,7 +121,7 @@ class Explain(Asked):
 class Compare(Asked):
     """`whence.compare`"""
 
-    methods: list[Name] = Field(list(DEFAULT_METHODS), description="Names from /api/methods.", min_length=1)
+    methods: list[Name] = Field(list(COMPARED), description="Names from /api/methods.", min_length=1)
     form: Literal["explanation", "viewer"] = Field(
         "explanation", description="In a stream: whole explanations, or the viewer's packed payloads."
     )
@@ -126,7 +135,8 @@ def settle(asked: Asked, limits: Limits) -> None:
     if len(names) > limits.methods:
         raise WhenceError(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
     for name in names:
-        lookup(name)
+        if name != DEFAULT_METHOD:
+            lookup(name)
     if len(set(names)) < len(names):
         raise WhenceError(f"a method is named twice in {', '.join(names)}; expected each once")
 
@@ -195,6 +205,8 @@ def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterat
     with _interruptible(opened, check):
         texts = asked.texts(limits)
         _inputs(asked, opened, limits)
+        asks = Question(asked.target, asked.foil, asked.position)
+        refuse_unseen_targets(opened, [asks], {name: lookup(name)[0] for name in asked.methods})
         steps = len(texts) * len(asked.methods) * (2 if asked.evidence else 1)
         done, numbers = 0, 0.0
         for which, text in enumerate(texts):
@@ -205,7 +217,7 @@ def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterat
                 done += 1
                 try:
                     arguments, note = _fitting(asked, name, text, opened)
-                    each = explain(text, opened, method=name, **arguments)
+                    each = _beside_others(asked, text, opened, name, arguments)
                 except WhenceError as error:
                     yield {"event": "failed", "input": which, "name": name, "detail": str(error)}
                     continue
@@ -225,6 +237,16 @@ def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterat
                     yield {"event": "evidence", "input": which, "name": name, **checked}
                     yield {"event": "progress", "done": done, "of": steps, "doing": "evidence"}
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
+
+
+def _beside_others(asked: Compare, text: Any, opened: Opened, name: str, arguments: Mapping[str, Any]) -> Any:
+    """One method's part of what `compare` gives: one that looks at no target stands beside those that do."""
+    sentences, _ = reader(opened, asked.truncate, None).read(text)
+    reach = settle_reach(opened, *(arguments[each] for each in ("aggregate", "layers", "receptive_field", "rows")))
+    job = settle_job(name, reach, arguments["head"], {}, asked.drop_self)
+    question = Question(asked.target, asked.foil, asked.position)
+    found = run(opened, sentences, [question], [job], 1)[0][0]
+    return found[0] if len(found) == 1 or not job.method.class_specific else by_target(found)
 
 
 def _named(name: str, found: Explanation | Comparison) -> Mapping[str, Explanation]:
@@ -248,8 +270,10 @@ def _fitting(asked: Compare, name: str, text: Any, opened: Opened) -> tuple[dict
 
 def _rows(asked: Asked, name: str, n: int, opened: Opened) -> str:
     """The rows asked for; of a long text the flows of one token alone. A solver of flows cannot be interrupted."""
-    method, preset = lookup(name)
-    joins = (preset.aggregate if preset else method.aggregate) if asked.aggregate == AUTO else asked.aggregate
+    joins = asked.aggregate
+    if joins == AUTO and name != DEFAULT_METHOD:
+        method, preset = lookup(name)
+        joins = preset.aggregate if preset else method.aggregate
     size = opened.depth * n**2
     if joins == "flow" and size > LONGEST_FLOW:
         raise WhenceError(f"{name} of {n} tokens would take minutes on this server; choose a shorter text or rollout")

@@ -5,11 +5,15 @@ The hues are Okabe & Ito's blue, bluish green and vermilion, which colour-blind 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from whence.explanation import Explanation
 
 Colour = tuple[int, int, int]
 
@@ -18,24 +22,35 @@ DARK: Colour = (22, 24, 29)  # the ground of a dark page or picture
 STRENGTH: Colour = (0, 114, 178)
 FOR: Colour = (0, 158, 115)
 AGAINST: Colour = (213, 94, 0)
+PALE = 0.35  # how much of their colour special tokens keep
 # Lines and bars that stand for methods: Okabe & Ito's hues without yellow, which white swallows, and a grey.
 SERIES: tuple[Colour, ...] = (
     STRENGTH, AGAINST, FOR, (204, 121, 167), (230, 159, 0), (86, 180, 233), (128, 128, 128)
 )  # fmt: skip
 
 
-def intensities(scores: NDArray[np.floating[Any]], signed: bool, own: int | None = None) -> NDArray[np.float64]:
+def intensities(
+    scores: NDArray[np.floating[Any]], signed: bool, own: int | None = None, special: Sequence[bool] = ()
+) -> NDArray[np.float64]:
     """Scores scaled for the eye: into [-1, 1] by the largest magnitude, or into [0, 1] if there are no signs.
 
     What the answering token `own` gives itself does not set the scale: in maps with a residual connection it often
-    outweighs everything else, and the rest would look empty.
+    outweighs everything else, and the rest would look empty. Nor do special tokens, which are no part of the text.
     """
     values: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
-    others = values if own is None or values.shape[-1] < 2 else np.delete(values, own, axis=-1)
+    aside = [i for i in range(values.shape[-1]) if i == own or (len(special) and special[i])]
+    others = np.delete(values, aside, axis=-1)
     largest = float(np.abs(others).max(initial=0.0)) or float(np.abs(values).max(initial=0.0))
     if largest > 0:
         values = values / largest
     return np.clip(values, -1, 1) if signed else np.clip(values, 0, 1)
+
+
+def strengths(explanation: Explanation, scores: NDArray[np.floating[Any]] | None = None) -> NDArray[np.float64]:
+    """The intensities of an explanation's scores, or of another row over its tokens; of special ones, pale."""
+    row = explanation.scores if scores is None else scores
+    found = intensities(row, explanation.signed, explanation.position, explanation.special)
+    return np.where(explanation.special, PALE * found, found)
 
 
 def shade(intensity: float, signed: bool, ground: Colour = WHITE) -> Colour:

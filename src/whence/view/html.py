@@ -16,7 +16,7 @@ from typing import Any
 
 from whence.explanation import Explanation
 from whence.view.bundle import script, style
-from whence.view.colour import hexadecimal, ink, intensities, shade
+from whence.view.colour import hexadecimal, ink, shade, strengths
 from whence.view.payload import payload
 from whence.view.terminal import gaps, title
 
@@ -106,9 +106,8 @@ def _apart(explanation: Explanation, first: Explanation) -> str:
 def coloured(explanation: Explanation) -> str:
     """The text, each piece on a ground as strong as its score."""
     parts = []
-    strength = intensities(explanation.scores, explanation.signed, explanation.position)
-    rows = zip(explanation.pieces, gaps(explanation), explanation.scores, strength, explanation.unknown, strict=True)
-    for piece, gap, score, value, unknown in rows:
+    columns = (explanation.pieces, gaps(explanation), explanation.scores, strengths(explanation), explanation.unknown)
+    for piece, gap, score, value, unknown in zip(*columns, strict=True):
         look = ""
         if abs(value) >= 0.02:
             ground = shade(float(value), explanation.signed)

@@ -2,17 +2,17 @@
 
 import { make } from "/viewer/dom.js";
 
-const FEATURED = ["attention-rollout", "attention-flow", "globenc", "alti", "value-zeroing", "attcat",
-  "integrated-gradients", "transformer-attribution"];
-const CHOSEN = ["attention-rollout", "globenc", "value-zeroing", "attcat"];
+const FEATURED = ["deeplift", "attcat", "integrated-gradients", "transformer-attribution", "alti", "value-zeroing",
+  "globenc", "attention-rollout"];
 const WORDS = ["masked-lm", "causal-lm"]; // tasks whose target is a word
 const EDGES = ["start", "end", "answer"];
 
 const by = (id) => document.getElementById(id);
 
 export function form({ models, methods, examples, limits }) {
-  const picked = new Set(CHOSEN.filter((name) => methods.some((each) => each.name === name)));
   const modelOf = (name) => models.find((each) => each.name === name);
+  let picked = new Set(models[0].compared);
+  let untouched = true; // as long as nobody has chosen methods, they are those that suit the model
 
   // Choices that depend on the model ----------------------------------------------------------------------------------
 
@@ -27,6 +27,7 @@ export function form({ models, methods, examples, limits }) {
     by("mask").textContent = `Put in ${model.mask ?? "a mask"}`;
     by("position-field").hidden = model.task !== "token-classification"; // which gives a label to every token
     if (by("position-field").hidden) by("position").value = "";
+    if (untouched) pick(model.compared);
     by("model").title = [model.summary, `${model.family}, ${model.layers} layers, ${model.heads} heads`].filter(Boolean).join(" · ");
   }
 
@@ -58,7 +59,13 @@ export function form({ models, methods, examples, limits }) {
     for (const box of by("all-methods").querySelectorAll("input")) box.checked = picked.has(box.value);
   }
 
+  function pick(names) {
+    picked = new Set(names.filter((name) => methods.some((each) => each.name === name)));
+    drawMethods();
+  }
+
   function toggle(name) {
+    untouched = false;
     if (!picked.delete(name)) picked.add(name);
     drawMethods();
     [...by("methods").children].find((chip) => chip.textContent === name)?.focus();
@@ -109,9 +116,8 @@ export function form({ models, methods, examples, limits }) {
     setIfThere(by("other-model"), otherModel ?? by("other-model").value);
     showOther();
     if (names) {
-      picked.clear();
-      names.filter((name) => methods.some((each) => each.name === name)).forEach((name) => picked.add(name));
-      drawMethods();
+      untouched = false;
+      pick(names);
     }
   }
 

@@ -15,10 +15,11 @@ never computes a score.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from whence.errors import WhenceError
+from whence.errors import WhenceError, WhenceWarning
 from whence.extras import need
 
 need("matplotlib", extra="plot")  # said before the first module below fails to find it
@@ -37,14 +38,16 @@ __all__ = ["KINDS", "Picture", "Series", "bars", "curves", "draw", "erasure", "g
 
 
 def scores(named: Mapping[str, Explanation], width: float, theme: Any, *, special: bool = True) -> Picture:
-    """The scores of every token as bars, coloured by sign or by method; without `special`, of the text alone."""
+    """The scores of every token as bars, coloured by sign or by method; special ones pale, or left out."""
     first = next(iter(named.values()))
     if any(each.tokens != first.tokens for each in named.values()):
         raise WhenceError("these explanations are of different tokens; expected one text cut in one way")
     shown = [i for i in range(len(first)) if special or not first.special[i]]
     values = {name: each.scores[shown] for name, each in named.items()}
     alone = len(named) == 1 and first.signed
-    return bars(values, [first.pieces[i] for i in shown], y_label="score", signs=alone, width=width, dark=theme.dark)
+    pale = [place for place, i in enumerate(shown) if first.special[i]]
+    names = [first.pieces[i] for i in shown]
+    return bars(values, names, y_label="score", signs=alone, pale=pale, width=width, dark=theme.dark)
 
 
 KINDS: dict[str, Callable[..., Picture]] = {
@@ -57,6 +60,7 @@ KINDS: dict[str, Callable[..., Picture]] = {
     "graph": graph,
 }
 WIDE = ("maps", "graph")  # kinds that want both columns of a paper
+LAYERED = ("layers", "maps", "map", "graph")  # kinds that show layers, which some methods do not have
 
 
 def draw(
@@ -78,5 +82,19 @@ def draw(
     known = [p.name for p in inspect.signature(KINDS[kind]).parameters.values() if p.kind is p.KEYWORD_ONLY]
     if unknown := [name for name in options if name not in known]:
         raise WhenceError(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")
+    named = _with_layers(named, kind) if kind in LAYERED else named
     usual = "page" if kind in WIDE or len(named) > 1 else "column"
     return KINDS[kind](named, inches(width, usual), theme(dark), **options)
+
+
+def _with_layers(named: Mapping[str, Explanation], kind: str) -> Mapping[str, Explanation]:
+    """Those that can be drawn so; a warning names the others, and an error where none can."""
+    parts = ("maps", "aggregated", *(("layer_scores",) if kind == "layers" else ()))
+    drawn = {name: each for name, each in named.items() if any(getattr(each, part) is not None for part in parts)}
+    lacking = "says nothing about layers" if kind == "layers" else "has no maps"
+    missing = [name for name in named if name not in drawn]
+    if not drawn:
+        raise WhenceError(f"{', '.join(missing)} {lacking}; leave it out, or show its scores (kind='text')")
+    if missing:
+        warnings.warn(f"{', '.join(missing)} {lacking} and is left out of the picture", WhenceWarning, stacklevel=4)
+    return drawn

@@ -136,5 +136,5 @@ def _draw(
     step = max(1, int(np.ceil(0.16 / (width / (depth + 0.3)))))
     for layer in range(0, depth + 1, step):
         x = left + (layer + 0.15) / (depth + 0.3) * width
-        text = "in" if layer == 0 else str(layer)
+        text = "in" if layer == 0 else str(layer - 1)
         picture.write(x, top + height + GAP, text, SMALL, color=picture.theme.faint, ha="center", va="top")

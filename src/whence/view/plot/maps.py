@@ -15,7 +15,7 @@ import numpy as np
 
 from whence.errors import WhenceError
 from whence.explanation import Array, Explanation
-from whence.view.colour import hexadecimal, intensities
+from whence.view.colour import PALE, hexadecimal, intensities, strengths
 from whence.view.plot.canvas import GAP, SMALL, Picture, Theme
 from whence.view.plot.heat import (
     KEY,
@@ -78,7 +78,7 @@ def maps(
     scale: every map by its largest entry, every row by its largest ("row"), or all maps by one ("all").
     """
     sheets = [
-        _map_sheet(f"{name}, layer {i + 1}" if len(named) > 1 else f"layer {i + 1}", each, i, scale, own)
+        _map_sheet(f"{name}, layer {i}" if len(named) > 1 else f"layer {i}", each, i, scale, own)
         for name, each in named.items()
         for i in _chosen_layers(each, own, layers)
     ]
@@ -100,7 +100,7 @@ def one_map(
     sheets = []
     for name, each in named.items():
         (chosen,) = _chosen_layers(each, own, [layer])
-        sheet = _map_sheet(f"{name}, layer {chosen + 1}", each, chosen, scale, own)
+        sheet = _map_sheet(f"{name}, layer {chosen}", each, chosen, scale, own)
         found = _stack(each, own)[chosen]
         row = found.mean(0) if each.position is None else found[each.position]
         label = "mean" if each.position is None else each.pieces[each.position]
@@ -109,14 +109,18 @@ def one_map(
 
 
 def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, special: bool = True) -> Picture:
-    """Every method's scores as a row over the tokens; without `special`, those of the text alone."""
+    """Every method's scores as a row over the tokens; special ones pale, or without `special` left out."""
     first = next(iter(named.values()))
     if any(each.tokens != first.tokens for each in named.values()):
         raise WhenceError("these explanations are of different tokens; expected one text cut in one way")
     shown = [i for i in range(len(first)) if special or not first.special[i]]
     if not shown:
         raise WhenceError("there is no token to show besides special ones")
-    rows = np.stack([intensities(each.scores[shown], each.signed, _own(each, shown)) for each in named.values()])
+    aside = np.array(first.special, dtype=bool)[shown]
+    rows = np.stack(
+        [intensities(each.scores[shown], each.signed, _own(each, shown), aside.tolist()) for each in named.values()]
+    )
+    rows[:, aside] *= PALE
     signs = [each.signed for each in named.values()]
     sheets = strips([Sheet(rows, list(named), [first.pieces[i] for i in shown], signs)], width - 2 * GAP)
     return _placed(sheets, arrange(sheets, width - 2 * GAP, ROW * 1.15), width, theme, "row", "row", labelled=True)
@@ -124,17 +128,14 @@ def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, spec
 
 def _layer_sheet(name: str, explanation: Explanation, scale: str, tokens: Any, answer: bool) -> Sheet:
     rows = layer_rows(explanation)
-    if rows is None:
-        raise WhenceError(
-            f"'{explanation.method}' says nothing about layers; leave it out, or show its scores (kind='text')"
-        )
+    assert rows is not None  # `draw` has left out those that have none
     strength = _scaled(rows[:, None], explanation, scale)[:, 0]
-    labels = [str(layer + 1) for layer in range(len(rows))]
+    labels = [str(layer) for layer in range(len(rows))]
     shown = range(len(explanation)) if tokens is None else [explanation._token(token) for token in tokens]
     chosen = [int(token) for token in shown]
     columns = [explanation.pieces[token] for token in chosen]
     sheet = Sheet(strength[::-1][:, chosen], labels[::-1], columns, explanation.signed, name, corner="layer")
-    scores = intensities(explanation.scores, explanation.signed, explanation.position)[chosen]
+    scores = strengths(explanation)[chosen]
     return with_row(sheet, scores, explanation.aggregate or "all") if answer else sheet
 
 

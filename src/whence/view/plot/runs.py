@@ -51,14 +51,13 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
     if kind == "bars":
         return bars({name: Series.of(whole.values())}, list(whole), **{"y_label": name, **options})
     every = sorted({layer for found in layers.values() for layer in found})
-    columns = [layer + 1 for layer in every]
     if kind == "grid":
         means = [[found[i].mean if i in found else np.nan for i in every] for found in layers.values()]
-        return grid(means, list(layers), columns, **options)
+        return grid(means, list(layers), every, **options)
     if any(sorted(found) != every for found in layers.values()):
         raise WhenceError("the methods have values on different layers; draw them as a grid")
     drawn = {method: Series.of(found[i] for i in every) for method, found in layers.items()}
-    return curves(drawn, x=columns, **{"y_label": name, **options})
+    return curves(drawn, x=every, **{"y_label": name, **options})
 
 
 def _erased(run: Run, metric: str, **options: Any) -> Picture:

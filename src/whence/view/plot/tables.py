@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whence.errors import WhenceError
 from whence.evidence.correlation import Summary, summary
-from whence.view.colour import AGAINST, FOR, SERIES, hexadecimal, intensities
+from whence.view.colour import AGAINST, FOR, PALE, SERIES, hexadecimal, intensities
 from whence.view.plot.canvas import GAP, SIZE, SMALL, Picture, inches, theme
 from whence.view.plot.heat import KEY, UPRIGHT, Sheet, arrange, key, label_size, label_step, place, total_height
 from whence.view.plot.lettering import extent, plain, short, widest
@@ -75,12 +75,12 @@ def curves(
     height: float | None = None,
     dark: bool = False,
 ) -> Picture:
-    """A line for every series over `x` (1, 2, 3 … if none is given), its interval as a band (GlobEnc, figure 3)."""
+    """A line for every series over `x` (0, 1, 2 … if none is given), its interval as a band (GlobEnc, figure 3)."""
     named = _named(series)
     picture, axes = _sheet(width, height, dark)
     for number, (name, each) in enumerate(named.items()):
         values = np.asarray(each.values, np.float64)
-        places = np.arange(1, len(values) + 1) if x is None else np.asarray(x, np.float64)
+        places = np.arange(len(values)) if x is None else np.asarray(x, np.float64)
         if len(places) != len(values):
             raise WhenceError(f"'{name}' has {len(values)} values for {len(places)} places on the x axis")
         style = _style(number)
@@ -106,13 +106,15 @@ def bars(
     limits: tuple[float, float] | None = None,
     signs: bool = False,
     written: bool = False,
+    pale: Sequence[int] = (),
     width: str | float | None = None,
     height: float | None = None,
     dark: bool = False,
 ) -> Picture:
     """For every group one bar of each series, with its interval (ALTI, figures 6 and 7; AttCAT, figure 3).
 
-    signs: colour a single series by its signs. written: the numbers above the bars.
+    signs: colour a single series by its signs. written: the numbers above the bars. pale: groups that are shown pale
+    and do not set the scale.
     """
     named = _named(series)
     picture, axes = _sheet(width, height, dark)
@@ -129,6 +131,8 @@ def bars(
         whisker = {"elinewidth": 0.7, "ecolor": picture.theme.ink, "capsize": 1.2}
         axes.bar(places, values, share * 0.92, color=colours, label=name, hatch=hatch, edgecolor=picture.ground,
                  linewidth=0.3, yerr=reach, error_kw=whisker)  # fmt: skip
+        for group in pale:
+            axes.containers[-1][group].set_alpha(PALE)
         if written:
             tops = values if reach is None else values + np.where(values < 0, -reach[0], reach[1])
             for place_, value, top in zip(places, values, tops, strict=True):
@@ -138,6 +142,7 @@ def bars(
     axes.axhline(0, color=picture.theme.faint, linewidth=0.6)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.set_xticks([])
+    limits = _limits(named, pale) if limits is None else limits
     if limits is not None:
         axes.set_ylim(limits)
     room = (picture.get_size_inches()[0] - 0.5) / max(1, len(groups))
@@ -150,6 +155,15 @@ def bars(
     _name_axes(picture, axes, "", y_label)
     _finish(picture, axes, list(named) if len(named) > 1 else [], lines=False)
     return picture
+
+
+def _limits(named: Mapping[str, Series], pale: Sequence[int]) -> tuple[float, float] | None:
+    """From the least to the largest of what is not pale, and a little more; None where all of it counts."""
+    counted = np.concatenate([np.delete(np.asarray(each.values, np.float64), list(pale)) for each in named.values()])
+    if not len(pale) or not np.abs(counted).max(initial=0.0):
+        return None
+    low, high = min(0.0, float(counted.min())), max(0.0, float(counted.max()))
+    return low - 0.05 * (high - low) * (low < 0), high + 0.05 * (high - low) * (high > 0)
 
 
 def grid(
@@ -222,17 +236,17 @@ def outliers(
     """The correlation of both LayerNorms' outlying weights per layer, and the weights of one (GlobEnc, figure 5)."""
     picture, axes = _sheet(inches(width, "page"), 2.2, dark)
     style = _style(0)
-    axes.plot([each.layer + 1 for each in found], [each.correlation for each in found], marker="o", markersize=2.2,
+    axes.plot([each.layer for each in found], [each.correlation for each in found], marker="o", markersize=2.2,
               linewidth=1.1, label="correlation", **style)  # fmt: skip
     axes.axhline(0, color=picture.theme.faint, linewidth=0.6)
-    axes.set_xlim(0.5, len(found) + 0.5)  # also where a layer has no correlation
+    axes.set_xlim(-0.5, len(found) - 0.5)  # also where a layer has no correlation
     axes.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
     _name_axes(picture, axes, "layer", "correlation of outliers")
     chosen = found[layer]
     other = picture.panel(0, 0, 1, 1)
     _dress(picture, other)
     other.scatter(chosen.first, chosen.second, s=7, linewidths=0, color=_style(1)["color"])
-    _name_axes(picture, other, f"γ of the first norm, layer {chosen.layer + 1}", "γ of the second norm")
+    _name_axes(picture, other, f"γ of the first norm, layer {chosen.layer}", "γ of the second norm")
     total, height = picture.get_size_inches()
     _fit(picture, axes, 0, total * 0.56, height)
     _fit(picture, other, total * 0.57, total, height)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from matplotlib.patches import FancyBboxPatch
 
 from whence.explanation import Explanation
-from whence.view.colour import hexadecimal, ink, intensities, shade
+from whence.view.colour import hexadecimal, ink, shade, strengths
 from whence.view.plot.canvas import GAP, SIZE, Picture, Theme
 from whence.view.plot.heat import KEY, keys
 from whence.view.plot.lettering import extent, right_to_left
@@ -31,6 +31,7 @@ class Piece:
     text: str
     strength: float
     width: float
+    special: bool = False  # no part of the text: pale
     x: float = 0.0
     line: int = 0
 
@@ -60,7 +61,7 @@ def highlighted(named: Mapping[str, Explanation], width: float, theme: Theme, *,
 
 def _stamp(picture: Picture, piece: Piece, top: float, signed: bool) -> None:
     height = picture.get_size_inches()[1]
-    colour = picture.theme.ink
+    colour = picture.theme.faint if piece.special else picture.theme.ink
     if abs(piece.strength) >= FAINTEST:
         ground = shade(piece.strength, signed, picture.theme.ground)
         colour = ink(ground)
@@ -97,12 +98,12 @@ def flow(explanation: Explanation, room: float) -> list[Piece]:
 
 def _words(explanation: Explanation, room: float) -> list[tuple[bool, list[Piece]]]:
     """Pieces that stand together without a blank, and whether a blank comes before them."""
-    strength = intensities(explanation.scores, explanation.signed, explanation.position)
     words: list[tuple[bool, list[Piece]]] = []
-    for piece, gap, value in zip(explanation.pieces, gaps(explanation), strength, strict=True):
+    rows = zip(explanation.pieces, gaps(explanation), strengths(explanation), explanation.special, strict=True)
+    for piece, gap, value, special in rows:
         between = gap.strip()  # letters of the text that no token stands for
         blank = gap != between or not words
-        pieces = [*_fitting(between, 0.0, room), *_fitting(piece, float(value), room)]
+        pieces = [*_fitting(between, 0.0, room), *_fitting(piece, float(value), room, special)]
         if blank:
             words.append((bool(words), pieces))
         else:
@@ -110,12 +111,12 @@ def _words(explanation: Explanation, room: float) -> list[tuple[bool, list[Piece
     return words
 
 
-def _fitting(text: str, strength: float, room: float) -> list[Piece]:
+def _fitting(text: str, strength: float, room: float, special: bool = False) -> list[Piece]:
     """A piece, cut where it is longer than a whole line."""
     if not text:
         return []
     width = extent(text, LETTERS)[0] + 2 * PAD
     if width <= room or len(text) == 1:
-        return [Piece(text, strength, width)]
+        return [Piece(text, strength, width, special)]
     half = len(text) // 2
-    return [*_fitting(text[:half], strength, room), *_fitting(text[half:], strength, room)]
+    return [part for each in (text[:half], text[half:]) for part in _fitting(each, strength, room, special)]

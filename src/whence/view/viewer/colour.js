@@ -21,15 +21,18 @@ export function rampOf(theme, signed) {
   };
 }
 
+export const PALE = 0.35; // how much of their colour special tokens keep, as in view/colour.py
+
 /** What divides a row so that its largest entry is 1. What a token gives itself (`own`) does not set the scale: in maps
- *  with a residual connection it often outweighs everything else, and the rest would look empty. */
-export function scaleOf(row, shown, own = null) {
+ *  with a residual connection it often outweighs everything else, and the rest would look empty. Nor do special tokens,
+ *  which are no part of the text. */
+export function scaleOf(row, shown, own = null, special = []) {
   let others = 0;
   let all = 0;
   for (const i of shown) {
     const size = Math.abs(row[i]);
     if (size > all) all = size;
-    if (size > others && i !== own) others = size;
+    if (size > others && i !== own && !special[i]) others = size;
   }
   return others || all || 1;
 }

@@ -48,7 +48,7 @@ export function toolbar(subjects, views, to) {
     add(choice("Show", there.map((view) => [view.name, view.label]), to.view), (state) => state.views);
   }
   if (subjects.some((subject) => subject.units.words)) {
-    add(choice("Read as", [["pieces", "Pieces"], ["words", "Words"]], (units) => to.units(units)), (state) => state.units);
+    add(choice("Read as", [["words", "Words"], ["pieces", "Pieces"]], (units) => to.units(units)), (state) => state.units);
   }
   add(choice("Order", [["text", "Text"], ["score", "Score"]], (order) => to.set({ order })), (state) => state.order);
   if (subjects.some((subject) => kindsOf(subject).length > 1)) {
@@ -57,7 +57,7 @@ export function toolbar(subjects, views, to) {
   }
   const depth = Math.max(...subjects.map((subject) => subject.depth));
   if (depth > 0) {
-    const say = (value) => (value >= depth ? "answer" : `${value + 1} of ${depth}`);
+    const say = (value) => (value >= depth ? "answer" : `${value} (0 to ${depth - 1})`);
     const pick = (value) => to.set({ layer: value >= depth ? null : value });
     add(slider("Layer", depth, say, pick), (state) => state.layer ?? depth);
   }

@@ -138,6 +138,12 @@ export function answer(subject, { units, layer }) {
   return unit.rows.subarray(at * n, (at + 1) * n);
 }
 
+/** Numbers as they are read. Without signs, shares of their sum: rollouts of norms grow beyond any measure. */
+export function readable(subject, row) {
+  const total = subject.signed ? 1 : row.reduce((sum, value) => sum + value, 0);
+  return total <= 0 || Math.abs(total - 1) < 1e-3 ? row : row.map((value) => value / total);
+}
+
 /** Which tokens are shown, in which order. */
 export function arrangement(subject, { units, order, special }) {
   const unit = unitFor(subject, units);

@@ -104,7 +104,7 @@ function nested(values, shape, digits) {
 export function toCsv(subjects, state) {
   const depth = Math.max(...subjects.map((subject) => subject.depth));
   const head = ["method", "index", "token", "special", "score"];
-  for (let layer = 1; layer <= depth; layer++) head.push(`layer ${layer}`);
+  for (let layer = 0; layer < depth; layer++) head.push(`layer ${layer}`);
   const lines = [head];
   for (const subject of subjects) {
     const unit = unitFor(subject, state.units);

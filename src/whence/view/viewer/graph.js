@@ -93,7 +93,7 @@ export const graphView = {
 
   say({ unit, shown, edges }, focus) {
     const place = shown.indexOf(focus.token);
-    const where = focus.layer ? `layer ${focus.layer}` : "the input";
+    const where = focus.layer ? `layer ${focus.layer - 1}` : "the input";
     const into = focus.layer && edges ? edges[focus.layer - 1].filter((edge) => edge.to === place) : [];
     const sources = into.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 3);
     const listed = sources.map((edge) => `${unit.tokens[shown[edge.from]]} ${short(edge.value)}`).join(", ");
@@ -116,7 +116,7 @@ function labels(surface, { subject, unit, shown, step, room, gap, left, top }, s
   for (let layer = 0; layer <= subject.depth; layer++) {
     const chosen = state.layer !== null && layer === state.layer + 1;
     if (layer % every && !chosen) continue;
-    surface.text(layer ? String(layer) : "input", left + layer * gap, 11, {
+    surface.text(layer ? String(layer - 1) : "input", left + layer * gap, 11, {
       size: 11, align: "center", fill: chosen ? look.ink : look.muted, weight: chosen ? 700 : 400,
     });
   }

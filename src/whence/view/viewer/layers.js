@@ -1,6 +1,6 @@
 // Layers × tokens: what the answering row draws on at every layer (Abnar & Zuidema, figure 2). The last layer is on top.
 
-import { arrangement, short, strongest, unitFor } from "./data.js";
+import { arrangement, readable, short, strongest, unitFor } from "./data.js";
 import { scaleOf } from "./colour.js";
 import { labelled, labelRoom, labelsAcross } from "./axes.js";
 
@@ -45,7 +45,7 @@ export const layersView = {
     const every = Math.ceil(12 / line);
     for (let layer = 0; layer < subject.depth; layer++) {
       if ((subject.depth - 1 - layer) % every) continue;
-      surface.text(String(layer + 1), left - 7, top + (subject.depth - layer - 0.5) * line + 4, {
+      surface.text(String(layer), left - 7, top + (subject.depth - layer - 0.5) * line + 4, {
         size: 11, align: "right", fill: look.muted,
       });
     }
@@ -91,7 +91,8 @@ export const layersView = {
 
   say({ unit }, focus) {
     const n = unit.tokens.length;
-    return `layer ${focus.layer + 1}: ${unit.tokens[focus.token]} ${short(unit.rows[focus.layer * n + focus.token])}`;
+    const row = readable(subject, unit.rows.subarray(focus.layer * n, (focus.layer + 1) * n));
+    return `layer ${focus.layer}: ${unit.tokens[focus.token]} ${short(row[focus.token])}`;
   },
 
   caption: ({ subject }) =>

@@ -81,10 +81,10 @@ export const mapView = {
     const layer = layerOf(subject, state.layer);
     const which = { own: " alone", joined: " from the input", head: `, head ${state.head}` }[whichMap(subject, state)];
     const scale = mapScale(matrix(subject, state, layer), unit.tokens.length, shown);
-    return `Map of layer ${layer + 1}${which} · rows draw on columns · full colour at ${short(scale)}`;
+    return `Map of layer ${layer}${which} · rows draw on columns · full colour at ${short(scale)}`;
   },
 
   describe: ({ subject, shown }, state) =>
-    `Map of ${subject.title}, layer ${layerOf(subject, state.layer) + 1}: ${shown.length} by ${shown.length} tokens, ` +
+    `Map of ${subject.title}, layer ${layerOf(subject, state.layer)}: ${shown.length} by ${shown.length} tokens, ` +
     "rows draw on columns",
 };

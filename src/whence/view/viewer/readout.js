@@ -1,8 +1,8 @@
 // One line of words under a text: what is in focus, where it comes from and where it goes; else what matters most.
 
-import { answer, arrangement, layerOf, matrix, short, strongest, unitFor } from "./data.js";
+import { answer, arrangement, layerOf, matrix, readable, short, strongest, unitFor } from "./data.js";
 import { make } from "./dom.js";
-import { fromRow, toColumn } from "./text.js";
+import { fromRow } from "./text.js";
 
 const LISTED = 4; // tokens named without a focus,
 const NEAR = 3; // and on either side of one
@@ -19,7 +19,7 @@ export function readout() {
 }
 
 function top(subject, state) {
-  const row = answer(subject, state);
+  const row = readable(subject, answer(subject, state));
   return [unitFor(subject, state.units), strongest(row, arrangement(subject, state), LISTED), row];
 }
 
@@ -29,16 +29,19 @@ function focused(subject, state, focus) {
   const shown = arrangement(subject, state);
   const parts = [make("b", {}, unit.tokens[focus.token])];
   if (focus.view === "layers" && unit.rows) {
-    parts.push(make("span", {}, `layer ${focus.layer + 1} `, number(unit.rows[focus.layer * n + focus.token])));
+    const there = readable(subject, unit.rows.subarray(focus.layer * n, (focus.layer + 1) * n));
+    parts.push(make("span", {}, `layer ${focus.layer} `, number(there[focus.token])));
   } else {
-    parts.push(make("span", {}, "score ", number(unit.scores[focus.token])));
+    parts.push(make("span", {}, "score ", number(readable(subject, unit.scores)[focus.token])));
   }
-  const row = fromRow(subject, state, focus.token);
-  if (!row) return parts;
+  const values = matrix(subject, state, Math.max(0, layerOf(subject, state.layer)));
+  if (!values) return parts;
+  const rows = Array.from({ length: n }, (_, i) => readable(subject, values.subarray(i * n, (i + 1) * n)));
+  const row = rows[focus.token];
   if (focus.source !== undefined && focus.view === "map") {
     parts.push(make("span", {}, "draws ", number(row[focus.source]), " on ", make("b", {}, unit.tokens[focus.source])));
   }
-  const column = toColumn(subject, state, focus.token, n);
+  const column = rows.map((each) => each[focus.token]);
   const others = shown.filter((i) => i !== focus.token);
   parts.push(listed("from", unit, strongest(row, others, NEAR), row));
   parts.push(listed("to", unit, strongest(column, others, NEAR), column));
@@ -61,9 +64,10 @@ export function sentence(subject, state, focus) {
   const unit = unitFor(subject, state.units);
   const values = matrix(subject, state, Math.max(0, layerOf(subject, state.layer)));
   const name = unit.tokens[focus.token];
-  if (!values) return `${name}, score ${short(unit.scores[focus.token])}`;
-  const row = fromRow(subject, state, focus.token);
+  const score = short(readable(subject, unit.scores)[focus.token]);
+  if (!values) return `${name}, score ${score}`;
+  const row = readable(subject, fromRow(subject, state, focus.token));
   const others = arrangement(subject, state).filter((i) => i !== focus.token);
   const from = strongest(row, others, 3).slice(0, 3).map((i) => `${unit.tokens[i]} ${short(row[i])}`);
-  return `${name}, score ${short(unit.scores[focus.token])}, comes from ${from.join(", ")}`;
+  return `${name}, score ${score}, comes from ${from.join(", ")}`;
 }

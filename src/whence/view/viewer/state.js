@@ -4,9 +4,9 @@ export const VIEWS = ["layers", "map", "graph"];
 
 export const START = Object.freeze({
   views: Object.freeze(["layers"]), // beside the text, which is always there
-  units: "pieces", // or "words"
+  units: "words", // or "pieces"
   kind: "joined", // or "own": what one layer does by itself
-  layer: null, // from 0, shown and written from 1, as everywhere; null: the answer
+  layer: null, // from 0, as everywhere; null: the answer
   head: null, // counted from 0, as in Python; null: all heads
   top: 0, // how many of a row's strongest tokens are shown; 0: all
   order: "text", // or "score"
@@ -24,7 +24,7 @@ export function toHash(state) {
   };
   put("view", state.views.join(" "), START.views.join(" "));
   for (const key of ["units", "kind", "order", "theme"]) put(key, state[key], START[key]);
-  put("layer", state.layer === null ? null : state.layer + 1, null);
+  put("layer", state.layer, null);
   put("head", state.head, null);
   put("top", state.top, START.top);
   put("special", state.special ? 1 : 0, 1);
@@ -46,7 +46,7 @@ export function fromHash(hash, start = START) {
   oneOf("order", ["text", "score"]);
   oneOf("theme", ["auto", "light", "dark"]);
   const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : null);
-  if (whole(read.get("layer"))) state.layer = whole(read.get("layer")) - 1;
+  if (whole(read.get("layer")) !== null) state.layer = whole(read.get("layer"));
   if (whole(read.get("head")) !== null) state.head = whole(read.get("head"));
   if (whole(read.get("top"))) state.top = whole(read.get("top"));
   if (read.get("special") === "0") state.special = false;

@@ -1,8 +1,8 @@
 // The text itself, each token on a ground as strong as its score. With a token in focus the grounds show where it comes
 // from, and a line under a token how much of it goes there.
 
-import { answer, arrangement, layerOf, matrix, short, strongest, unitFor } from "./data.js";
-import { scaleOf } from "./colour.js";
+import { answer, arrangement, layerOf, matrix, readable, short, strongest, unitFor } from "./data.js";
+import { PALE, scaleOf } from "./colour.js";
 import { make } from "./dom.js";
 import { fitted, textWidth } from "./surface.js";
 
@@ -18,16 +18,21 @@ export function reading(subject, state, focus) {
   if (!values) {
     const row = answer(subject, state);
     const kept = new Set(strongest(row, shown, state.top));
-    return { values: row, scale: scaleOf(row, shown, unit.position), kept, goes: null, going: 1 };
+    return { values: row, scale: scaleOf(row, shown, unit.position, unit.special), kept, goes: null, going: 1 };
   }
   const goes = toColumn(subject, state, focus.token, n);
   return {
     values,
-    scale: scaleOf(values, shown, focus.token),
+    scale: scaleOf(values, shown, focus.token, unit.special),
     kept: new Set(strongest(values, shown, state.top)),
     goes,
     going: scaleOf(goes, shown, focus.token),
   };
+}
+
+/** A token's intensity; a special one's is pale. */
+function strength(intensity, special) {
+  return Math.max(-1, Math.min(1, intensity)) * (special ? PALE : 1);
 }
 
 /** Row i of the map: where token i comes from. Null where there are no maps. */
@@ -81,6 +86,7 @@ export function textView(subject, { hover, leave, pin }) {
   const lay = (state) => {
     const unit = unitFor(subject, state.units);
     const shown = arrangement(subject, state);
+    const scores = readable(subject, unit.scores);
     tokens = new Map();
     const parts = [];
     shown.forEach((token, place) => {
@@ -90,7 +96,7 @@ export function textView(subject, { hover, leave, pin }) {
       if (unit.unknown?.[token]) one.title = "not in the vocabulary: the model read an unknown token";
       one.dataset.token = token;
       one.textContent = unit.tokens[token];
-      one.setAttribute("aria-label", `${unit.tokens[token]}, ${short(unit.scores[token])}`);
+      one.setAttribute("aria-label", `${unit.tokens[token]}, ${short(scores[token])}`);
       tokens.set(token, { element: one, ground: null, line: null, mark: null });
       parts.push(one);
     });
@@ -104,10 +110,11 @@ export function textView(subject, { hover, leave, pin }) {
     if (key !== laid) lay(state);
     laid = key;
     const { values, scale, kept, goes, going } = reading(subject, state, focus);
+    const { special } = unitFor(subject, state.units);
     const ramp = look.ramp(subject.signed);
     const pinned = state.pin?.text === subject.text ? state.pin.token : null;
     for (const [token, one] of tokens) {
-      const intensity = kept.has(token) ? Math.round((values[token] / scale) * STEPS) / STEPS : 0;
+      const intensity = kept.has(token) ? Math.round(strength(values[token] / scale, special[token]) * STEPS) / STEPS : 0;
       const ground = Math.abs(intensity) < UNSEEN ? "" : ramp.css(intensity);
       const part = goes ? Math.min(1, Math.abs(goes[token]) / going) : 0;
       const line = part > 0.15 ? Math.ceil(part * 3) : 0; // pixels
@@ -165,9 +172,10 @@ export function layoutText(subject, state, width) {
 
 export function drawText(surface, { subject, placed }, state, look, focus) {
   const { values, scale, kept } = reading(subject, state, focus);
+  const { special } = unitFor(subject, state.units);
   const ramp = look.ramp(subject.signed);
   for (const { token, text, x, y, wide } of placed) {
-    const intensity = kept.has(token) ? values[token] / scale : 0;
+    const intensity = kept.has(token) ? strength(values[token] / scale, special[token]) : 0;
     const grounded = Math.abs(intensity) >= UNSEEN;
     const stroke = token === focus?.token ? look.ink : null;
     if (grounded || stroke) surface.rect(x, y + 2, wide, 21, grounded ? ramp.css(intensity) : null, { radius: 3, stroke, line: 2 });

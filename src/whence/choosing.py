@@ -1,0 +1,77 @@
+"""Which method answers when none is named.
+
+A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS`, and by the
+next where that one says that it cannot answer (its own check fails, or there is no token for a baseline). Where nothing
+is predicted (a bare encoder, a masked language model without a mask), or where a map is asked for (a row, layers, a
+head, an aggregation), `MAPS` says what a representation is made of. docs/methods.md has the numbers behind the choice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from whence.defaults import COMPARED, COMPARED_MAPS, HEADS, MAPS, TOWARDS
+from whence.errors import Unsuited, WhenceWarning
+from whence.jobs import Question, Reach
+from whence.method import lookup
+from whence.model import Opened, Sentence
+
+T = TypeVar("T")
+C = TypeVar("C", str, tuple[str, ...])
+
+
+def candidates(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    reach: Reach,
+    head: int | str | None,
+    options: Iterable[str],
+) -> tuple[str, ...]:
+    """The methods that may answer, the first choice first: those that have the options given."""
+    names: tuple[str, ...] = TOWARDS
+    if head is not None:
+        names = HEADS
+    elif reach.asks_maps or not towards_output(opened, sentences, questions):
+        names = MAPS
+    able = tuple(name for name in names if set(options) <= set(lookup(name)[0].options))
+    return able or names[:1]
+
+
+def compared(
+    opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question], reach: Reach
+) -> tuple[tuple[str, ...], ...]:
+    """The methods that are compared when none are named, and those where the first of them cannot answer."""
+    if reach.asks_maps or not towards_output(opened, sentences, questions):
+        return (COMPARED_MAPS,)
+    return (COMPARED, COMPARED[1:])
+
+
+def towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
+    """Whether there is a number to explain for every input, and none asks for a row instead."""
+    return all(_has_number(opened, *each) for each in zip(sentences, questions, strict=True))
+
+
+def _has_number(opened: Opened, sentence: Sentence, question: Question) -> bool:
+    if opened.task == "classification":
+        return question.position is None or question.target is not None  # a class is read where the head reads it
+    if opened.task == "token-classification":
+        return question.position is not None or question.target is not None
+    if opened.task == "masked-lm":
+        asked = any(each is not None for each in (question.target, question.foil, question.position))
+        return asked or opened.mask_id in sentence.ids
+    return opened.task != "encoder"
+
+
+def first_suited(choices: Sequence[C], explain: Callable[[C], T]) -> T:
+    """What the first choice gives; where a method says that it cannot answer, the next, and a warning."""
+    for choice, after in pairwise(choices):
+        try:
+            return explain(choice)
+        except Unsuited as error:
+            instead = after if isinstance(after, str) else ", ".join(after)
+            warnings.warn(f"{error}. Explained by {instead} instead", WhenceWarning, stacklevel=3)
+    return explain(choices[-1])

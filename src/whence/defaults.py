@@ -1,0 +1,10 @@
+"""What is taken where nothing is named. Imports nothing, so that the command line can say it before torch is loaded."""
+
+DEFAULT_MODEL = "whence/sentiment"
+DEFAULT_METHOD = "auto"  # settled by whence/choosing.py:
+TOWARDS = ("deeplift", "attcat")  # where something is predicted; the second where the first cannot answer
+MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
+HEADS = ("attention-rollout",)  # where one head is asked for
+# Side by side, methods that differ in kind: differences, gradients, what tokens give, attention alone.
+COMPARED = ("deeplift", "attcat", "alti", "attention-rollout")
+COMPARED_MAPS = ("alti", "value-zeroing", "globenc", "attention-rollout")

@@ -1,0 +1,183 @@
+"""Which method answers when none is named, and what a result says that it explains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+import whence
+from whence import jobs
+from whence.defaults import COMPARED, COMPARED_MAPS, TOWARDS
+from whence.explanation import Explanation
+from whence.method import lookup
+
+TOKENIZER = tiny.tokenizer()
+MAPS = [each.name for each in whence.methods() if not each.class_specific]
+
+
+def explain(task: str = "classification", text: str = "the deep film", **asked: Any) -> Any:
+    model = tiny.model("gpt2" if task == "causal-lm" else "bert", task)
+    return whence.explain(text, model, TOKENIZER, **asked)
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "asked"),
+    [
+        ("classification", "the deep film", {}),
+        ("classification", "the deep film", {"target": 1, "foil": 0}),
+        ("masked-lm", "the [MASK] film", {}),
+        ("masked-lm", "the deep film", {"position": 1}),
+        ("causal-lm", "the deep", {}),
+        ("token-classification", "the deep film", {"position": 2}),
+        ("question-answering", "the deep film", {}),
+    ],
+)
+def test_an_output_is_explained_with_signs(task: str, text: str, asked: dict[str, Any]) -> None:
+    found = explain(task, text, **asked)
+    assert (found.method, found.signed) == ("deeplift", True)
+    assert found.target == found.measured
+    assert found.target.kind != "none"
+
+
+@pytest.mark.parametrize(
+    ("task", "asked"),
+    [
+        ("encoder", {}),
+        ("masked-lm", {}),  # no mask
+        ("token-classification", {}),  # no token
+        ("classification", {"position": 1}),
+        ("classification", {"layers": (0, 2)}),
+        ("classification", {"aggregate": "flow"}),
+        ("classification", {"aggregate": None}),
+    ],
+)
+def test_maps_answer_where_there_is_no_output_or_a_map_is_asked_for(task: str, asked: dict[str, Any]) -> None:
+    found = explain(task, **asked)
+    assert found.method == "alti"
+    assert found.maps is not None
+    assert found.target.kind == "none"
+
+
+def test_one_head() -> None:
+    assert explain(head=1).method == "attention-rollout"
+
+
+@pytest.mark.parametrize("variant", [*tiny.VARIANTS])
+@pytest.mark.filterwarnings("ignore::whence.errors.WhenceWarning")  # a random model in half precision may miss a sum
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_family_has_an_answer(variant: str, dtype: torch.dtype) -> None:
+    found = whence.explain("a good film", tiny.model(variant, dtype=dtype), TOKENIZER)
+    assert found.method in TOWARDS
+    assert np.abs(found.scores).max() > 0
+
+
+def test_the_next_method_is_announced() -> None:
+    """Without a tokenizer there is no token for a baseline."""
+    with pytest.warns(whence.WhenceWarning, match=r"token for a baseline.*Explained by attcat instead"):
+        found = whence.explain([5, 6, 7], tiny.model())
+    assert found.method == "attcat"
+    with pytest.warns(whence.WhenceWarning, match="Explained by attcat, alti, attention-rollout instead"):
+        assert list(whence.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
+
+
+def test_a_method_that_was_named_is_not_replaced() -> None:
+    with pytest.raises(whence.WhenceError, match="token for a baseline"):
+        whence.explain([5, 6, 7], tiny.model(), method="deeplift")
+    with pytest.raises(whence.WhenceError, match="'deeplift' has no option 'odd'"):
+        explain(odd=1)
+    assert explain(baseline="pad").options == {"baseline": "pad"}
+
+
+def test_compared_by_default() -> None:
+    assert tuple(whence.compare("the film", tiny.model(), TOKENIZER)) == COMPARED
+    assert tuple(whence.compare("the film", tiny.model(task="encoder"), TOKENIZER)) == COMPARED_MAPS
+
+
+def test_what_is_named_in_the_defaults_exists() -> None:
+    assert all(lookup(name)[0].signed and lookup(name)[0].class_specific for name in TOWARDS)
+    assert all(lookup(name)[0].kind == "map" for name in COMPARED_MAPS)
+
+
+def test_the_estimate_is_of_the_same_method() -> None:
+    assert whence.estimate("the film", tiny.model(), TOKENIZER).method == "deeplift"
+    assert whence.estimate("the film", tiny.model(task="encoder"), TOKENIZER).method == "alti"
+
+
+# What is explained ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", MAPS)
+def test_a_method_that_looks_at_no_class_says_so_and_refuses_one(method: str) -> None:
+    found = explain(method=method)
+    assert str(found.target) == "what [CLS] is made of, not towards a class or word"
+    assert found.measured.kind == "class"
+    assert "class '" not in repr(found)
+    for asked in ({"target": "LABEL_2"}, {"target": "LABEL_2", "foil": "LABEL_0"}, {"foil": 0}, {"target": "all"}):
+        with pytest.raises(whence.WhenceError, match=r"the same for every target; .* choose .* attcat.* deeplift"):
+            explain(method=method, **asked)
+
+
+@pytest.mark.parametrize("method", [each.name for each in whence.methods() if each.class_specific])
+def test_a_method_that_takes_a_target_looks_at_it(method: str) -> None:
+    one, other = (explain(method=method, target=target).scores for target in ("LABEL_0", "LABEL_2"))
+    assert np.abs(one - other).max() > 1e-6
+
+
+def test_a_word_at_the_mask_is_no_row_but_the_edge_of_an_answer_is() -> None:
+    masked = explain("masked-lm", "the [MASK] film", method="alti")
+    assert str(masked.target) == "what [MASK] is made of, not towards a class or word"
+    with pytest.raises(whence.WhenceError, match="the same for every target"):
+        explain("masked-lm", "the [MASK] film", method="alti", target="cat")
+    start, end = (explain("question-answering", method="alti", target=edge) for edge in ("start", "end"))
+    assert (start.measured.kind, end.measured.kind) == ("start", "end")
+    assert start.target.kind == "none"
+    assert start.target.label == start.tokens[start.position]
+
+
+def test_the_mean_of_all_tokens() -> None:
+    found = explain(method="alti", position="mean")
+    assert str(found.target).startswith("what the mean of all tokens is made of")
+
+
+def test_side_by_side_each_says_what_it_explains() -> None:
+    model = tiny.model()
+    found = whence.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="LABEL_2", foil="LABEL_0")
+    assert str(found["attcat"].target) == "class 'LABEL_2' rather than 'LABEL_0'"
+    assert found["alti"].target.kind == "none"
+    assert found["alti"].measured == found["attcat"].target
+    every = whence.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="all")
+    assert list(every) == ["attcat: LABEL_0", "attcat: LABEL_1", "attcat: LABEL_2", "alti"]
+    with pytest.raises(whence.WhenceError, match="globenc, alti say what a representation is made of"):
+        whence.compare("the film", model, TOKENIZER, ["globenc", "alti"], target="LABEL_2")
+
+
+def test_it_is_kept_with_the_result() -> None:
+    found = explain(method="alti")
+    data = found.to_dict()
+    assert data["target"] == {**data["target"], "kind": "none", "label": "[CLS]", "index": None}
+    again = Explanation.from_dict(data)
+    assert (again.target, again.measured) == (found.target, found.measured)
+    del data["measured"]  # as files were written before
+    data["target"] = {"kind": "class", "index": 1, "label": "LABEL_1"}
+    assert Explanation.from_dict(data).measured.label == "LABEL_1"
+
+
+def test_measures_follow_the_prediction_whatever_is_explained() -> None:
+    """`run` is what `evaluate` measures: its targets are the same for every method."""
+    opened = whence.open_model(tiny.model(), TOKENIZER)
+    sentences = jobs_sentences(opened)
+    reach = jobs.settle_reach(opened, jobs.AUTO, None, False, "all")
+    both = [jobs.settle_job(name, reach, None, {}) for name in ("attcat", "alti")]
+    ((first,), (second,)) = jobs.run(opened, sentences, [jobs.Question(2, 0, None)], both, 1)[0]
+    assert first.measured == second.measured
+    assert first.measured.label == "LABEL_2"
+
+
+def jobs_sentences(opened: Any) -> Any:
+    from whence.explaining import reader
+
+    return reader(opened, False, None).read("the film")[0]
