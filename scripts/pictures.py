@@ -95,14 +95,14 @@ def tour(notebook: Path) -> None:
 
 
 def main() -> None:
-    methods = ["attcat", "transformer-attribution", "raw-attention", "attention-rollout", "globenc", "alti", "ablation"]
+    methods = ["deeplift", "attcat", "transformer-attribution", "alti", "globenc", "attention-rollout"]
     compared = whence.compare(REVIEW, methods=methods)
     picture(
         "compare", list(compared.values()), width=112, title=f"whence compare … --methods {','.join(methods[:3])},…"
     )
-    single = whence.explain("a deep and meaningful film .")
-    picture("explain", [single], width=112, layers=True, title='whence explain "a deep and meaningful film ." --layers')
-    zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing", target="were", foil="is")
+    single = whence.explain("a deep and meaningful film .", method="attcat")
+    picture("explain", [single], width=96, layers=True, title="whence explain … --method attcat --layers")
+    zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing")
     picture("maps", [zeroed], width=176, layers=True, title="whence explain … --method value-zeroing --layers")
     gallery(DOCS / "gallery.md")
     tour(DOCS / "tour.ipynb")

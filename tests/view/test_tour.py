@@ -32,7 +32,7 @@ def test_the_tour_runs_and_shows_what_is_stored() -> None:
         fresh, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(TOUR.parent)}}
     ).execute()
     assert shapes(fresh) == shapes(stored)
-    assert sum(["image/png", "text/plain"] in outputs for outputs in shapes(fresh)) == 6
+    assert sum(["image/png", "text/plain"] in outputs for outputs in shapes(fresh)) == 7
     source = "".join(cell.source for cell in fresh.cells)
     assert "whence.explain(" in source
     assert "whence.evaluate(" in source
