@@ -33,8 +33,8 @@ class Comparison(Mapping[str, Explanation]):
     def __len__(self) -> int:
         return len(self.explanations)
 
-    def words(self, how: str = "mean") -> Comparison:
-        """Every explanation over words instead of pieces."""
+    def words(self, how: str | None = None) -> Comparison:
+        """Every explanation over words instead of pieces, joined as `Explanation.words` does."""
         return Comparison({name: each.words(how) for name, each in self.explanations.items()})
 
     def to_dict(self) -> dict[str, Any]:

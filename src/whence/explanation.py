@@ -51,6 +51,7 @@ class Explanation:
     defaults: dict[str, Any] = field(default_factory=dict)  # and what was left as it is
     delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
     signed: bool = False
+    additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
     measured: Target = NO_TARGET  # and the output by which measures judge it: the target, unless that is none
     reading: Reading = NO_READING
@@ -164,15 +165,20 @@ class Explanation:
 
     # Words ------------------------------------------------------------------------------------------------
 
-    def words(self, how: str = "mean", *, rows: str | None = None) -> Explanation:
+    def words(self, how: str | None = None, *, rows: str | None = None) -> Explanation:
         """The same explanation over the words of the text instead of the tokenizer's pieces.
 
-        `how` joins the pieces of a word ("mean", "max", "sum", "first", "signed-max") on both axes of the
-        maps; `rows` sets another way for the axis of the token being built, e.g. `words("sum", rows="mean")`
-        keeps rows that sum to one. Special tokens stand for themselves; no token is dropped.
+        Where scores add up (`additive`: shares, contributions, gradient times input), a word gives the sum of what its
+        pieces give, and takes the mean of what they take, so that sums stay as they are (Clark et al. 2019, What does
+        BERT look at); elsewhere both are means. `how` joins the pieces in another way ("mean", "max", "sum", "first",
+        "signed-max"), on both axes of the maps; `rows` sets one for the axis of the token being built. Special tokens
+        stand for themselves; no token is dropped.
         """
         groups = self.groups
+        if how is None:
+            how, rows = "sum" if self.additive else "mean", rows or "mean"
         join, join_rows = (_join(name, groups) for name in (how, rows or how))
+        kept = how == "sum" or len(groups) == len(self)  # what the scores sum to
         spans = [_union([self.spans[i] for i in members]) for members in groups]
         position = self.position
         if position is not None:
@@ -192,6 +198,7 @@ class Explanation:
             aggregated=both(self.aggregated),
             head_maps=both(self.head_maps),
             layer_scores=None if self.layer_scores is None else join(self.layer_scores, -1),
+            delta=self.delta if kept else None,
             spans=spans,
             special=[self.special[members[0]] for members in groups],
             unknown=[any(self.unknown[i] for i in members) for members in groups],

@@ -440,6 +440,7 @@ def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, 
         "layer_scores": None if scores.layers is None else scores.layers[:, row, :n].numpy(),
         "delta": None if scores.delta is None else float(scores.delta[row]),
         "signed": method.signed if scores.signed is None else scores.signed,
+        "additive": method.additive and scores.signed is not False,  # norms and absolute values do not add up
     }
 
 
@@ -463,6 +464,7 @@ def _from_maps(job: Job, shelf: _Shelf, row: int, n: int, output: OutputTrace) -
         "head_maps": one(shelf.heads),
         "layer_scores": layer_scores,
         "signed": job.method.signed,
+        "additive": job.method.additive,
     }
 
 

@@ -80,6 +80,60 @@ def test_an_explanation_over_words() -> None:
     assert (again.scores == by_word.scores).all()
 
 
+ADDITIVE = [each.name for each in whence.methods() if each.additive]
+
+
+@pytest.mark.parametrize("method", ADDITIVE)
+def test_what_adds_up_adds_up_to_the_same_over_words(method: str) -> None:
+    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method=method)
+    by_word = found.words()
+    assert found.additive
+    assert by_word.scores[2] == pytest.approx(found.scores[2] + found.scores[3], rel=1e-5)
+    assert by_word.scores.sum() == pytest.approx(found.scores.sum(), rel=1e-4, abs=1e-6)
+    assert by_word.delta == found.delta
+    for name in ("maps", "aggregated"):
+        if (before := getattr(found, name)) is None:
+            continue
+        after = getattr(by_word, name)
+        rows = np.delete(before.sum(-1), 3, axis=1)
+        rows[:, 2] = before[:, 2:4].sum(-1).mean(1)
+        assert np.allclose(after.sum(-1), rows, rtol=1e-4)
+    assert found.words("mean").scores[2] == pytest.approx(found.scores[2:4].mean(), rel=1e-5)
+
+
+def test_rows_of_shares_stay_shares() -> None:
+    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="alti").words()
+    assert np.allclose(found.maps.sum(-1), 1, atol=1e-5)
+    assert np.allclose(found.aggregated.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("saliency", {}), ("ablation", {"unit": "word"}), ("hta", {}), ("IG", {"norm": "l2"}), ("grads", {})],
+)
+def test_what_does_not_add_up_is_averaged(method: str, options: dict[str, str]) -> None:
+    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method=method, **options)
+    assert not found.additive
+    assert found.words().scores[2] == pytest.approx(found.scores[2:4].mean(), rel=1e-5)
+    assert (found.words().scores == found.words("mean").scores).all()
+
+
+def test_delta_is_that_of_the_sum() -> None:
+    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="deeplift")
+    assert found.words().delta == found.delta is not None
+    assert found.words("mean").delta is None
+    whole = whence.explain("the film", tiny.model(), TOKENIZER, method="deeplift")  # no word of several pieces
+    assert whole.words("mean").delta == whole.delta
+
+
+def test_an_explanation_saved_before_there_was_additive() -> None:
+    found = whence.explain("very meaningful film", tiny.model(), TOKENIZER, method="deeplift")
+    data = found.to_dict()
+    assert whence.Explanation.from_dict(data).additive
+    del data["additive"]
+    assert not whence.Explanation.from_dict(data).additive
+
+
 def test_the_position_moves_with_the_words() -> None:
     found = whence.explain("very meaningful film", tiny.model(), TOKENIZER, position=4)
     assert found.tokens[4] == "film"

@@ -127,7 +127,8 @@ def checks(
         drawn = _drawn(len(words), seed)
         if explanation.measured not in chance:
             chance[explanation.measured] = _curves(opened, sentence, explanation, words, drawn, taken, blank)
-        scores = [float(explanation.scores[word].mean()) for word in words]
+        join = np.sum if explanation.additive else np.mean  # as `Explanation.words` does
+        scores = [float(join(explanation.scores[word])) for word in words]
         order = tuple(int(i) for i in np.argsort(-np.array(scores), kind="stable"))
         yield Check(
             method=explanation.method,

@@ -49,6 +49,7 @@ def grads(output: OutputTrace, *, of: str = "logit") -> list[Tensor]:
     paper=BARKAN_2021,
     needs="one backward pass, attention weights",
     kind="scores",
+    additive=True,
     class_specific=True,
     gradient=True,
 )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     needs="one backward pass",
     kind="scores",
     signed=True,
+    additive=True,
     class_specific=True,
     gradient=True,
 )
@@ -52,6 +53,7 @@ def cat(output: OutputTrace, *, at: str = "input", of: str = "logit") -> Scores:
     needs="one backward pass, attention weights",
     kind="scores",
     signed=True,
+    additive=True,
     class_specific=True,
     gradient=True,
 )

@@ -47,6 +47,7 @@ HEAD_STEPS = 16  # quadrature points for the head
     needs="the pass on input and baseline, one backward pass",
     kind="scores",
     signed=True,
+    additive=True,
     class_specific=True,
 )
 def deeplift(output: OutputTrace, *, baseline: Any = "auto", of: str = "logit", layer: int | None = None) -> Scores:

@@ -64,6 +64,7 @@ def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", o
     needs="one backward pass",
     kind="scores",
     signed=True,
+    additive=True,
     class_specific=True,
     blocks=False,
     gradient=True,

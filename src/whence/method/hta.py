@@ -44,14 +44,20 @@ CPU_BYTES = 768 * 2**20  # two d×d matrices a token are kept; if they fit for a
 DEVICE_FACTOR = 32  # times the usual budget of an accelerator
 
 
-@method("hta", paper=BRUNNER_2020, needs="q, k, v and the weights of the block")
+@method("hta", paper=BRUNNER_2020, needs="q, k, v and the weights of the block", additive=False)
 @torch.no_grad()
 def hta(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
     """Sensitivity of each output vector to each input vector: ‖∂o_i/∂x_j‖."""
     return _maps(layer, torch.ones_like(layer.x), budget)
 
 
-@method("hta-x-input", symbols=("HTAxInput",), paper=MODARRESSI_2022, needs="q, k, v and the weights of the block")
+@method(
+    "hta-x-input",
+    symbols=("HTAxInput",),
+    paper=MODARRESSI_2022,
+    needs="q, k, v and the weights of the block",
+    additive=False,
+)
 @torch.no_grad()
 def hta_x_input(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
     """Sensitivity of each output vector to each input vector, times that vector: ‖diag(x_j) ∂o_i/∂x_j‖."""

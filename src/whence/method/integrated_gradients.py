@@ -49,6 +49,7 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     needs="20 to 70 forward and backward passes, or n_steps",
     kind="scores",
     signed=True,
+    additive=True,
     class_specific=True,
     blocks=False,
 )

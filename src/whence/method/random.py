@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from whence.model import LayerTrace
 
 
-@method("random", symbols=("Rand",), paper=MOHEBBI_2023, needs="nothing but the tokens", blocks=False, aggregate="last")
+@method(
+    "random",
+    symbols=("Rand",),
+    paper=MOHEBBI_2023,
+    needs="nothing but the tokens",
+    additive=False,
+    blocks=False,
+    aggregate="last",
+)
 def random(layer: LayerTrace, *, seed: int = 0) -> Tensor:
     """Uniform noise, rows summing to one; the same for the same sentence, layer and seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

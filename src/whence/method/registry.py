@@ -55,6 +55,7 @@ class Method:
     kind: str  # "map": one [n, n] map per layer; "scores": one number per input token
     needs: str  # what it reads of the trace, in words
     signed: bool  # scores below zero speak against the target
+    additive: bool  # the scores of a word's pieces add up to the word's
     class_specific: bool  # explains one output rather than one representation
     gradient: bool  # needs the graph of the forward pass
     blocks: bool  # looks inside the model; False: at its embeddings and its output alone
@@ -97,19 +98,25 @@ def method(
     symbols: tuple[str, ...] = (),
     kind: str = "map",
     signed: bool = False,
+    additive: bool | None = None,
     class_specific: bool = False,
     gradient: bool = False,
     blocks: bool = True,
     aggregate: str | None = "rollout",
     heads: Run | None = None,
 ) -> Callable[[Run], Run]:
-    """Register the decorated function under `name` and its symbols."""
+    """Register the decorated function under `name` and its symbols.
+
+    What a map says is how much token i takes from token j, amounts that add up unless it is signed or `additive` says
+    otherwise; scores do where it says so.
+    """
 
     def register(run: Run) -> Run:
         _add_names(name, symbols)
         joined = aggregate if kind == "map" else None
+        adds = (kind == "map" and not signed) if additive is None else additive
         _METHODS[name] = Method(
-            name, symbols, paper, kind, needs, signed, class_specific, gradient, blocks, joined, run, heads
+            name, symbols, paper, kind, needs, signed, adds, class_specific, gradient, blocks, joined, run, heads
         )
         return run
 

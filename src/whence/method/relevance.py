@@ -105,6 +105,7 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
     kind="scores",
     needs="a second pass in float64, the weights of all blocks and of the head",
     signed=True,
+    additive=True,
     class_specific=True,
 )
 @torch.no_grad()

@@ -88,7 +88,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
         "record": {**record, "dtypes": dtypes},
         "signed": explanation.signed,
         "pieces": _unit(explanation),
-        "words": {**_unit(explanation.words()), "groups": groups} if joins else None,
+        "words": {**_unit(explanation.words()), "groups": groups, "adds": explanation.additive} if joins else None,
         "layer_scores": None if explanation.layer_scores is None else _exact(explanation.layer_scores),
         **{each: pack(array, kind) for each, array in _matrices(explanation).items()},
     }

@@ -94,23 +94,23 @@ export function matrix(subject, { units, kind, head }, layer) {
   const { values } = subject.arrays[array]();
   const n = subject.units.pieces.tokens.length;
   const start = (array === "head_maps" ? layer * subject.heads + head : layer) * n * n;
-  const groups = unitFor(subject, units).groups;
+  const { groups, adds } = unitFor(subject, units);
   const key = `${array} ${start} ${groups ? "words" : "pieces"}`;
   if (!subject.made.has(key)) {
     const pieces = values.subarray(start, start + n * n);
-    subject.made.set(key, groups ? joinWords(pieces, n, groups) : pieces);
+    subject.made.set(key, groups ? joinWords(pieces, n, groups, adds) : pieces);
   }
   return subject.made.get(key);
 }
 
-/** Pieces joined into words on both axes by their mean, as `Explanation.words` does. */
-export function joinWords(values, n, groups) {
+/** Pieces joined into words as `Explanation.words` does: rows by their mean, columns by it or, where they add up, by their sum. */
+export function joinWords(values, n, groups, adds) {
   const wide = new Float64Array(n * groups.length);
   for (let i = 0; i < n; i++) {
     groups.forEach((members, word) => {
       let sum = 0;
       for (const j of members) sum += values[i * n + j];
-      wide[i * groups.length + word] = sum / members.length;
+      wide[i * groups.length + word] = adds ? sum : sum / members.length;
     });
   }
   const joined = new Float32Array(groups.length ** 2);
