@@ -14,7 +14,7 @@ import pytest
 import tiny
 import whence
 from whence.answer import Answer, Reading, Target
-from whence.data import Dataset, Example
+from whence.data import Dataset, Example, example
 from whence.evidence.metric import Number
 from whence.run import plan, tables
 from whence.run.plan import Load
@@ -35,6 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Worker, "compute", compute)
     monkeypatch.setattr(plan, "WINDOW", 64)
+    monkeypatch.setattr(example, "KEPT", 1000)  # characters: less than any dataset here has
 
 
 @pytest.mark.usefixtures("quick")
@@ -46,9 +47,9 @@ def test_a_run_holds_a_window_and_not_the_dataset(tmp_path: Path, monkeypatch: p
 
     def examples(count: int) -> Iterator[Example]:
         for i in range(count):
-            example = Example(f"all:{i}", f"a {'very ' * (i % 7)}good film")
-            made.append(weakref.ref(example))
-            yield example
+            each = Example(f"all:{i}", f"a {'very ' * (i % 7)}good film")
+            made.append(weakref.ref(each))
+            yield each
 
     def counted(self: Worker, task: Task) -> tuple[list[Outcome], dict[str, float]]:
         alive.append(sum(each() is not None for each in made))

@@ -182,8 +182,9 @@ def lot(id: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}:{id}".encode()).digest()
 
 
-def kept(data: Dataset, most: int = KEPT) -> Dataset:
+def kept(data: Dataset, most: int | None = None) -> Dataset:
     """The same, kept in memory by whoever goes through it first, if its texts have no more than `most` characters."""
+    most = KEPT if most is None else most
     memory: list[Example | Dropped] = []
     whole = False
 
