@@ -227,3 +227,15 @@ def test_opened_by_name(tmp_path: Any) -> None:
     found = whence.explain("the cat is good", tmp_path, method="gradient-x-input")
     expected = whence.explain("the cat is good", MODELS["llama"], TOKENIZER, method="gradient-x-input")
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
+
+
+def test_gpt2_embeds_its_token_types_by_the_table_of_its_words() -> None:
+    """The second use of the table is not the sentence: gradients are taken of the words."""
+    model, tokenizer = tiny.model("gpt2", "causal-lm"), tiny.tokenizer()
+    given = dict(tokenizer("the film is good", return_tensors="pt"))
+    given["token_type_ids"] = torch.tensor([[0, 0, 0, 1, 1, 1]])
+    found = whence.explain(given, model, tokenizer, method="saliency", norm="l2")
+    found = found[0] if isinstance(found, list) else found
+    words = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
+    model(inputs_embeds=words, **given).logits[0, -1, found.target.index].backward()
+    np.testing.assert_allclose(found.scores, words.grad[0].norm(dim=-1).numpy(), rtol=1e-4, atol=1e-6)

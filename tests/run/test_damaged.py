@@ -18,9 +18,11 @@ from whence.cli import app
 from whence.data import Dataset, Example, read
 from whence.data.example import Dropped, kept
 from whence.errors import WhenceError
+from whence.model import open_model
 from whence.model.inputs import Reader
 from whence.run import Run, manifest
 from whence.run.export import show
+from whence.train.classify import reach
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 TEXTS = ["the film is good", "the film is not good"]
@@ -165,6 +167,12 @@ def test_the_seconds_of_all_targets_are_those_of_one_pass(monkeypatch: pytest.Mo
     assert len(every) == 3
     joining = 1.0  # of each by itself
     assert sum(each.seconds - joining for each in every.values()) == pytest.approx(one.seconds - joining)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_training_and_explaining_know_one_length(family: str) -> None:
+    model = tiny.model(family)
+    assert reach(model, TOKENIZER) == open_model(model, TOKENIZER).max_length
 
 
 def test_what_is_too_large_to_keep_is_read_again() -> None:

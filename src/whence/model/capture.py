@@ -276,10 +276,12 @@ def _hook(opened: Opened, recorder: _Recorder) -> None:
     def mine() -> bool:
         return _RECORDER.get() is recorder
 
-    def worded(_module: nn.Module, _args: Any, output: Tensor) -> Tensor | None:
+    def worded(_module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         if not mine():
             return None
         if recorder.words is not None:
+            if not torch.equal(args[0].cpu(), recorder.batch.ids.cpu()):
+                return None  # GPT-2 embeds its token types by the table of its words
             raise WhenceError("the model embeds its input more than once in a pass; whence cannot follow it")
         # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
         recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
