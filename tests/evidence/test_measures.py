@@ -159,6 +159,24 @@ def test_erasure_of_a_list_is_that_of_each() -> None:
         assert 0 <= curve.area <= 1
 
 
+def test_what_is_read_once_is_the_same_question() -> None:
+    """The same tokens asked for another class, or marked as two texts, are read again."""
+    model = tiny.model(dtype=torch.float64)
+    ids = TOKENIZER(TEXT)["input_ids"]
+    half = len(ids) // 2
+    inputs = [{"input_ids": ids, "token_type_ids": [0] * half + [second] * (len(ids) - half)} for second in (0, 0, 1)]
+    found = [
+        whence.explain(each, model, TOKENIZER, "saliency", target=target)
+        for each, target in zip(inputs, (0, 1, 1), strict=True)
+    ]
+    together = erasure(inputs, found, model, TOKENIZER, by="mask")
+    for sentence, one, curve in zip(inputs, found, together, strict=True):
+        alone = erasure(sentence, one, model, TOKENIZER, by="mask")
+        assert np.allclose(curve.probabilities, alone.probabilities, atol=1e-12)
+    wholes = [curve.probabilities[0] for curve in together]
+    assert min(abs(wholes[0] - wholes[1]), abs(wholes[1] - wholes[2])) > 1e-4
+
+
 def test_what_erasure_refuses() -> None:
     model = tiny.model()
     found = whence.explain(TEXT, model, TOKENIZER, method="attcat")
