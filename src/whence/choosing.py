@@ -9,45 +9,46 @@ head, an aggregation), `MAPS` says what a representation is made of. docs/method
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from whence.defaults import COMPARED, COMPARED_MAPS, HEADS, MAPS, TOWARDS
-from whence.errors import Unsuited, WhenceWarning
-from whence.jobs import Question, Reach
-from whence.method import lookup
+from whence.errors import Unsuited, WhenceError, WhenceWarning
+from whence.method import Chosen, choose, lookup
 from whence.model import Opened, Sentence
+from whence.settling import Question, Wanted
 
 T = TypeVar("T")
-C = TypeVar("C", str, tuple[str, ...])
 
 
 def candidates(
     opened: Opened,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    reach: Reach,
-    head: int | str | None,
-    options: Iterable[str],
-) -> tuple[str, ...]:
+    wanted: Wanted,
+    options: Mapping[str, Any],
+) -> list[Chosen]:
     """The methods that may answer, the first choice first: those that have the options given."""
     names: tuple[str, ...] = TOWARDS
-    if head is not None:
+    if wanted.head is not None:
         names = HEADS
-    elif reach.asks_maps or not towards_output(opened, sentences, questions):
+    elif wanted.asks_maps(opened.depth) or not towards_output(opened, sentences, questions):
         names = MAPS
-    able = tuple(name for name in names if set(options) <= set(lookup(name)[0].options))
-    return able or names[:1]
+    able = [name for name in names if set(options) <= set(lookup(name)[0].options)]
+    try:
+        return [choose(name, options) for name in able or names[:1]]
+    except WhenceError as error:
+        raise WhenceError(f"no method was named, so it is {names[0]}: {error}", code=error.code) from None
 
 
 def compared(
-    opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question], reach: Reach
-) -> tuple[tuple[str, ...], ...]:
-    """The methods that are compared when none are named, and those where the first of them cannot answer."""
-    if reach.asks_maps or not towards_output(opened, sentences, questions):
-        return (COMPARED_MAPS,)
-    return (COMPARED, COMPARED[1:])
+    opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question], wanted: Wanted
+) -> tuple[str, ...]:
+    """The methods that are compared when none are named."""
+    if wanted.asks_maps(opened.depth) or not towards_output(opened, sentences, questions):
+        return COMPARED_MAPS
+    return COMPARED
 
 
 def towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
@@ -66,12 +67,11 @@ def _has_number(opened: Opened, sentence: Sentence, question: Question) -> bool:
     return opened.task != "encoder"
 
 
-def first_suited(choices: Sequence[C], explain: Callable[[C], T]) -> T:
+def first_suited(choices: Sequence[Chosen], explain: Callable[[Chosen], T]) -> T:
     """What the first choice gives; where a method says that it cannot answer, the next, and a warning."""
     for choice, after in pairwise(choices):
         try:
             return explain(choice)
         except Unsuited as error:
-            instead = after if isinstance(after, str) else ", ".join(after)
-            warnings.warn(f"{error}. Explained by {instead} instead", WhenceWarning, stacklevel=3)
+            warnings.warn(f"{error}. Explained by {after.asked} instead", WhenceWarning, stacklevel=3)
     return explain(choices[-1])

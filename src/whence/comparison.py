@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ class Comparison(Mapping[str, Explanation]):
     """Explanations of one input by the name that each method was asked for: `comparison["rollout"]`."""
 
     explanations: dict[str, Explanation]
+    failed: dict[str, str] = field(default_factory=dict)  # why a method that was asked for is not among them
 
     def __getitem__(self, name: str) -> Explanation:
         return self.explanations[name]
@@ -35,13 +36,14 @@ class Comparison(Mapping[str, Explanation]):
 
     def words(self, how: str | None = None) -> Comparison:
         """Every explanation over words instead of pieces, joined as `Explanation.words` does."""
-        return Comparison({name: each.words(how) for name, each in self.explanations.items()})
+        return Comparison({name: each.words(how) for name, each in self.explanations.items()}, self.failed)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "format": "whence.comparison",
             "version": 1,
             "explanations": {name: each.to_dict() for name, each in self.explanations.items()},
+            **({"failed": self.failed} if self.failed else {}),
         }
 
     @classmethod
@@ -53,7 +55,13 @@ class Comparison(Mapping[str, Explanation]):
             raise WhenceError(f"this comparison has version {data.get('version')!r}; this whence reads version 1")
         if not isinstance(data.get("explanations"), Mapping):
             raise WhenceError("this comparison is damaged: it holds no explanations")
-        return cls({name: Explanation.from_dict(each) for name, each in data["explanations"].items()})
+        failed = data.get("failed", {})
+        if not isinstance(failed, Mapping):
+            raise WhenceError("this comparison is damaged: what failed is no dictionary by name")
+        return cls(
+            {name: Explanation.from_dict(each) for name, each in data["explanations"].items()},
+            {str(name): str(detail) for name, detail in failed.items()},
+        )
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame (the extra `pandas`) with a row per token and method."""
@@ -91,7 +99,7 @@ class Comparison(Mapping[str, Explanation]):
         """Coloured words (or pieces) in the terminal, one line per method."""
         from whence.view.terminal import show
 
-        show(list(self.values()), layers=layers, pieces=pieces)
+        show(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
 
     def plot(self, kind: str = "text", **options: Any) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
@@ -106,9 +114,9 @@ class Comparison(Mapping[str, Explanation]):
         """The viewer with all of them side by side: one HTML document that needs nothing beside it."""
         from whence.view.html import document
 
-        return document(self.explanations)
+        return document(self.explanations, failed=self.failed)
 
     def _repr_html_(self) -> str:
         from whence.view.html import fragment
 
-        return fragment(self.explanations)
+        return fragment(self.explanations, failed=self.failed)

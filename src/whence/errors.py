@@ -5,7 +5,15 @@ Every message says what was wrong, what was expected and what to do about it.
 
 
 class WhenceError(ValueError):
-    """Wrong input or an unsupported model; the command line prints it without a traceback."""
+    """Wrong input or an unsupported model; the command line prints it without a traceback.
+
+    `code` names the kind of error where a program has to tell it apart: "option" (a method has no such option, or none
+    of this value), "too-long" (the text, for the model).
+    """
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Unsuited(WhenceError):

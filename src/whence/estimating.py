@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,11 +24,13 @@ from whence.choosing import candidates
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from whence.errors import WhenceError
 from whence.explaining import reader
-from whence.jobs import AUTO, UNASKED, Job, batches, settle_job, settle_reach
-from whence.method import lookup
+from whence.jobs import batches
+from whence.kinds import checks_arguments, least
+from whence.method import Chosen, choose
 from whence.method.value_zeroing import ranks
 from whence.model import Opened, Sentence, open_model
 from whence.model.rerun import TOKENS as RERUN
+from whence.settling import AUTO, UNASKED, Job, Wanted, settle_job
 
 
 @dataclass(frozen=True)
@@ -240,45 +242,43 @@ AGGREGATIONS: dict[str, Callable[[int, int, int], Work]] = {
 }
 
 
+@checks_arguments
 def estimate(
     inputs: Any = None,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    method: str = DEFAULT_METHOD,
+    method: str | Chosen = DEFAULT_METHOD,
     *,
-    tokens: int | None = None,
+    tokens: Annotated[int, least(1, 1_000_000)] | None = None,
     aggregate: str | None = AUTO,
-    head: int | str | None = None,
+    head: int | Literal["all"] | None = None,
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
-    rows: str = "all",
-    batch_size: int = 16,
+    rows: Literal["all", "reading"] = "all",
+    batch_size: Annotated[int, least(1)] = 16,
     truncate: bool = False,
     task: str | None = None,
     device: Any = None,
     dtype: Any = None,
-    model_kwargs: Any = None,
-    tokenizer_kwargs: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    tokenizer_kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Estimate:
     """Time and memory that `explain` with the same arguments will take on this machine.
 
     Instead of `inputs`, `tokens` says how long one input would be.
     """
-    if method != DEFAULT_METHOD:
-        lookup(method)  # a misspelt name is said before a model is loaded
+    chosen = None if method == DEFAULT_METHOD else choose(method, options)  # a misspelt name is said at once
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise WhenceError("expected either inputs to estimate for, or tokens, the length of one")
     if tokens is not None:
-        if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-            raise WhenceError(f"tokens is {tokens!r}; expected a whole number, at least 1")
         inputs = [0] * tokens
     sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
-    reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-    if method == DEFAULT_METHOD:
-        method = candidates(opened, sentences, [UNASKED] * len(sentences), reach, head, options)[0]
-    return estimate_job(opened, sentences, settle_job(method, reach, head, options), batch_size)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head)
+    if chosen is None:
+        chosen = candidates(opened, sentences, [UNASKED] * len(sentences), wanted, options)[0]
+    return estimate_job(opened, sentences, settle_job(opened, chosen, wanted), batch_size)
 
 
 def estimate_job(opened: Opened, sentences: Sequence[Sentence], job: Job, batch_size: int) -> Estimate:

@@ -2,56 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from whence import choosing
 from whence.comparison import Comparison
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
-from whence.errors import WhenceError
+from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
-from whence.jobs import (
-    AUTO,
-    Question,
-    check_batch_size,
-    refuse_unseen_targets,
-    settle_job,
-    settle_questions,
-    settle_reach,
-)
+from whence.jobs import Outcome
+from whence.kinds import checks_arguments, least
 from whence.many import Given, How, chunks, explained, read
-from whence.method import lookup
+from whence.method import Chosen, choose, list_of_names
 from whence.model import Opened, Reader, Trace, collate, open_model
 from whence.model import capture as capture_batch
 from whence.progress import bar
+from whence.settling import (
+    AUTO,
+    Question,
+    Wanted,
+    refuse_unseen_targets,
+    settle_job,
+    settle_jobs,
+    settle_questions,
+)
 from whence.windows import as_read
 
-LONG = ("error", "truncate", "windows")
 AHEAD = 16  # batches that a stream reads before it explains them, sentences of similar length together
 
 
+@checks_arguments
 def explain(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    method: str = DEFAULT_METHOD,
+    method: str | Chosen = DEFAULT_METHOD,
     *,
     aggregate: str | None = AUTO,
     target: Any = None,
     foil: Any = None,
     position: Any = None,
-    head: int | str | None = None,
+    head: int | Literal["all"] | None = None,
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
-    rows: str = "all",
+    rows: Literal["all", "reading"] = "all",
     drop_self: bool = False,
     estimate: bool = False,
-    batch_size: int = 16,
-    keep: str | None = None,
-    long: str = "error",
-    overlap: int | None = None,
+    batch_size: Annotated[int, least(1)] = 16,
+    keep: Literal["maps", "scores"] | None = None,
+    long: Literal["error", "truncate", "windows"] = "error",
+    overlap: Annotated[int, least(0)] | None = None,
     truncate: bool = False,
-    on_error: str = "raise",
+    on_error: Literal["raise", "skip"] = "raise",
     progress: bool | None = None,
     task: str | None = None,
     device: Any = None,
@@ -68,9 +71,9 @@ def explain(
         into words are lists of words, with tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
     model: a shipped model ("whence/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
-    method: a name or symbol listed by `whence.methods()`; further keyword arguments are its options. "auto" is deeplift
-        where the model predicts something and alti where it does not or a map is asked for (whence/choosing.py); the
-        result says which it was.
+    method: a name or symbol listed by `whence.methods()`; further keyword arguments are its options. They may also
+        stand in the name: "integrated-gradients(n_steps=20)". "auto" is deeplift where the model predicts something
+        and alti where it does not or a map is asked for (whence/choosing.py); the result says which it was.
     aggregate: how layer maps become one; "rollout" unless the method's name says otherwise, None leaves them.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
@@ -95,39 +98,39 @@ def explain(
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
-    _check_name(method)  # a misspelt name is said before a model is loaded
+    named = None if method == DEFAULT_METHOD else [choose(method, options)]  # a misspelt name is said at once
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
     questions = _questions(given, target, foil, position)
-    reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
     sentences = list(given.sentences.values())
-    auto = method == DEFAULT_METHOD
-    names = choosing.candidates(opened, sentences, questions, reach, head, options) if auto else (method,)
+    choices = named or choosing.candidates(opened, sentences, questions, wanted, options)
     if estimate:
         from whence.estimating import estimate_job
 
-        job = settle_job(names[0], reach, head, options, drop_self, keep)
+        job = settle_job(opened, choices[0], wanted)
         return estimate_job(opened, as_read(opened, sentences, overlap), job, batch_size)
 
-    def by(name: str) -> Any:
-        job = settle_job(name, reach, head, options, drop_self, keep)
-        refuse_unseen_targets(opened, questions, {name: job.method})
+    def by(chosen: Chosen) -> Any:
+        job = settle_job(opened, chosen, wanted)
+        refuse_unseen_targets(opened, questions, [chosen])
         mine = given.copy()
-        found = explained(opened, mine, questions, [job], how)
-        asks_all = _asks_all(questions[0])
-        return mine.gathered([by_target(row[0]) if asks_all else row[0][0] for row in found])
+        found = [row[0] for row in explained(opened, mine, questions, [job], how)]
+        every = [each for each in found if not isinstance(each, WhenceError)]
+        return mine.gathered([by_target(each) if _asks_all(questions[0]) else each[0] for each in every])
 
-    return choosing.first_suited(names, by)
+    return choosing.first_suited(choices, by)
 
 
+@checks_arguments
 def explain_stream(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    method: str = DEFAULT_METHOD,
+    method: str | Chosen = DEFAULT_METHOD,
     *,
-    batch_size: int = 16,
+    batch_size: Annotated[int, least(1)] = 16,
     progress: bool | None = None,
     task: str | None = None,
     device: Any = None,
@@ -145,8 +148,8 @@ def explain_stream(
             raise WhenceError(f"{name} is a list; a stream asks the same of every input: leave it out, or use explain")
     if arguments.get("estimate"):
         raise WhenceError("the length of a stream is not known before it ends; estimate a few of its inputs by explain")
-    _check_name(method)
-    check_batch_size(batch_size)
+    if method != DEFAULT_METHOD:
+        choose(method)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     parts = chunks(inputs, batch_size * AHEAD)
     total = len(inputs) if hasattr(inputs, "__len__") else None
@@ -161,27 +164,28 @@ def explain_stream(
     return stream()
 
 
+@checks_arguments
 def compare(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    methods: Sequence[str] | str = DEFAULT_METHOD,
+    methods: Iterable[str] = DEFAULT_METHOD,
     *,
     aggregate: str | None = AUTO,
     target: Any = None,
     foil: Any = None,
     position: Any = None,
-    head: int | str | None = None,
+    head: int | Literal["all"] | None = None,
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
-    rows: str = "all",
+    rows: Literal["all", "reading"] = "all",
     drop_self: bool = False,
-    batch_size: int = 16,
-    keep: str | None = None,
-    long: str = "error",
-    overlap: int | None = None,
+    batch_size: Annotated[int, least(1)] = 16,
+    keep: Literal["maps", "scores"] | None = None,
+    long: Literal["error", "truncate", "windows"] = "error",
+    overlap: Annotated[int, least(0)] | None = None,
     truncate: bool = False,
-    on_error: str = "raise",
+    on_error: Literal["raise", "skip"] = "raise",
     progress: bool | None = None,
     task: str | None = None,
     device: Any = None,
@@ -191,36 +195,34 @@ def compare(
 ) -> Any:
     """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
 
-    Arguments as in `explain`. Methods that look at a target and methods that do not stand side by side; each result
-    says what it explains. "auto" are four methods that differ in kind (whence/defaults.py).
+    Arguments as in `explain`. Options stand in the names of the methods:
+
+        compare(text, methods=["integrated-gradients(n_steps=20)", "deeplift", "ablation(of=logit)"])
+
+    Methods that look at a target and methods that do not stand side by side; each result says what it explains. "auto"
+    are four methods that differ in kind (whence/defaults.py). A method that fails does not take the others with it:
+    `Comparison.failed` says why it is missing, and so does a warning.
     """
-    auto = isinstance(methods, str) and methods == DEFAULT_METHOD
-    methods = [methods] if isinstance(methods, str) else methods
-    if not methods:
-        raise WhenceError("no methods to compare; expected at least one name from whence.methods()")
-    if len(set(methods)) < len(methods):
-        raise WhenceError(f"a method is named twice in {', '.join(methods)}; expected each once")
-    for name in methods:
-        _check_name(name)
+    names = list_of_names(methods)
+    auto = names == [DEFAULT_METHOD]
+    chosen = {} if auto else {name: choose(name) for name in names}
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
     questions = _questions(given, target, foil, position)
-    reach = settle_reach(opened, aggregate, layers, receptive_field, rows)
-
-    def by(names: tuple[str, ...]) -> Any:
-        jobs = [settle_job(name, reach, head, {}, drop_self, keep) for name in names]
-        refuse_unseen_targets(opened, questions, {name: lookup(name)[0] for name in names})
-        mine = given.copy()
-        found = explained(opened, mine, questions, jobs, how)
-        return mine.gathered([Comparison(_by_method(names, row)) for row in found])
-
-    sentences = list(given.sentences.values())
-    return choosing.first_suited(
-        choosing.compared(opened, sentences, questions, reach) if auto else (tuple(methods),), by
-    )
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
+    if auto:
+        usual = choosing.compared(opened, list(given.sentences.values()), questions, wanted)
+        chosen = {name: choose(name) for name in usual}
+    refuse_unseen_targets(opened, questions, list(chosen.values()))
+    jobs, failed = settle_jobs(opened, chosen, wanted)
+    found = explained(opened, given, questions, list(jobs.values()), how)
+    results = [by_name(list(chosen), dict(zip(jobs, row, strict=True)), failed) for row in found]
+    _warn_of_failures(results)
+    return given.gathered(results)
 
 
+@checks_arguments
 def capture(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
@@ -242,8 +244,6 @@ def capture(
 
 
 def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None, long: str = "error") -> Reader:
-    if long not in LONG:
-        raise WhenceError(f"unknown long {long!r}; expected one of {', '.join(LONG)}")
     if truncate and long == "windows":
         raise WhenceError("truncate=True cuts a long text and long='windows' reads all of it; leave one of them out")
     return Reader(
@@ -263,11 +263,6 @@ def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Ques
     return [every[row] for row in given.sentences]
 
 
-def _check_name(method: str) -> None:
-    if method != DEFAULT_METHOD:
-        lookup(method)
-
-
 def _asks_all(question: Question) -> bool:
     return isinstance(question.target, str) and question.target == "all"
 
@@ -282,16 +277,27 @@ def _target_name(found: Explanation) -> str:
     return str(measured.label) if measured.kind in ("class", "token") else measured.kind
 
 
-def _by_method(methods: Sequence[str], row: list[list[Explanation]]) -> dict[str, Explanation]:
-    """By the name asked for; where every target was asked for, by name and label."""
+def by_name(names: Sequence[str], found: Mapping[str, Outcome], failed: Mapping[str, WhenceError]) -> Comparison:
+    """By the names asked for, in their order; where every target was asked for, by name and label."""
     named: dict[str, Explanation] = {}
-    for name, every in zip(methods, row, strict=True):
-        found = every[:1] if _alike(every) else every
-        for each in found:
-            named[name if len(found) == 1 else f"{name}: {_target_name(each)}"] = each
-    return named
+    missing: dict[str, str] = {}
+    for name in names:
+        outcome = failed.get(name) or found[name]
+        if isinstance(outcome, WhenceError):
+            missing[name] = str(outcome)
+            continue
+        every = outcome[:1] if _alike(outcome) else outcome
+        for each in every:
+            named[name if len(every) == 1 else f"{name}: {_target_name(each)}"] = each
+    return Comparison(named, missing)
 
 
 def _alike(found: list[Explanation]) -> bool:
     """Whether a method that looks at no target gave the same for each of them: the same row."""
     return all(each.target == found[0].target and each.target.kind == "none" for each in found)
+
+
+def _warn_of_failures(results: Sequence[Comparison]) -> None:
+    failed = {name: detail for each in results for name, detail in each.failed.items()}
+    for name, detail in failed.items():
+        warnings.warn(f"{name} is missing from the comparison: {detail}", WhenceWarning, stacklevel=4)

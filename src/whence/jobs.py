@@ -1,91 +1,31 @@
-"""The run: jobs settled from names, one captured pass a batch, and what each job makes of it."""
+"""The run: one captured pass a batch, and what each job makes of it."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
 from whence.aggregate import aggregate as aggregate_maps
-from whence.aggregate import aggregate_row, check_aggregation
+from whence.aggregate import aggregate_row
 from whence.answer import Reading, Target
 from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
-from whence.method import Method, Scores, lookup, methods
-from whence.model import (
-    Batch,
-    LayerTrace,
-    Opened,
-    OutputTrace,
-    Sentence,
-    answers,
-    collate,
-    stream,
-)
+from whence.kinds import checked, least
+from whence.method import Method, Scores, methods
+from whence.model import Answer, LayerTrace, Opened, OutputTrace, Sentence, answers, collate, stream
+from whence.settling import Job, Question, Reach
 
 Advance = Callable[[int], None]  # told how many more sentences are done
+Outcome = list[Explanation] | WhenceError  # of one job on one sentence: an explanation per target, or why there is none
 
-AUTO = "auto"  # aggregate as the method and its name say
 LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
-
-
-@dataclass(frozen=True)
-class Reach:
-    """From where to where layer maps are joined, and how."""
-
-    aggregate: str | None
-    start: int  # the first block taken
-    end: int  # the first one no longer taken
-    depth: int
-    receptive_field: bool
-    reading_only: bool
-
-    @property
-    def asks_maps(self) -> bool:
-        """Whether more was asked than scores can answer."""
-        return self.aggregate != AUTO or bool(self.options)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What was asked for beyond the ordinary, for the record."""
-        part = {} if (self.start, self.end) == (0, self.depth) else {"layers": [self.start, self.end]}
-        return {**part, **({"receptive_field": True} if self.receptive_field else {})}
-
-
-@dataclass(frozen=True)
-class Job:
-    """One method to run, its name settled into an algorithm, an aggregation and options."""
-
-    asked: str
-    method: Method
-    reach: Reach
-    head: int | str | None
-    drop_self: bool
-    options: dict[str, Any]
-    keep: str = "maps"  # or "scores": of a map only the rows that answer
-
-    @property
-    def layerwise(self) -> bool:
-        """Whether it works on one layer at a time, as the pass goes by."""
-        return self.method.kind == "map" and not self.method.class_specific
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of one input."""
-
-    target: Any
-    foil: Any
-    position: Any
-
-
-UNASKED = Question(None, None, None)
 
 
 @dataclass
@@ -97,122 +37,8 @@ class _Shelf:
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
     scores: Scores | None = None
     seconds: float = 0.0
-
-
-# Settling what was asked ----------------------------------------------------------------------------------
-
-
-def settle_reach(
-    opened: Opened,
-    aggregate: str | None,
-    layers: tuple[int | None, int | None] | None,
-    receptive_field: bool,
-    rows: str,
-) -> Reach:
-    depth = opened.depth
-    start, end = _layers(layers, depth)
-    if receptive_field and not opened.causal:
-        raise WhenceError(
-            f"receptive_field corrects for tokens that see only those before them, and every token of "
-            f"{opened.name} sees all; leave it out"
-        )
-    if rows not in ("all", "reading"):
-        raise WhenceError(f"unknown rows {rows!r}; expected 'all', or 'reading' for the row that answers alone")
-    return Reach(aggregate, start, end, depth, receptive_field, rows == "reading")
-
-
-def _layers(layers: Any, depth: int) -> tuple[int, int]:
-    if layers is None:
-        return 0, depth
-    if not isinstance(layers, tuple | list) or len(layers) != 2:
-        raise WhenceError(f"layers is {layers!r}; expected (start, end), e.g. (0, {depth}) for all blocks")
-    start, end = (0 if layers[0] is None else layers[0]), (depth if layers[1] is None else layers[1])
-    whole = all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end))
-    if not whole or not 0 <= start < end <= depth:
-        raise WhenceError(
-            f"layers is {layers!r}; expected whole numbers (start, end) with 0 <= start < end <= {depth}, "
-            f"the model's number of blocks (end is not included)"
-        )
-    return start, end
-
-
-def settle_job(
-    name: str,
-    reach: Reach,
-    head: int | str | None,
-    options: dict[str, Any],
-    drop_self: bool = False,
-    keep: str | None = "maps",
-) -> Job:
-    method, preset = lookup(name)
-    aggregate = reach.aggregate
-    if aggregate == AUTO:
-        aggregate = method.aggregate if preset is None else preset.aggregate
-    elif method.kind == "scores" and aggregate not in (None, "none"):
-        raise WhenceError(f"'{method.name}' gives scores and no maps: there is nothing to aggregate by {aggregate!r}")
-    reach = replace(reach, aggregate=check_aggregation(aggregate, reach.receptive_field))
-    if method.kind == "scores" and (reach.start, reach.end) != (0, reach.depth):
-        raise WhenceError(f"'{method.name}' has no layer maps to choose from; leave layers out")
-    if unknown := set(options) - set(method.options):
-        known = ", ".join(method.options) or "none"
-        raise WhenceError(
-            f"'{method.name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}"
-        )
-    if head is not None and method.heads is None:
-        raise WhenceError(f"'{method.name}' does not take single heads; leave head out")
-    if head is not None and head != "all" and (not isinstance(head, int) or isinstance(head, bool)):
-        raise WhenceError(f"unknown head {head!r}; expected a number from 0 or 'all'")
-    if preset is not None and reach.aggregate != preset.aggregate:
-        name = method.name  # "attention-rollout" joined in another way is no rollout
-    return Job(name, method, reach, head, drop_self, options, _keep(keep, reach, head))
-
-
-def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
-    """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
-    if keep not in (None, "maps", "scores"):
-        raise WhenceError(
-            f"unknown keep {keep!r}; expected 'maps', or 'scores' to let maps go as soon as they are read"
-        )
-    if keep == "scores" and head == "all":
-        raise WhenceError("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
-    return keep or ("scores" if reach.reading_only and head != "all" else "maps")
-
-
-def settle_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
-    columns = []
-    for name, value in (("target", target), ("foil", foil), ("position", position)):
-        if isinstance(value, list | tuple) and not single:
-            if len(value) != count:
-                raise WhenceError(f"{len(value)} entries in {name} for {count} inputs; expected one each")
-            columns.append([_plain(each) for each in value])
-        else:
-            columns.append([_plain(value)] * count)
-    return [Question(*each) for each in zip(*columns, strict=True)]
-
-
-def refuse_unseen_targets(opened: Opened, questions: Sequence[Question], named: Mapping[str, Method]) -> None:
-    """Refuse a target or a foil that none of the methods looks at.
-
-    In an answer, start and end choose the row that is read; a bare encoder has its own words about targets.
-    """
-    asked = any(each.target is not None or each.foil is not None for each in questions)
-    answered = any(each.class_specific for each in named.values())
-    if not asked or answered or opened.task in ("question-answering", "encoder"):
-        return
-    names = ", ".join(named)
-    answering = ", ".join(each.name for each in methods() if each.class_specific and each.kind == "scores")
-    raise WhenceError(
-        f"{names} say{'s' * (len(named) == 1)} what a representation is made of, the same for every target; leave "
-        f"target and foil out, or choose a method that looks at them: {answering}"
-    )
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy's or torch's as Python's own."""
-    return value.item() if isinstance(value, np.generic | torch.Tensor) and value.ndim == 0 else value
-
-
-# Running it -----------------------------------------------------------------------------------------------
+    shared: float = 0.0  # one sentence's part of the seconds of the pass
+    error: WhenceError | None = None  # why there are none
 
 
 def run(
@@ -224,57 +50,79 @@ def run(
     advance: Advance = lambda _count: None,
 ) -> list[list[list[Explanation]]]:
     """For every sentence, in their order: for every job: an explanation per target (one, unless all are asked)."""
-    check_batch_size(batch_size)
-    check_blocks(opened, jobs)
-    given = any(question.position is not None for question in questions)
-    if (
-        given
-        and opened.task == "classification"
-        and (fixed := [job.asked for job in jobs if job.method.class_specific])
-    ):
-        raise WhenceError(
-            f"{', '.join(fixed)} follow the logit to the token that the classifier reads; position= chooses the row "
-            f"of a map, leave it out here"
-        )
-    results: dict[int, list[list[Explanation]]] = {}
-    # A caller in inference mode may ask for gradients all the same.
-    with torch.inference_mode(False):
-        for members in batches(opened, sentences, batch_size):
-            batch = collate([sentences[i] for i in members], opened.pad_id)
-            with _memory(batch, jobs), _weights(opened):
-                found = _run_batch(opened, batch, [questions[i] for i in members], jobs)
-            results.update(zip(members, found, strict=True))
-            advance(len(members))
-    return [results[i] for i in range(len(sentences))]
+    results: list[list[list[Explanation]]] = []
+    for row in run_all(opened, sentences, questions, jobs, batch_size, advance):
+        results.append([])
+        for found in row:
+            if isinstance(found, WhenceError):
+                raise found
+            results[-1].append(found)
+    return results
 
 
-def check_blocks(opened: Opened, jobs: Sequence[Job]) -> None:
-    """Refuse methods that look inside a model of which only embeddings and output are known."""
-    if inside := [repr(job.asked) for job in jobs if job.method.blocks]:
-        others = ", ".join(each.name for each in methods() if not each.blocks)
-        opened.need_blocks(", ".join(inside), f" Methods that look at embeddings and output alone: {others}")
+def run_all(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    jobs: Sequence[Job],
+    batch_size: int,
+    advance: Advance = lambda _count: None,
+) -> list[list[Outcome]]:
+    """As `run`, but a job that fails for a sentence leaves its error there, unless all of them fail."""
+    results: list[list[Outcome]] = [[[] for _ in jobs] for _ in sentences]
+    for sentence, job, found in attempt(opened, sentences, questions, jobs, batch_size, advance=advance):
+        results[sentence][job] = found
+    for row in results:
+        if all(isinstance(found, WhenceError) for found in row):
+            raise next(found for found in row if isinstance(found, WhenceError))
+    return results
 
 
-def check_batch_size(size: Any) -> None:
-    """Refuse what is no number of sentences."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise WhenceError(f"batch_size is {size!r}; expected a whole number, at least 1")
+def attempt(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    jobs: Sequence[Job],
+    batch_size: int,
+    *,
+    advance: Advance = lambda _count: None,
+    on_layer: Callable[[int], None] | None = None,
+) -> Iterator[tuple[int, int, Outcome]]:
+    """Each sentence's and job's explanations as they are done, or why this job has none for this sentence.
+
+    `on_layer` hears of each layer of the pass that all jobs share. Between two results the model is as it was. An error
+    of the pass itself, or of what is asked, is raised.
+    """
+    checked("batch_size", batch_size, Annotated[int, least(1)])
+    for members in batches(opened, sentences, batch_size):
+        again: list[int] = []
+        with _memory([len(sentences[i]) for i in members], jobs), _weights(opened):
+            for number, row, found in _run_batch(opened, sentences, questions, members, jobs, on_layer):
+                if isinstance(found, WhenceError) and len(members) > 1:
+                    again.append(number)  # one of the sentences is to blame, which is known when each is alone
+                else:
+                    yield members[row], number, found
+        left = list(dict.fromkeys(again))
+        for i in members if left else []:
+            for number, _, found in _run_batch(opened, sentences, questions, [i], [jobs[j] for j in left], None):
+                yield i, left[number], found
+        advance(len(members))
 
 
 @contextmanager
-def _memory(batch: Batch, jobs: Sequence[Job]) -> Iterator[None]:
+def _memory(lengths: Sequence[int], jobs: Sequence[Job]) -> Iterator[None]:
     """Too little memory, as numpy and torch report it, becomes a sentence that says what was asked for."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
-        count, names = len(batch.sentences), ", ".join(job.asked for job in jobs)
+        count, names = len(lengths), ", ".join(job.asked for job in jobs)
         less = [f"batch_size={max(1, count // 4)}"] if count > 1 else ["a shorter text, or long='windows'"]
         less += ["keep='scores'"] if any(job.keep == "maps" and job.method.kind == "map" for job in jobs) else []
         why = (str(error) or "out of memory").splitlines()[0]
         raise WhenceError(
-            f"not enough memory for {names} of {count} input{'s' * (count > 1)} of up to {max(batch.lengths)} tokens "
+            f"not enough memory for {names} of {count} input{'s' * (count > 1)} of up to {max(lengths)} tokens "
             f"at once ({why}); ask for less: {' or '.join(less)}"
         ) from error
 
@@ -302,24 +150,84 @@ def batches(opened: Opened, sentences: Sequence[Sentence], size: int) -> Iterato
 
 
 def _run_batch(
-    opened: Opened, batch: Batch, questions: Sequence[Question], jobs: Sequence[Job]
-) -> list[list[list[Explanation]]]:
-    shelves = [_Shelf() for _ in jobs]
-    kept: list[LayerTrace] = []
-    gradient = any(job.method.gradient for job in jobs)
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    members: Sequence[int],
+    jobs: Sequence[Job],
+    on_layer: Callable[[int], None] | None,
+) -> Iterator[tuple[int, int, Outcome]]:
+    """Job by job what the members have, each with its row, from one pass."""
+    read, asked = [sentences[i] for i in members], [questions[i] for i in members]
+    shelves = [_Shelf(error=_refused(opened, job, asked)) for job in jobs]
+    if all(shelf.error for shelf in shelves):
+        yield from (
+            (number, row, _outcome(shelf, [])) for number, shelf in enumerate(shelves) for row in range(len(members))
+        )
+        return
+    output, found = _passed(opened, read, asked, jobs, shelves, on_layer)
+    results: list[list[list[Explanation]]] = [[[] for _ in members] for _ in jobs]
+    for which in range(len(found[0])):
+        output = output.towards([each[which] for each in found])
+        for number, (job, shelf) in enumerate(zip(jobs, shelves, strict=True)):
+            _explained(output, job, shelf, results[number])
+            if which == len(found[0]) - 1:
+                yield from ((number, row, _outcome(shelf, each)) for row, each in enumerate(results[number]))
 
-    def on_layer(layer: LayerTrace) -> None:
+
+def _outcome(shelf: _Shelf, found: list[Explanation]) -> Outcome:
+    return found if shelf.error is None else shelf.error
+
+
+def _refused(opened: Opened, job: Job, questions: Sequence[Question]) -> WhenceError | None:
+    """Why this method cannot be asked this of this model; None if it can."""
+    try:
+        _check_blocks(opened, job)
+    except WhenceError as error:
+        return error
+    given = any(question.position is not None for question in questions)
+    if not given or opened.task != "classification" or not job.method.class_specific:
+        return None
+    return WhenceError(
+        f"{job.asked} follows the logit to the token that the classifier reads; position= chooses the row of a map, "
+        f"leave it out here"
+    )
+
+
+def _check_blocks(opened: Opened, job: Job) -> None:
+    """Refuse a method that looks inside a model of which only embeddings and output are known."""
+    if job.method.blocks:
+        others = ", ".join(each.name for each in methods() if not each.blocks)
+        opened.need_blocks(repr(job.asked), f" Methods that look at embeddings and output alone: {others}")
+
+
+# A caller in inference mode may ask for gradients all the same.
+@torch.inference_mode(False)
+def _passed(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    jobs: Sequence[Job],
+    shelves: Sequence[_Shelf],
+    on_layer: Callable[[int], None] | None,
+) -> tuple[OutputTrace, list[list[Answer]]]:
+    """One pass, in which every layerwise job does its work; and for each sentence what is explained."""
+    batch = collate(sentences, opened.pad_id)
+    kept: list[LayerTrace] = []
+    gradient = any(job.method.gradient and not shelf.error for job, shelf in zip(jobs, shelves, strict=True))
+
+    def each(layer: LayerTrace) -> None:
         if gradient and opened.family.mapped:
             kept.append(layer)
         for job, shelf in zip(jobs, shelves, strict=True):
             if job.layerwise:
-                begin = time.perf_counter()
-                with torch.no_grad():
+                with torch.no_grad(), _charged(shelf):
                     _work(job, shelf, layer)
-                shelf.seconds += time.perf_counter() - begin
+        if on_layer is not None:
+            on_layer(layer.index)
 
     begin = time.perf_counter()
-    trace = replace(stream(opened, batch, on_layer, grad=gradient), layers=kept)
+    trace = replace(stream(opened, batch, each, grad=gradient), layers=kept)
     shared = time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
     found = [
         answers(opened, sentence, trace.output, row, question.target, question.foil, question.position)
@@ -327,24 +235,44 @@ def _run_batch(
     ]
     if len({len(each) for each in found}) > 1:
         raise WhenceError("target='all' must be asked of every input or of none")
-    results: list[list[list[Explanation]]] = [[[] for _ in jobs] for _ in batch.sentences]
-    output = OutputTrace(trace, [each[0] for each in found])
     targets = len(found[0])
-    for job, shelf in zip(jobs, shelves, strict=True):
-        shelf.seconds /= targets if job.layerwise else 1  # one map for all targets: each has its share of the time
-    for which in range(targets):
-        output = output.towards([each[which] for each in found])
-        for number, (job, shelf) in enumerate(zip(jobs, shelves, strict=True)):
-            if not job.layerwise:
-                _work_towards(job, shelf, output)
-            for row in range(len(batch.sentences)):
-                results[row][number].append(_explanation(output, row, job, shelf, shared / len(questions) / targets))
-    return results
+    for job, shelf in zip(jobs, shelves, strict=True):  # one pass, and one map, for all targets: each has its share
+        shelf.shared = shared / len(sentences) / targets
+        shelf.seconds /= targets if job.layerwise else 1
+    return OutputTrace(trace, [each[0] for each in found]), found
+
+
+@contextmanager
+def _charged(shelf: _Shelf) -> Iterator[None]:
+    """One job's own work: its time, and its failure, after which nothing more is tried."""
+    begin = time.perf_counter()
+    try:
+        yield
+    except WhenceError as error:
+        shelf.error = error
+    shelf.seconds += time.perf_counter() - begin
+
+
+@torch.inference_mode(False)
+def _explained(output: OutputTrace, job: Job, shelf: _Shelf, rows: list[list[Explanation]]) -> None:
+    """Towards one target, an explanation more for each row."""
+    if not job.layerwise:
+        shelf.seconds = 0.0
+        with _charged(shelf), _memory(output.trace.batch.lengths, [job]):
+            _work_towards(job, shelf, output)
+    if shelf.error:
+        return
+    try:
+        with _memory(output.trace.batch.lengths, [job]):
+            for row, explanations in enumerate(rows):
+                explanations.append(_explanation(output, row, job, shelf))
+    except WhenceError as error:
+        shelf.error = error
 
 
 def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
     """One job's share of one layer. Results move to the CPU, where they wait for the other layers."""
-    if not job.reach.start <= layer.index < job.reach.end:
+    if shelf.error or not job.reach.start <= layer.index < job.reach.end:
         return
     whole = job.method.run(layer, **job.options).cpu()
     if job.head is None:
@@ -364,16 +292,16 @@ def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
 
 def _work_towards(job: Job, shelf: _Shelf, output: OutputTrace) -> None:
     """A class-specific job, for one target."""
-    begin = time.perf_counter()
+    if shelf.error:
+        return
     found = job.method.run(output, **job.options)
     if isinstance(found, Scores):
         shelf.scores = found.cpu()
     else:
         shelf.maps = [layer.detach().cpu() for layer in found[job.reach.start : job.reach.end]]
-    shelf.seconds = time.perf_counter() - begin
 
 
-def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared: float) -> Explanation:
+def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf) -> Explanation:
     begin = time.perf_counter()
     batch, found = output.trace.batch, output.answers[row]
     sentence = batch.sentences[row]
@@ -411,7 +339,7 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf, shared:
         prediction=found.prediction,
         probabilities=found.probabilities,
         model=output.trace.opened.name,
-        seconds=shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
+        seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
     )
 
 

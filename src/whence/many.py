@@ -9,16 +9,16 @@ from itertools import islice
 from typing import Any
 
 from whence.errors import WhenceError, WhenceWarning
-from whence.explanation import Explanation
-from whence.jobs import Advance, Job, Question, check_batch_size
+from whence.jobs import Advance, Outcome
 from whence.model import Opened, Reader, Sentence
 from whence.model.containers import Chunk, several
 from whence.model.inputs import refused
 from whence.progress import bar
 from whence.results import Explanations
+from whence.settling import Job, Question
 from whence.windows import run_whole
 
-Found = list[list[Explanation]]  # of one sentence: for every job an explanation per target
+Found = list[Outcome]  # of one sentence: for every job an explanation per target, or why there is none
 GO_ON = "; on_error='skip' goes on without it"
 
 
@@ -30,11 +30,6 @@ class How:
     on_error: str = "raise"
     progress: bool | None = None
     overlap: int | None = None
-
-    def __post_init__(self) -> None:
-        check_batch_size(self.batch_size)
-        if self.on_error not in ("raise", "skip"):
-            raise WhenceError(f"unknown on_error {self.on_error!r}; expected 'raise' or 'skip'")
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ import torch
 from whence.answer import Answer, Reading
 from whence.errors import WhenceError
 from whence.explanation import Explanation
-from whence.jobs import Advance, Job, Question, batches, run
+from whence.jobs import Advance, Outcome, batches, run_all
 from whence.model import Opened, Sentence, answers, collate
 from whence.model.capture import rerunning
+from whence.settling import Job, Question
 
-Found = list[list[Explanation]]  # of one sentence: for every job an explanation per target
+Found = list[Outcome]  # of one sentence: for every job an explanation per target, or why there is none
 TASKS = ("classification", "encoder")
 
 
@@ -59,7 +60,9 @@ def run_whole(
     found = dict(
         zip(
             fitting,
-            run(opened, [sentences[i] for i in fitting], [questions[i] for i in fitting], jobs, batch_size, advance),
+            run_all(
+                opened, [sentences[i] for i in fitting], [questions[i] for i in fitting], jobs, batch_size, advance
+            ),
             strict=True,
         )
     )
@@ -128,12 +131,12 @@ def _explained(opened: Opened, whole: Cut, question: Question, jobs: Sequence[Jo
     if chosen:
         question = replace(question, target=next(i for i, label in opened.labels.items() if label == prediction))
     bare = [replace(job, keep="scores") for job in jobs]
-    found = run(opened, parts, [question] * len(parts), bare, batch_size)
-    joined = []
-    for job in range(len(jobs)):
-        targets = len(found[0][job])
-        every = [[found[part][job][target] for part in range(len(parts))] for target in range(targets)]
-        joined.append([_joined(whole, each, prediction, probabilities, chosen) for each in every])
+    found = run_all(opened, parts, [question] * len(parts), bare, batch_size)
+    joined: Found = []
+    for outcomes in zip(*found, strict=True):  # of one job, in every window
+        failed = next((each for each in outcomes if isinstance(each, WhenceError)), None)
+        every = zip(*(each for each in outcomes if not isinstance(each, WhenceError)), strict=True)  # by target
+        joined.append(failed or [_joined(whole, list(each), prediction, probabilities, chosen) for each in every])
     return joined
 
 

@@ -113,8 +113,8 @@ def test_said_in_words() -> None:
     [
         ({}, "either inputs"),
         ({"inputs": [5, 6], "tokens": 2}, "either inputs"),
-        ({"tokens": 0}, "tokens is 0"),
-        ({"tokens": True}, "tokens is True"),
+        ({"tokens": 0}, "tokens=0"),
+        ({"tokens": True}, "tokens=True"),
         ({"tokens": 9, "method": "globeng"}, "globenc"),
         ({"tokens": 99}, "at most"),
     ],

@@ -145,7 +145,7 @@ def test_inputs_that_cannot_be_explained_are_left_out_too() -> None:
         whence.explain(texts, model, TOKENIZER, "saliency", on_error="skip", steps=3)
     with pytest.raises(WhenceError, match="input 0: the text is empty"):
         whence.explain(["", " "], model, TOKENIZER, on_error="skip")
-    with pytest.raises(WhenceError, match="unknown on_error 'ignore'"):
+    with pytest.raises(WhenceError, match="on_error='ignore'; expected 'raise' or 'skip'"):
         whence.explain(texts, model, TOKENIZER, on_error="ignore")
 
 
@@ -228,7 +228,7 @@ def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
 
 
 def test_what_may_be_kept() -> None:
-    with pytest.raises(WhenceError, match="unknown keep 'all'; expected 'maps', or 'scores'"):
+    with pytest.raises(WhenceError, match="keep='all'; expected 'maps', 'scores' or None"):
         whence.explain(TEXTS, MODEL, TOKENIZER, keep="all")
     with pytest.raises(WhenceError, match="keep='scores' for none"):
         whence.explain(TEXTS, MODEL, TOKENIZER, "attention", keep="scores", head="all")

@@ -136,10 +136,10 @@ def test_more_inputs_that_are_none() -> None:
     refused("0 axes; expected one", torch.tensor(5), tiny.model())
     refused("surrogate", "bad \ud800 text", tiny.model(), TOKENIZER)
     refused("position_ids are not supported", {"input_ids": [5, 6], "position_ids": [1, 2]}, tiny.model())
-    refused("batch_size is 'a'", [5, 6], tiny.model(), batch_size="a")
+    refused("batch_size='a'; expected a whole number, at least 1", [5, 6], tiny.model(), batch_size="a")
     refused("unknown target '²'", [5, 6], tiny.model(), target="²")
     refused("leave the foil out", [5, 6], tiny.model(), target="all", foil=1)
-    refused("attcat follow the logit", [5, 6], tiny.model(), method="attcat", position=1)
+    refused("attcat follows the logit", [5, 6], tiny.model(), method="attcat", position=1)
 
 
 def test_ids_outside_the_vocabulary() -> None:
@@ -161,7 +161,9 @@ def test_method_names() -> None:
     refused("no option 'metric'; its options: none", [5, 6], tiny.model(), method="attention", metric="l1")
     refused("unknown aggregation 'average'", [5, 6], tiny.model(), aggregate="average")
     refused("head 4 is outside the model's 4 heads", [5, 6], tiny.model(), method="attention", head=4)
-    refused("unknown head 'first'", [5, 6], tiny.model(), method="attention", head="first")
+    refused(
+        "head='first'; expected 'all', a whole number or None", [5, 6], tiny.model(), method="attention", head="first"
+    )
     with pytest.raises(WhenceError, match="named twice"):
         whence.compare([5, 6], tiny.model(), methods=["attention", "attention"])
     with pytest.raises(WhenceError, match="no methods"):
@@ -172,13 +174,13 @@ def test_targets() -> None:
     refused("unknown target 'happy'; the classes of this model are 0 'LABEL_0'", [5, 6], tiny.model(), target="happy")
     refused("unknown target 3", [5, 6], tiny.model(), target=3)
     refused("unknown target -1", [5, 6], tiny.model(), target=-1)
-    refused("unknown target True", [5, 6], tiny.model(), target=True)
+    refused("target=True; expected a whole number, a word or None", [5, 6], tiny.model(), target=True)
     refused("same class", [5, 6], tiny.model(), target=1, foil="LABEL_1")
     refused("bare encoder", [5, 6], tiny.model(task="encoder"), target=0)
     refused("position 6 is outside the sentence of 2 tokens", [5, 6], tiny.model(), position=6)
     refused("unknown position 'middle'", [5, 6], tiny.model(), position="middle")
     refused("2 entries in target for 3 inputs", [[5, 6]] * 3, tiny.model(), target=[0, 1])
-    refused("batch_size is 0", [5, 6], tiny.model(), batch_size=0)
+    refused("batch_size=0", [5, 6], tiny.model(), batch_size=0)
 
 
 def test_words_at_a_mask() -> None:

@@ -128,7 +128,7 @@ def test_what_makes_no_sense() -> None:
         "position= names one token": {"inputs": LONG, "position": 3, "method": "alti"},
         "none of single heads": {"inputs": LONG, "head": "all", "method": "attention"},
         "overlap is 38; expected a number of tokens from 0 to 37": {"inputs": LONG, "overlap": 38},
-        "overlap is 0.5": {"inputs": LONG, "overlap": 0.5},
+        "overlap=0.5": {"inputs": LONG, "overlap": 0.5},
         "leave one of them out": {"inputs": LONG, "truncate": True},
         "stands at one place": {"inputs": LONG + " [MASK]", "model": tiny.model("bert", "masked-lm")},
     }.items():
@@ -136,7 +136,7 @@ def test_what_makes_no_sense() -> None:
             explain(**arguments)
     with pytest.raises(WhenceError, match="windows need the tokenizer"):
         whence.explain(tiny.ids(50), MODEL, long="windows")
-    with pytest.raises(WhenceError, match="unknown long 'cut'; expected one of error, truncate, windows"):
+    with pytest.raises(WhenceError, match="long='cut'; expected 'error', 'truncate' or 'windows'"):
         whence.explain(LONG, MODEL, TOKENIZER, long="cut")
     with pytest.raises(WhenceError, match="102 tokens but the model reads at most 40; long='windows'"):
         whence.explain(LONG, MODEL, TOKENIZER)

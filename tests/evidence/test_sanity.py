@@ -15,10 +15,11 @@ import whence
 from whence.errors import WhenceError
 from whence.evidence import correlation, sanity
 from whence.evidence.sanity import randomisation, stability
-from whence.jobs import AUTO, Question, settle_job, settle_reach
+from whence.method import choose
 from whence.model import collate, open_model
 from whence.model.inputs import Reader
 from whence.model.randomised import parts, randomised
+from whence.settling import Question, Wanted, settle_job
 
 TOKENIZER = tiny.tokenizer()
 TEXTS = ["the film is not very meaningful and not good !", "a good cat", "the keys to the cabinets are here"]
@@ -132,7 +133,7 @@ def test_a_random_model_does_not_choose_the_end_of_an_answer_anew() -> None:
     before = whence.explain(text, model, TOKENIZER, "saliency", target="answer")
     asked = sanity.same_target(Question("answer", None, None), before)
     opened, batch = opened_and_batch(model, text)
-    job = settle_job("saliency", settle_reach(opened, AUTO, None, False, "reading"), None, {})
+    job = settle_job(opened, choose("saliency"), Wanted(rows="reading"))
     ends = set()
     for seed in range(5):
         for _, changed in randomised(opened, batch, seed=seed):
@@ -213,8 +214,8 @@ def test_what_sanity_refuses() -> None:
     model = tiny.model()
     for message, call in (
         ("unknown way", lambda: randomisation(TEXTS, model, TOKENIZER, ["alti"], way="burnt")),
-        ("list of names", lambda: randomisation(TEXTS, model, TOKENIZER, "alti")),
-        ("list of names", lambda: randomisation(TEXTS, model, TOKENIZER, [])),
+        ("expected names", lambda: randomisation(TEXTS, model, TOKENIZER, ["alti", 3])),
+        ("no methods", lambda: randomisation(TEXTS, model, TOKENIZER, [])),
         ("unknown method", lambda: stability(TEXTS, model, TOKENIZER, ["altar"])),
         ("unknown dtype int8", lambda: stability(TEXTS, model, TOKENIZER, ["alti"], dtypes=["int8"])),
     ):

@@ -67,10 +67,10 @@ def test_a_row_without_contributions_is_the_token_itself() -> None:
 def test_wrong_options_are_refused() -> None:
     layer = layers()[0]
     for options, message in (
-        ({"metric": "l3"}, "unknown metric 'l3' for alti; expected one of l1, l2, cosine"),
-        ({"at": "end"}, "unknown place at='end'.*attention, output"),
-        ({"budget": 0}, "budget is 0; expected a number of bytes"),
-        ({"budget": 1.5}, "budget is 1.5"),
+        ({"metric": "l3"}, "metric='l3'; expected 'l1', 'l2' or 'cosine'"),
+        ({"at": "end"}, "at='end'; expected 'attention' or 'output'"),
+        ({"budget": 0}, "budget=0; expected a whole number, at least 1, or None"),
+        ({"budget": 1.5}, "budget=1.5"),
     ):
         with pytest.raises(WhenceError, match=message):
             maps(layer, "alti", **options)

@@ -154,5 +154,5 @@ def test_noise_differs_between_sentences_layers_and_seeds_and_is_otherwise_the_s
     assert not torch.equal(one, maps(first[0], "random", seed=1)[0])
     assert apart(maps(second[0], "random")[0], one) < 1e-6
     for seed in (-1, 0.5, True):
-        with pytest.raises(whence.WhenceError, match=r"seed is .*; expected a whole number"):
+        with pytest.raises(whence.WhenceError, match=r"seed=.*; expected a whole number"):
             maps(first[0], "random", seed=seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -127,7 +128,8 @@ def test_it_is_documented(client: Any) -> None:
     described = client.get("/api/openapi.json").json()
     assert {"/api/explain", "/api/compare", "/api/methods", "/api/models", "/api/health"} <= set(described["paths"])
     fields = described["components"]["schemas"]["Explain"]["properties"]
-    python = whence.explain.__kwdefaults__.keys() - {
+    every = inspect.signature(whence.explain).parameters.values()
+    python = {each.name for each in every if each.kind is each.KEYWORD_ONLY} - {
         *("estimate", "batch_size", "task", "device", "dtype", "model_kwargs", "tokenizer_kwargs"),
         *("keep", "long", "overlap", "on_error", "progress"),  # `maps` and `truncate` say what a page needs of them
     }

@@ -83,7 +83,7 @@ def test_explain(visit: Open) -> None:
     assert "liked" not in viewer.locator(".card").first.inner_text()
     said = page.locator(".evidence p").first.inner_text()
     assert re.match(r"Without its top 2 words the probability \w+ (from|at) \d\.\d\d", said)
-    assert "random words: " in said
+    assert "random words it is " in said
     assert page.locator(".evidence svg[role=img]").count() == 2
     assert page.locator(".agreement tbody tr").count() == 2
     rho = float(page.locator(".agreement td[title]").first.inner_text().replace("−", "-"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -60,7 +60,7 @@ def estimate_command(
         aggregate=aggregate,
         layers=(from_layer, to_layer),
         receptive_field=receptive_field,
-        rows=rows,
+        rows=cast(Any, rows),
         truncate=truncate,
         device=device,
         dtype=dtype,

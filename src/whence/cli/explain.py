@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -173,18 +173,19 @@ def compare_command(
 ) -> None:
     """Several methods on one text, from one forward pass."""
     import whence
+    from whence.asking import split
 
     result: Any = whence.compare(
         text if pair is None else (text, pair),
         model,
-        methods=DEFAULT_METHOD if methods == DEFAULT_METHOD else [x.strip() for x in methods.split(",") if x.strip()],
+        methods=split(methods),
         target=target,
         foil=foil,
         position=_number(position),
         aggregate=aggregate,
         layers=(from_layer, to_layer),
         receptive_field=receptive_field,
-        rows=rows,
+        rows=cast(Any, rows),
         drop_self=drop_self,
         truncate=truncate,
         task=task,

@@ -28,11 +28,12 @@ from whence.errors import WhenceError
 from whence.evidence.correlation import spearman
 from whence.explaining import reader
 from whence.explanation import Explanation
-from whence.jobs import AUTO, Job, Question, run, settle_job, settle_questions, settle_reach
-from whence.method import lookup
+from whence.jobs import run
+from whence.method import choose, list_of_names
 from whence.model import Opened, Sentence, collate, open_model
 from whence.model.loading import DTYPES
 from whence.model.randomised import WAYS, in_dtype, randomised
+from whence.settling import Job, Question, Wanted, settle_job, settle_questions
 
 Array = NDArray[np.float64]
 DISTURBANCES = ("batch", "padding", *DTYPES)
@@ -114,7 +115,7 @@ def randomisation(
     way: "initial" (as if untrained) or "shuffled" (every tensor's own values in other places). magnitude: compare the
     scores without their signs, as Adebayo et al. also do.
     """
-    how = Randomised(independent, way, seed)
+    how, methods = Randomised(independent, way, seed), list_of_names(methods)
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     intact = _explain(opened, sentences, questions, jobs, batch_size)
     questions = [same_target(question, row[0]) for question, row in zip(questions, intact, strict=True)]
@@ -146,6 +147,7 @@ def stability(
     """By method, then by what was changed: "batch", "padding" and each dtype; each against the input by itself."""
     if unknown := set(dtypes) - set(DTYPES):
         raise WhenceError(f"unknown dtype {', '.join(sorted(unknown))}; expected some of {', '.join(DTYPES)}")
+    methods = list_of_names(methods)
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     alone = explained(Alone(), opened, sentences, questions, jobs)
     questions = [same_target(question, row[0]) for question, row in zip(questions, alone, strict=True)]
@@ -209,15 +211,12 @@ def moved(before: Explanation, after: Explanation) -> float:
 def _settle(
     inputs: Any, model: Any, tokenizer: Any | None, methods: Sequence[str], target: Any, foil: Any, position: Any
 ) -> tuple[Opened, list[Sentence], list[Question], list[Job]]:
-    if isinstance(methods, str) or not methods:
-        raise WhenceError("methods must be a list of names from whence.methods(), at least one")
-    for name in methods:
-        lookup(name)
+    chosen = [choose(name) for name in methods]
     opened = open_model(model, tokenizer)
     sentences, single = reader(opened, False, None).read(inputs)
     questions = settle_questions(len(sentences), single, target, foil, position)
-    reach = settle_reach(opened, AUTO, None, False, "reading")  # scores are all that is compared
-    return opened, sentences, questions, [settle_job(name, reach, None, {}) for name in methods]
+    # Scores are all that is compared.
+    return opened, sentences, questions, [settle_job(opened, each, Wanted(rows="reading")) for each in chosen]
 
 
 def _explain(

@@ -13,6 +13,6 @@ from whence.method import norms as norms
 from whence.method import random as random
 from whence.method import relevance as relevance
 from whence.method import value_zeroing as value_zeroing
-from whence.method.registry import Method, Preset, Scores, lookup, methods, presets
+from whence.method.registry import Chosen, Method, Preset, Scores, choose, list_of_names, lookup, methods, presets
 
-__all__ = ["Method", "Preset", "Scores", "lookup", "methods", "presets"]
+__all__ = ["Chosen", "Method", "Preset", "Scores", "choose", "list_of_names", "lookup", "methods", "presets"]

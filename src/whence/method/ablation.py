@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -24,12 +24,14 @@ from torch import Tensor
 from whence.answer import Answer
 from whence.errors import WhenceError
 from whence.method.citations import ABNAR_2020
-from whence.method.registry import Scores, method
+from whence.method.registry import Of, Scores, method
 from whence.words import group
 
 if TYPE_CHECKING:
     from whence.model import Opened, OutputTrace, Sentence
 
+By = Literal["unknown", "mask", "pad", "delete"] | int  # what stands in for a token: or a token id
+Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 SPECIAL = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
@@ -45,11 +47,14 @@ SPECIAL = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token
     blocks=False,
 )
 def ablation(
-    output: OutputTrace, *, by: str | int = "unknown", of: str = "probability", over: str = "auto", unit: str = "token"
+    output: OutputTrace,
+    *,
+    by: By = "unknown",
+    of: Of = "probability",
+    over: Over = "auto",
+    unit: Literal["token", "word"] = "token",
 ) -> Scores:
     """Drop in probability when each token is blanked out."""
-    if unit not in ("token", "word"):
-        raise WhenceError(f"unknown unit {unit!r}; expected 'token' or 'word' (for pairs: the method ablation-pairs)")
     groups = [
         group(sentence.texts, sentence.spans, sentence.word_ids)
         if unit == "word"
@@ -74,7 +79,7 @@ def ablation(
     aggregate=None,
 )
 def ablation_pairs(
-    output: OutputTrace, *, by: str | int = "unknown", of: str = "probability", over: str = "auto"
+    output: OutputTrace, *, by: By = "unknown", of: Of = "probability", over: Over = "auto"
 ) -> list[Tensor]:
     """Drop in probability when two tokens are blanked out together; the diagonal is `ablation`."""
     lengths = output.trace.batch.lengths
@@ -112,16 +117,12 @@ def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int
 
 
 def _over(answer: Answer, over: str) -> Answer:
-    if over not in ("auto", "all", "pair"):
-        raise WhenceError(f"unknown over {over!r}; expected 'all' classes, the 'pair' of target and foil, or 'auto'")
     if over == "pair" and answer.target.foil is None:
         raise WhenceError("over='pair' needs a foil= beside the target")
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
 
 
 def _replaced(opened: Opened, by: str | int) -> Change:
-    if isinstance(by, bool) or not isinstance(by, str | int) or (isinstance(by, str) and by not in SPECIAL):
-        raise WhenceError(f"cannot blank out by {by!r}; expected {', '.join(SPECIAL)}, delete, or a token id")
     blank = getattr(opened.tokenizer, SPECIAL[by], None) if isinstance(by, str) else by
     if blank is None or not 0 <= blank < opened.vocabulary_size:
         raise WhenceError(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")

@@ -20,23 +20,20 @@ https://aclanthology.org/2022.emnlp-main.595
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
 from whence.method.citations import FERRANDO_2022
 from whence.method.decomposition import View, after_attention, after_block, carried, first_norm, own
 from whence.method.registry import method
 from whence.method.rows import nonzero, to_one_or_self
-from whence.method.tiles import budget_for, tiles
+from whence.method.tiles import Budget, budget_for, tiles
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace
 
-METRICS = ("l1", "l2", "cosine")
-PLACES = ("attention", "output")
 FAINT = 0.05  # of ‖y‖_1: rows that share out less are computed again
 
 
@@ -46,17 +43,19 @@ FAINT = 0.05  # of ‖y‖_1: rows that share out less are computed again
     needs="attention weights, values, W_O, block input, first norm",
 )
 @torch.no_grad()
-def alti(layer: LayerTrace, *, metric: str = "l1", at: str = "attention", budget: int | None = None) -> Tensor:
+def alti(
+    layer: LayerTrace,
+    *,
+    metric: Literal["l1", "l2", "cosine"] = "l1",
+    at: Literal["attention", "output"] = "attention",
+    budget: Budget = None,
+) -> Tensor:
     """How near each token's share comes to what attention makes of token i; rows sum to one.
 
     metric: "l1", "l2" or "cosine". at: "attention", or "output" for the block's output (the LN2 variant).
     budget: bytes for one tile (by default 2.5 MiB on a CPU, about its cache). A row without any contribution
     falls back to the token itself, with a warning.
     """
-    if metric not in METRICS:
-        raise WhenceError(f"unknown metric {metric!r} for alti; expected one of {', '.join(METRICS)}")
-    if at not in PLACES:
-        raise WhenceError(f"unknown place at={at!r} for alti; expected one of {', '.join(PLACES)}")
     result, view = _result(layer, at)
     self = view.linear(own(layer) + layer.x) / view.scale  # T_ii
     budget = budget_for(result, budget)

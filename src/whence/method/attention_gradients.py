@@ -22,7 +22,7 @@ from torch import Tensor
 
 from whence.method.cat import _mean_row
 from whence.method.citations import BARKAN_2021, QIANG_2022
-from whence.method.registry import Scores, method
+from whence.method.registry import Of, Scores, method
 
 if TYPE_CHECKING:
     from whence.model import OutputTrace
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     gradient=True,
     aggregate=None,
 )
-def grads(output: OutputTrace, *, of: str = "logit") -> list[Tensor]:
+def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
     """Gradient of the last layer's attention weights, mean over heads."""
     return [gradient.mean(1) for gradient in output.gradients(of).attention]
 
@@ -53,7 +53,7 @@ def grads(output: OutputTrace, *, of: str = "logit") -> list[Tensor]:
     class_specific=True,
     gradient=True,
 )
-def attention_gradients(output: OutputTrace, *, of: str = "logit") -> Scores:
+def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
     """Attention weights times their positive gradients, over all layers (Grad-SAM)."""
     layers = torch.stack(
         [
@@ -72,7 +72,7 @@ def attention_gradients(output: OutputTrace, *, of: str = "logit") -> Scores:
     class_specific=True,
     gradient=True,
 )
-def attention_gradcam(output: OutputTrace, *, of: str = "logit") -> Scores:
+def attention_gradcam(output: OutputTrace, *, of: Of = "logit") -> Scores:
     """Grad-CAM on the last layer's attention heads."""
     attention = output.trace.layers[-1].attention.detach()
     gradient = output.gradients(of).attention[-1]

@@ -16,17 +16,18 @@ https://openreview.net/forum?id=cA8Zor8wFr5
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
 from whence.method.citations import QIANG_2022
-from whence.method.registry import Scores, method
+from whence.method.registry import Of, Scores, method
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace, OutputTrace
+
+Side = Literal["input", "output"]  # of the blocks
 
 
 @method(
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     class_specific=True,
     gradient=True,
 )
-def cat(output: OutputTrace, *, at: str = "input", of: str = "logit") -> Scores:
+def cat(output: OutputTrace, *, at: Side = "input", of: Of = "logit") -> Scores:
     """Hidden states times their gradients, summed over layers."""
     layers = _activations(output, at, of)
     return Scores(layers.sum(0), layers)
@@ -57,10 +58,10 @@ def cat(output: OutputTrace, *, at: str = "input", of: str = "logit") -> Scores:
     class_specific=True,
     gradient=True,
 )
-def attcat(output: OutputTrace, *, at: str = "input", of: str = "logit", join: str = "sum") -> Scores:
+def attcat(
+    output: OutputTrace, *, at: Side = "input", of: Of = "logit", join: Literal["sum", "rollout"] = "sum"
+) -> Scores:
     """Hidden states times their gradients times the attention they receive, summed over layers."""
-    if join not in ("sum", "rollout"):
-        raise WhenceError(f"unknown join {join!r}; expected 'sum' or 'rollout'")
     activations = _activations(output, at, of)
     layers = activations * torch.stack([received(layer) for layer in output.trace.layers])
     if join == "sum":
@@ -84,10 +85,8 @@ def _mean_row(maps: Tensor, mask: Tensor) -> Tensor:
     return torch.einsum("bij,bi->bj", maps, rows) / rows.sum(-1, keepdim=True)
 
 
-def _activations(output: OutputTrace, at: str, of: str) -> Tensor:
+def _activations(output: OutputTrace, at: Side, of: Of) -> Tensor:
     """CAT of every layer: [L, B, n]."""
-    if at not in ("input", "output"):
-        raise WhenceError(f"unknown at {at!r}; expected 'input' or 'output' of the blocks")
     gradients = output.gradients(of).hidden
     layers = output.trace.layers
     if at == "input":

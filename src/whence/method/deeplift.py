@@ -30,8 +30,8 @@ from torch import Tensor
 
 from whence.errors import Unsuited, WhenceError
 from whence.method.citations import SHRIKUMAR_2017
-from whence.method.integrated_gradients import check_layer, rerun, swapped
-from whence.method.registry import Scores, method
+from whence.method.integrated_gradients import Baseline, check_layer, rerun, swapped
+from whence.method.registry import Of, Scores, method
 from whence.model.block import Norm
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ HEAD_STEPS = 16  # quadrature points for the head
     additive=True,
     class_specific=True,
 )
-def deeplift(output: OutputTrace, *, baseline: Any = "auto", of: str = "logit", layer: int | None = None) -> Scores:
+def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logit", layer: int | None = None) -> Scores:
     """Differences from a baseline, propagated back by the rescale rule."""
     check_layer(output, layer)
     if baseline == "zero":

@@ -13,20 +13,20 @@ Kindermans et al. (2016), Investigating the Influence of Noise and Distractors. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
 from whence.method.citations import KINDERMANS_2016, SIMONYAN_2014
-from whence.method.registry import Scores, method
+from whence.method.registry import Of, Scores, method
 from whence.model.block import promote
 
 if TYPE_CHECKING:
     from whence.model import OutputTrace
 
+Place = Literal["embeddings", "word"]  # everything that the embedding module adds up, or the word's part
 SALIENCY: dict[str, Callable[[Tensor], Tensor]] = {
     "l2": lambda g: g.norm(dim=-1),
     "l1": lambda g: g.abs().sum(-1),
@@ -49,9 +49,11 @@ PRODUCT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     blocks=False,
     gradient=True,
 )
-def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", of: str = "logit") -> Scores:
+def saliency(
+    output: OutputTrace, *, norm: Literal["l2", "l1", "sum"] = "l2", at: Place = "embeddings", of: Of = "logit"
+) -> Scores:
     """Size of the gradient with respect to each token's embedding."""
-    reduce = SALIENCY[_known("norm", norm, SALIENCY)]
+    reduce = SALIENCY[norm]
     gradient = output.gradients(of)
     _, g = _input(output, at, of)
     return Scores(reduce(g), _stacked([reduce(hidden) for hidden in gradient.hidden[:-1]]))
@@ -69,9 +71,11 @@ def saliency(output: OutputTrace, *, norm: str = "l2", at: str = "embeddings", o
     blocks=False,
     gradient=True,
 )
-def gradient_x_input(output: OutputTrace, *, norm: str = "dot", at: str = "embeddings", of: str = "logit") -> Scores:
+def gradient_x_input(
+    output: OutputTrace, *, norm: Literal["dot", "abs", "l2"] = "dot", at: Place = "embeddings", of: Of = "logit"
+) -> Scores:
     """Gradient times embedding, summed over the embedding's components."""
-    reduce = PRODUCT[_known("norm", norm, PRODUCT)]
+    reduce = PRODUCT[norm]
     e, g = _input(output, at, of)
     states = [layer.x for layer in output.trace.layers]
     layers = [reduce(g_l, x) for g_l, x in zip(output.gradients(of).hidden, states, strict=False)]
@@ -83,18 +87,12 @@ def _stacked(layers: list[Tensor]) -> Tensor | None:
     return torch.stack(layers) if layers else None
 
 
-def _input(output: OutputTrace, at: str, of: str) -> tuple[Tensor, Tensor]:
+def _input(output: OutputTrace, at: Place, of: Of) -> tuple[Tensor, Tensor]:
     """The embeddings and the gradient with respect to them."""
     gradient = output.gradients(of)
     where = {
         "embeddings": (output.trace.embeddings, gradient.embeddings),
         "word": (output.trace.words, gradient.words),
     }
-    e, g = where[_known("at", at, where)]
+    e, g = where[at]
     return promote(e.detach()), g
-
-
-def _known(name: str, value: str, known: Mapping[str, object]) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise WhenceError(f"unknown {name} {value!r}; expected one of {', '.join(known)}")
-    return value

@@ -34,7 +34,7 @@ from torch import Tensor
 from whence.errors import WhenceError
 from whence.method.citations import BRUNNER_2020, MODARRESSI_2022
 from whence.method.registry import method
-from whence.method.tiles import budget_for, tiles
+from whence.method.tiles import Budget, budget_for, tiles
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace, Trace
@@ -46,7 +46,7 @@ DEVICE_FACTOR = 32  # times the usual budget of an accelerator
 
 @method("hta", paper=BRUNNER_2020, needs="q, k, v and the weights of the block", additive=False)
 @torch.no_grad()
-def hta(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
+def hta(layer: LayerTrace, *, budget: Budget = None) -> Tensor:
     """Sensitivity of each output vector to each input vector: ‖∂o_i/∂x_j‖."""
     return _maps(layer, torch.ones_like(layer.x), budget)
 
@@ -59,7 +59,7 @@ def hta(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
     additive=False,
 )
 @torch.no_grad()
-def hta_x_input(layer: LayerTrace, *, budget: int | None = None) -> Tensor:
+def hta_x_input(layer: LayerTrace, *, budget: Budget = None) -> Tensor:
     """Sensitivity of each output vector to each input vector, times that vector: ‖diag(x_j) ∂o_i/∂x_j‖."""
     return _maps(layer, layer.x.square(), budget)
 

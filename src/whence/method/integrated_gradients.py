@@ -16,22 +16,25 @@ Sundararajan et al. (2017), Axiomatic Attribution for Deep Networks. https://arx
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
 from whence.errors import Unsuited, WhenceError, WhenceWarning
+from whence.kinds import least, shown, within
 from whence.method.citations import SUNDARARAJAN_2017
 from whence.method.path import Averaged, averaged
-from whence.method.registry import Scores, method
+from whence.method.registry import Of, Scores, method
 from whence.model.block import promote
 
 if TYPE_CHECKING:
     from whence.model import OutputTrace, Sentence, Trace
 
+# Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
+Baseline = Literal["auto", "mask", "pad", "unknown", "zero"] | int | list[int]
 BASELINES = {"mask": "mask_token_id", "pad": "pad_token_id", "unknown": "unk_token_id"}
 LARGE = 0.05  # a miss, as a part of what the output travels, that is said where n_steps are given
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
@@ -56,21 +59,15 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
 def integrated_gradients(
     output: OutputTrace,
     *,
-    n_steps: int | None = None,
-    tolerance: float = 0.005,
-    baseline: Any = "auto",
-    of: str = "logit",
-    norm: str = "dot",
+    n_steps: Annotated[int, least(1, 100_000)] | None = None,
+    tolerance: Annotated[float, within(0, 1)] = 0.005,
+    baseline: Baseline = "auto",
+    of: Of = "logit",
+    norm: Literal["dot", "abs", "l2", "abs-mean"] = "dot",
     layer: int | None = None,
-    batch_size: int = 32,
+    batch_size: Annotated[int, least(1)] = 32,
 ) -> Scores:
     """Gradients along the way from a baseline to the input; the scores sum to the change of the output."""
-    if n_steps is not None and (isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1):
-        raise WhenceError(f"n_steps is {n_steps!r}; expected a whole number from 1, or None for as many as needed")
-    if isinstance(tolerance, bool) or not isinstance(tolerance, float | int) or not 0 < tolerance < 1:
-        raise WhenceError(f"tolerance is {tolerance!r}; expected a number between 0 and 1, such as 0.01")
-    if not isinstance(norm, str) or norm not in REDUCE:
-        raise WhenceError(f"unknown norm {norm!r}; expected one of {', '.join(REDUCE)}")
     states, start = _ends(output, baseline, layer)
     found = averaged(
         rerun(output, of, layer, own_attention=True),
@@ -118,7 +115,7 @@ def _ends(output: OutputTrace, baseline: Any, layer: int | None) -> tuple[Tensor
     return real, torch.zeros_like(real) if baseline == "zero" else base
 
 
-def swapped(output: OutputTrace, baseline: Any) -> Iterator[Trace]:
+def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
     """The pass on the sentences, and the pass on their baselines."""
     from whence.model.capture import capture
     from whence.model.inputs import collate
@@ -133,35 +130,40 @@ def check_layer(output: OutputTrace, layer: int | None) -> None:
         return
     output.trace.opened.need_blocks("layer=")
     depth = output.trace.opened.depth
-    if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < depth:
-        raise WhenceError(f"layer is {layer!r}; expected a block from 0 to {depth - 1}, or None for the embeddings")
+    if not 0 <= layer < depth:
+        raise WhenceError(
+            f"layer is {shown(layer)}; expected a block from 0 to {depth - 1}, or None for the embeddings"
+        )
 
 
-def _baseline(output: OutputTrace, sentence: Sentence, baseline: Any) -> Sentence:
+def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Sentence:
     tokenizer = output.trace.opened.tokenizer
-    if isinstance(baseline, Sequence) and not isinstance(baseline, str):
+    if isinstance(baseline, list):
         if len(baseline) != len(sentence):
             raise WhenceError(f"{len(baseline)} tokens in baseline for a sentence of {len(sentence)}; expected as many")
-        return replace(sentence, ids=[int(i) for i in baseline])
+        return replace(sentence, ids=[_known(output, i) for i in baseline])
     if baseline == "zero":
         return sentence
-    names = ("mask", "pad", "unknown") if baseline == "auto" else (baseline,)
-    if isinstance(baseline, int) and not isinstance(baseline, bool):
+    names = ("mask", "pad", "unknown") if baseline == "auto" else (str(baseline),)
+    if isinstance(baseline, int):
         blank: int | None = baseline
-    elif all(name in BASELINES for name in names):
+    else:
         known = [getattr(tokenizer, BASELINES[name], None) for name in names]
         blank = next((token for token in known if token is not None), None)
-    else:
-        raise WhenceError(f"unknown baseline {baseline!r}; expected {', '.join(BASELINES)}, zero, or token ids")
     if blank is None:
         raise Unsuited(
             f"{output.trace.opened.name} has no {' or '.join(names)} token for a baseline; pass baseline='zero', a "
             f"token id or a list of token ids"
         )
-    if not 0 <= blank < output.trace.opened.vocabulary_size:
-        raise WhenceError(f"baseline {blank} is outside the vocabulary of {output.trace.opened.vocabulary_size}")
+    _known(output, blank)
     ids = [token if special else blank for token, special in zip(sentence.ids, sentence.special, strict=True)]
     return replace(sentence, ids=ids)
+
+
+def _known(output: OutputTrace, token: int) -> int:
+    if not 0 <= token < output.trace.opened.vocabulary_size:
+        raise WhenceError(f"baseline {shown(token)} is outside the vocabulary of {output.trace.opened.vocabulary_size}")
+    return token
 
 
 def rerun(

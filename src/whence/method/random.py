@@ -8,13 +8,13 @@ Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. https://aclan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
+from whence.kinds import least
 from whence.method.citations import MOHEBBI_2023
 from whence.method.registry import method
 from whence.method.rows import to_one
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     blocks=False,
     aggregate="last",
 )
-def random(layer: LayerTrace, *, seed: int = 0) -> Tensor:
+def random(layer: LayerTrace, *, seed: Annotated[int, least(0)] = 0) -> Tensor:
     """Uniform noise, rows summing to one; the same for the same sentence, layer and seed."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise WhenceError(f"seed is {seed!r}; expected a whole number, at least 0")
     noise = torch.zeros(*layer.ids.shape, layer.ids.shape[1], dtype=torch.float64)
     for sentence, (ids, mask) in enumerate(zip(layer.ids.cpu(), layer.mask.cpu(), strict=True)):
         tokens = ids[mask].tolist()

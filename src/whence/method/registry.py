@@ -15,13 +15,14 @@ The function's keyword-only parameters are the method's options; the first line 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from whence.asking import options_of, summary_of
+from whence.asking import options_of, parse, summary_of
 from whence.errors import WhenceError
+from whence.kinds import checked, checks_arguments, kinds_of, shown
 from whence.listed import Listed
 from whence.method.citations import Paper
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Run = Callable[..., Any]  # one of the three kinds above
+Of = Literal["logit", "probability"]  # the number that is explained, an option of most methods
+HOW: dict[str, Any] = {"aggregate": str | None, "layers": Any, "head": int | Literal["all"] | None, "drop_self": bool}
 
 
 class Scores(NamedTuple):
@@ -72,6 +75,12 @@ class Method:
         """The options and their defaults."""
         return options_of(self.run)
 
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """What each option may be, as annotations (`whence.kinds`)."""
+        known = kinds_of(self.run)
+        return {name: known[name] for name in self.options}
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -83,6 +92,17 @@ class Preset:
     paper: Paper
     summary: str
     symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A method as it was asked for, `integrated-gradients(n_steps=20)`, its options known to be of the right kind."""
+
+    asked: str  # the name alone
+    method: Method
+    preset: Preset | None
+    options: dict[str, Any]
+    how: dict[str, Any]  # what `explain` takes beside a method's own options (`HOW`), written into the name
 
 
 _METHODS: dict[str, Method] = {}
@@ -112,6 +132,7 @@ def method(
     """
 
     def register(run: Run) -> Run:
+        run = checks_arguments(run)
         _add_names(name, symbols)
         joined = aggregate if kind == "map" else None
         adds = (kind == "map" and not signed) if additive is None else additive
@@ -146,11 +167,53 @@ def lookup(name: str) -> tuple[Method, Preset | None]:
     """The method of a name or symbol, and the preset when the name is one."""
     canonical = _NAMES.get(_fold(name)) if isinstance(name, str) else None
     if canonical is None:
-        near = get_close_matches(_fold(str(name)), _NAMES, n=3)
+        near = get_close_matches(_fold(name), _NAMES, n=3) if isinstance(name, str) else []
         hint = f"did you mean {' or '.join(repr(_NAMES[n]) for n in near)}? " if near else ""
-        raise WhenceError(f"unknown method {name!r}; {hint}expected one of {', '.join(sorted({*_METHODS, *_PRESETS}))}")
+        known = ", ".join(sorted({*_METHODS, *_PRESETS}))
+        raise WhenceError(f"unknown method {shown(name)}; {hint}expected one of {known}")
     found = _PRESETS.get(canonical)
     return _METHODS[canonical if found is None else found.method], found
+
+
+def choose(asked: str | Chosen, options: Mapping[str, Any] | None = None) -> Chosen:
+    """The method that a name such as `random(seed=1)` asks for, with further options, or what is wrong with it."""
+    if isinstance(asked, Chosen):
+        return asked
+    name, written = parse(asked) if isinstance(asked, str) else (asked, {})
+    method, preset = lookup(name)
+    if twice := written.keys() & (options or {}):
+        raise WhenceError(f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once", code="option")
+    how = {key: _option(name, key, written.pop(key), kind) for key, kind in HOW.items() if key in written}
+    every = {**written, **(options or {})}
+    if unknown := every.keys() - method.options:
+        known = ", ".join(method.options) or "none"
+        raise WhenceError(
+            f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; its options: {known}", code="option"
+        )
+    kinds = method.kinds
+    return Chosen(name, method, preset, {key: _option(name, key, each, kinds[key]) for key, each in every.items()}, how)
+
+
+def _option(name: str, option: str, value: Any, kind: Any) -> Any:
+    try:
+        return checked(f"'{name}' cannot have {option}", value, kind)
+    except WhenceError as error:
+        raise WhenceError(str(error), code="option") from None
+
+
+def list_of_names(methods: Any) -> list[str]:
+    """The names of methods to compare, each once."""
+    named = [methods] if isinstance(methods, str) else methods
+    if not isinstance(named, Iterable) or isinstance(named, bytes | Mapping):
+        raise WhenceError(f"methods={shown(methods)}; expected a list of names from whence.methods()")
+    names = list(named)
+    if odd := [each for each in names if not isinstance(each, str)]:
+        raise WhenceError(f"methods holds {shown(odd[0])}; expected names from whence.methods()")
+    if not names:
+        raise WhenceError("no methods to compare; expected at least one name from whence.methods()")
+    if len(set(names)) < len(names):
+        raise WhenceError(f"a method is named twice in {', '.join(names)}; expected each once")
+    return names
 
 
 def methods() -> list[Method]:

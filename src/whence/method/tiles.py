@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from torch import Tensor
 
-from whence.errors import WhenceError
+from whence.kinds import least
+
+Budget = Annotated[int, least(1)] | None  # bytes for one tile, an option of several methods
 
 # On a CPU a tile should stay in the cache, on an accelerator it should keep all its units busy.
 CPU_BYTES = 5 * 2**19
@@ -25,6 +28,4 @@ def budget_for(t: Tensor, budget: int | None, cpu: int = CPU_BYTES) -> int:
     """The caller's budget in bytes, or what suits the device of `t`."""
     if budget is None:
         return cpu if t.device.type == "cpu" else DEVICE_BYTES
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        raise WhenceError(f"budget is {budget!r}; expected a number of bytes, at least 1, or None")
     return budget

@@ -21,17 +21,16 @@ Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. https://aclan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError
 from whence.method.citations import MOHEBBI_2023
 from whence.method.decomposition import first_norm
 from whence.method.registry import method
 from whence.method.rows import nonzero, to_one_or_self
-from whence.method.tiles import budget_for, tiles
+from whence.method.tiles import Budget, budget_for, tiles
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace
@@ -43,7 +42,11 @@ CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
 @method("value-zeroing", symbols=("VZ",), paper=MOHEBBI_2023, needs="attention weights, values, the whole block")
 @torch.no_grad()
 def value_zeroing(
-    layer: LayerTrace, *, metric: str = "cosine", standardise: bool = False, budget: int | None = None
+    layer: LayerTrace,
+    *,
+    metric: Literal["cosine", "euclidean", "spearman"] = "cosine",
+    standardise: bool = False,
+    budget: Budget = None,
 ) -> Tensor:
     """How far each output moves when another token's value is zeroed; rows sum to one.
 
@@ -51,8 +54,6 @@ def value_zeroing(
     variance 1 over the tokens of the sentence (appendix A.1, after Timkey & van Schijndel 2021). budget: bytes
     for one tile (by default 32 MiB on a CPU). A row of zeros falls back to the token itself, with a warning.
     """
-    if metric not in DISTANCES:
-        raise WhenceError(f"unknown metric {metric!r} for value-zeroing; expected one of {', '.join(DISTANCES)}")
     budget = budget_for(layer.u, budget, CPU_BYTES)
     moved = torch.zeros_like(layer.attention[:, 0])
     through_w1 = _values_through_w1(layer)

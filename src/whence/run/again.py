@@ -16,8 +16,9 @@ from whence.evidence import sanity
 from whence.evidence.consistency import Second
 from whence.evidence.metric import Again
 from whence.explanation import Explanation
-from whence.jobs import Question, run
+from whence.jobs import run
 from whence.model import Opened, Sentence
+from whence.settling import Question
 
 if TYPE_CHECKING:
     from whence.run.work import Worker

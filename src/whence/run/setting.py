@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from whence.asking import parse, split
+from whence.asking import split
 from whence.errors import WhenceError
 from whence.evidence.metric import NEEDS, Asked
 from whence.evidence.probing import PROPERTIES
 from whence.evidence.registry import lookup
-from whence.jobs import AUTO, Job, settle_job, settle_reach
-from whence.method import lookup as lookup_method
+from whence.method import choose
+from whence.settling import Job, Wanted, settle_job
 
 if TYPE_CHECKING:
     from whence.data import Example
     from whence.model import Opened
 
-REACH = ("aggregate", "layers", "head", "drop_self")  # options that `explain` takes beside a method's own
 LABEL = "label"  # the target that is each example's gold class
 READ = "Whence, isn't it? 42 naïve [MASK] words"  # what tokenizers must cut alike beside having the same words
 
@@ -83,7 +82,7 @@ def check(setting: Setting) -> None:
     if both := set(setting.methods) & set(setting.given):
         raise WhenceError(f"{', '.join(sorted(both))} is both a method and given as explanations; rename one")
     for name in setting.explained():
-        lookup_method(parse(name)[0])
+        choose(name)
     for asked in setting.asked():
         _check_maps(setting, asked)
         if asked.again is not None and setting.given:
@@ -102,7 +101,7 @@ def _check_maps(setting: Setting, asked: Asked) -> None:
     if asked.reference is None or (asked.where or asked.metric.where[0]) != "maps":
         return
     for name in (*setting.methods, asked.reference):
-        if name not in setting.given and lookup_method(parse(name)[0])[0].kind != "map":
+        if name not in setting.given and choose(name).method.kind != "map":
             raise WhenceError(
                 f"'{asked.name}' compares layer maps, and '{name}' has none; ask for {asked.metric.name}:"
                 f"{asked.reference}@scores, or leave that method out"
@@ -185,12 +184,8 @@ def jobs(opened: Opened, setting: Setting) -> list[Job]:
     """The methods as one capture runs them. Only answering rows are aggregated, which is all that measures read."""
     found = []
     for name in setting.explained():
-        method, options = parse(name)
-        if "seed" in lookup_method(method)[0].options:
-            options.setdefault("seed", setting.seed)
-        reach = {key: options.pop(key) for key in REACH if key in options}
-        aggregate = reach.get("aggregate", AUTO)
-        layers: Sequence[int | None] | None = reach.get("layers")
-        settled = settle_reach(opened, aggregate, None if layers is None else tuple(layers), False, "reading")  # type: ignore[arg-type]
-        found.append(settle_job(method, settled, reach.get("head"), options, bool(reach.get("drop_self", False))))
+        chosen = choose(name)
+        if "seed" in chosen.method.options:
+            chosen = replace(chosen, options={"seed": setting.seed, **chosen.options})
+        found.append(settle_job(opened, chosen, Wanted(rows="reading")))
     return found

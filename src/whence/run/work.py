@@ -27,10 +27,11 @@ from whence.evidence.probing import layer_states, vectors_at
 from whence.evidence.sanity import Alone, Disturbed
 from whence.explaining import reader
 from whence.explanation import Explanation
-from whence.jobs import Job, Question, run
+from whence.jobs import run
 from whence.model import Opened, Reader, Sentence, answers, collate, open_model, stream
 from whence.run.again import Row, explained_again, light
 from whence.run.setting import LABEL, Setting, jobs
+from whence.settling import Job, Question
 
 T = TypeVar("T")
 CUT = 2048  # sentences kept from measuring their length to computing them: a window

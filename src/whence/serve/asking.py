@@ -32,19 +32,12 @@ from whence.evidence.sentence import LEVEL, agreement, checks
 from whence.evidence.sentence import Check as Evidence
 from whence.explaining import by_target, compare, explain, reader
 from whence.explanation import Explanation
-from whence.jobs import (
-    AUTO,
-    LARGE_FLOW,
-    Question,
-    refuse_unseen_targets,
-    run,
-    settle_job,
-    settle_reach,
-)
-from whence.method import lookup
+from whence.jobs import LARGE_FLOW, run
+from whence.method import choose, lookup
 from whence.model import Opened
 from whence.serve.limits import Limits
 from whence.serve.line import Check
+from whence.settling import AUTO, Question, Wanted, refuse_unseen_targets, settle_job
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
@@ -206,7 +199,7 @@ def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterat
         texts = asked.texts(limits)
         _inputs(asked, opened, limits)
         asks = Question(asked.target, asked.foil, asked.position)
-        refuse_unseen_targets(opened, [asks], {name: lookup(name)[0] for name in asked.methods})
+        refuse_unseen_targets(opened, [asks], [choose(name) for name in asked.methods])
         steps = len(texts) * len(asked.methods) * (2 if asked.evidence else 1)
         done, numbers = 0, 0.0
         for which, text in enumerate(texts):
@@ -242,8 +235,10 @@ def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterat
 def _beside_others(asked: Compare, text: Any, opened: Opened, name: str, arguments: Mapping[str, Any]) -> Any:
     """One method's part of what `compare` gives: one that looks at no target stands beside those that do."""
     sentences, _ = reader(opened, asked.truncate, None).read(text)
-    reach = settle_reach(opened, *(arguments[each] for each in ("aggregate", "layers", "receptive_field", "rows")))
-    job = settle_job(name, reach, arguments["head"], {}, asked.drop_self)
+    wanted = Wanted(
+        **{key: arguments[key] for key in arguments if key not in ("target", "foil", "position", "truncate")}
+    )
+    job = settle_job(opened, choose(name), wanted)
     question = Question(asked.target, asked.foil, asked.position)
     found = run(opened, sentences, [question], [job], 1)[0][0]
     return found[0] if len(found) == 1 or not job.method.class_specific else by_target(found)

@@ -22,6 +22,7 @@ from whence.view.terminal import gaps, title
 
 __all__ = ["document", "fragment", "payload"]
 
+NONE: Mapping[str, str] = {}
 PAGE = "html{color-scheme:light dark}body{margin:0}main{--whence-height:100vh}"
 START = """
 for (const element of document.querySelectorAll('[data-whence="{key}"]')) {{
@@ -32,9 +33,14 @@ for (const element of document.querySelectorAll('[data-whence="{key}"]')) {{
 """
 
 
-def document(explanations: Mapping[str, Explanation], title: str | None = None) -> str:
-    """A page of its own, with no reference to anything outside it, that may not fetch anything either."""
-    data = payload(explanations, title)
+def document(
+    explanations: Mapping[str, Explanation], title: str | None = None, *, failed: Mapping[str, str] = NONE
+) -> str:
+    """A page of its own, with no reference to anything outside it, that may not fetch anything either.
+
+    `failed` says why a method that was asked for is not among the explanations.
+    """
+    data = payload(explanations, title, failed=failed)
     code = _start("page", {"hash": True, "keys": "page"})
     policy = (
         f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(PAGE)}; style-src-attr 'unsafe-inline'; "
@@ -47,14 +53,14 @@ def document(explanations: Mapping[str, Explanation], title: str | None = None) 
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<style>{PAGE}</style></head>\n"
-        f'<body><main data-whence="page">{_data(data)}{_static(explanations)}</main>\n'
+        f'<body><main data-whence="page">{_data(data)}{_static(explanations, failed)}</main>\n'
         f"<script>{code}</script></body></html>\n"
     )
 
 
-def fragment(explanations: Mapping[str, Explanation]) -> str:
+def fragment(explanations: Mapping[str, Explanation], *, failed: Mapping[str, str] = NONE) -> str:
     """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
-    content = _data(payload(explanations)) + _static(explanations)
+    content = _data(payload(explanations, failed=failed)) + _static(explanations, failed)
     key = hashlib.sha256(content.encode()).hexdigest()[:16]  # the same explanation twice makes the same cell twice
     return f'<div data-whence="{key}">{content}</div><script>{_start(key, {"hash": False, "keys": "focus"})}</script>'
 
@@ -82,7 +88,7 @@ def _hash(source: str) -> str:
 # Where no script runs (an untrusted notebook, a mail) --------------------------------------------------------
 
 
-def _static(explanations: Mapping[str, Explanation]) -> str:
+def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) -> str:
     """The text, coloured, each piece with its score on hover."""
     first = next(iter(explanations.values()))
     head = f"explained: {first.target}; read at: {first.reading.why}; model: {first.model}"
@@ -94,7 +100,8 @@ def _static(explanations: Mapping[str, Explanation]) -> str:
         for each in explanations.values()
     )
     remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
-    return f"<p>{escaped(head)}</p>{remarks}{rows}"
+    missing = "".join(f"<p>{escaped(f'{name}: {detail}')}</p>" for name, detail in failed.items())
+    return f"<p>{escaped(head)}</p>{remarks}{rows}{missing}"
 
 
 def _apart(explanation: Explanation, first: Explanation) -> str:

@@ -35,7 +35,9 @@ MATRICES = ("maps", "aggregated", "head_maps")
 STOPS = 128  # of a colour ramp from nothing to the full hue
 
 
-def payload(explanations: Mapping[str, Explanation], title: str | None = None) -> dict[str, Any]:
+def payload(
+    explanations: Mapping[str, Explanation], title: str | None = None, *, failed: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What the viewer draws, by the name each explanation is shown under. JSON-serialisable."""
     if not explanations:
         raise WhenceError("there is nothing to show; expected at least one explanation")
@@ -48,6 +50,7 @@ def payload(explanations: Mapping[str, Explanation], title: str | None = None) -
         "title": title or _title(named),
         "colours": {"light": _theme(WHITE), "dark": _theme(DARK)},
         "explanations": [_subject(name, each, kind) for name, each in zip(explanations, named, strict=True)],
+        **({"failed": dict(failed)} if failed else {}),
     }
 
 

@@ -8,7 +8,7 @@ strong a score is, in ink, in bold ink and as a ground. Without colour (NO_COLOR
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,12 @@ def show(
     layers: bool = False,
     pieces: bool = False,
     console: Console | None = None,
+    failed: Mapping[str, str] | None = None,
 ) -> None:
-    """Print explanations of one input under one heading: over words, or over the tokenizer's pieces."""
+    """Print explanations of one input under one heading: over words, or over the tokenizer's pieces.
+
+    `failed` says why some methods have none.
+    """
     console = console or Console()
     depth = None if console.no_color else console.color_system
     console.print(heading(explanations[0]))
@@ -67,6 +71,9 @@ def show(
                 console.print(part)
             for line in map_grid(read, console.width, depth):
                 console.print(line, no_wrap=True, overflow="ignore", crop=True)
+    for name, detail in (failed or {}).items():
+        console.print()
+        console.print(Text.assemble((name, "bold"), f"  {detail}"))
 
 
 def title(explanation: Explanation) -> str:

@@ -12,7 +12,8 @@ export function header(payload, subjects, buttons) {
     if (!sides.has(side)) sides.set(side, subject);
   }
   return make("header", { class: "head" }, buttons,
-    ...[...sides.values()].flatMap((subject) => said(subject, payload, sides.size > 1)));
+    ...[...sides.values()].flatMap((subject) => said(subject, payload, sides.size > 1)),
+    ...Object.entries(payload.failed ?? {}).map(([name, detail]) => make("p", { class: "missing" }, `${name}: ${detail}`)));
 }
 
 function said({ record, explained, remarks = [], units: { pieces } }, payload, several) {
