@@ -81,7 +81,10 @@ class Wanted:
         return self.aggregate != AUTO or self.receptive_field or _layers(self.layers, depth) != (0, depth)
 
 
-def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = Wanted()) -> Job:
+USUAL = Wanted()
+
+
+def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL) -> Job:
     """What a method is to do on this model; what stands in its own name goes before what all are asked."""
     wanted = replace(wanted, **chosen.how)
     method, preset, name = chosen.method, chosen.preset, chosen.asked

@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -235,9 +235,7 @@ def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterat
 def _beside_others(asked: Compare, text: Any, opened: Opened, name: str, arguments: Mapping[str, Any]) -> Any:
     """One method's part of what `compare` gives: one that looks at no target stands beside those that do."""
     sentences, _ = reader(opened, asked.truncate, None).read(text)
-    wanted = Wanted(
-        **{key: arguments[key] for key in arguments if key not in ("target", "foil", "position", "truncate")}
-    )
+    wanted = Wanted(**{each.name: arguments[each.name] for each in fields(Wanted) if each.name in arguments})
     job = settle_job(opened, choose(name), wanted)
     question = Question(asked.target, asked.foil, asked.position)
     found = run(opened, sentences, [question], [job], 1)[0][0]
