@@ -13,7 +13,8 @@ import whence
 from whence import jobs
 from whence.defaults import COMPARED, COMPARED_MAPS, TOWARDS
 from whence.explanation import Explanation
-from whence.method import lookup
+from whence.method import choose, lookup
+from whence.settling import Question, settle_job
 
 TOKENIZER = tiny.tokenizer()
 MAPS = [each.name for each in whence.methods() if not each.class_specific]
@@ -80,14 +81,14 @@ def test_the_next_method_is_announced() -> None:
     with pytest.warns(whence.WhenceWarning, match=r"token for a baseline.*Explained by attcat instead"):
         found = whence.explain([5, 6, 7], tiny.model())
     assert found.method == "attcat"
-    with pytest.warns(whence.WhenceWarning, match="Explained by attcat, alti, attention-rollout instead"):
+    with pytest.warns(whence.WhenceWarning, match="deeplift is missing from the comparison"):
         assert list(whence.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
 
 
 def test_a_method_that_was_named_is_not_replaced() -> None:
     with pytest.raises(whence.WhenceError, match="token for a baseline"):
         whence.explain([5, 6, 7], tiny.model(), method="deeplift")
-    with pytest.raises(whence.WhenceError, match="'deeplift' has no option 'odd'"):
+    with pytest.raises(whence.WhenceError, match="it is deeplift: 'deeplift' has no option 'odd'"):
         explain(odd=1)
     assert explain(baseline="pad").options == {"baseline": "pad"}
 
@@ -170,9 +171,8 @@ def test_measures_follow_the_prediction_whatever_is_explained() -> None:
     """`run` is what `evaluate` measures: its targets are the same for every method."""
     opened = whence.open_model(tiny.model(), TOKENIZER)
     sentences = jobs_sentences(opened)
-    reach = jobs.settle_reach(opened, jobs.AUTO, None, False, "all")
-    both = [jobs.settle_job(name, reach, None, {}) for name in ("attcat", "alti")]
-    ((first,), (second,)) = jobs.run(opened, sentences, [jobs.Question(2, 0, None)], both, 1)[0]
+    both = [settle_job(opened, choose(name)) for name in ("attcat", "alti")]
+    ((first,), (second,)) = jobs.run(opened, sentences, [Question(2, 0, None)], both, 1)[0]
     assert first.measured == second.measured
     assert first.measured.label == "LABEL_2"
 
