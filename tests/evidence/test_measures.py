@@ -299,6 +299,7 @@ def test_cues_and_rationales_by_hand() -> None:
     assert np.isnan(precision.dot_product(np.zeros(len(scores)), cues))
     assert precision.probes_needed(scores, cues) == 1
     assert precision.probes_needed([0.3, 0.3, 0.3, 0.1], cues) == 2  # ties count against the cue
+    assert precision.precision_at(scores, cues, 20)[20] == precision.Precision(2, 0.5)  # of 4, and not of 20
     found = precision.overlap(scores, cues)
     assert found == precision.Overlap(0.5, 0.5, 0.5, 1 / 3)
     assert precision.overlap(scores, cues, k=3).recall == 0.5
