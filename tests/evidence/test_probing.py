@@ -91,8 +91,18 @@ def test_representations_are_the_models_own_hidden_states(variant: str) -> None:
         # GPT-2 lists its last state after the final norm; ours is the block's own.
         for ours, theirs in zip(found[: len(found) - (variant == "gpt2"), i], states, strict=False):
             assert np.allclose(ours, theirs[0, at].numpy(), atol=1e-5)
-    mean = representations("a good cat", tiny.model("bert", "encoder"), tokenizer, position="mean")
-    assert mean.shape == (4, 1, 24)
+
+
+def test_the_mean_is_over_a_sentences_own_tokens() -> None:
+    model, tokenizer = tiny.model("bert", "encoder"), tiny.tokenizer()
+    texts = ["a good cat", "the film is not very meaningful"]
+    mean = representations(texts, model, tokenizer, position="mean")
+    assert mean.shape == (4, 2, 24)
+    for i, text in enumerate(texts):
+        with torch.no_grad():
+            states = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+        for ours, theirs in zip(mean[:, i], states, strict=True):
+            assert np.allclose(ours, theirs[0].mean(0).numpy(), atol=1e-5)
 
 
 def test_the_mask_is_what_a_masked_model_is_probed_at() -> None:

@@ -68,6 +68,8 @@ def test_exactly_the_parts_named_are_random(independent: bool, way: str) -> None
         assert (norm.bias == 0).all()
         assert (linear.bias == 0).all()
         assert changed.model.bert.embeddings.word_embeddings.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        first, second = (changed.model.bert.encoder.layer[i].output.dense.weight for i in (0, 1))
+        assert not torch.equal(first, second)  # each part is drawn for itself
     assert all(torch.equal(weight, before[key]) for key, weight in model.named_parameters())
 
 
