@@ -3,6 +3,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 VENV=${WHENCE_VENV:-.venv}
+QUIET=--quiet
+if [ ! -x "$VENV/bin/whence" ]; then
+    QUIET=
+    echo "Setting up $VENV with torch, transformers and what they need; the first time this takes some minutes."
+fi
 [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV"
-"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+# shellcheck disable=SC2086  # no argument at all where pip shows what it does
+"$VENV/bin/python" -m pip install $QUIET --disable-pip-version-check -c constraints.txt -e .
+[ -n "$QUIET" ] || echo "Done. Loading the model:"
 exec "$VENV/bin/whence" explain "${1:-a deep and meaningful film .}"

@@ -1,9 +1,10 @@
 """Which method answers when none is named.
 
 A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS`, and by the
-next where that one says that it cannot answer (its own check fails, or there is no token for a baseline). Where nothing
-is predicted (a bare encoder, a masked language model without a mask), or where a map is asked for (a row, layers, a
-head, an aggregation), `MAPS` says what a representation is made of. docs/methods.md has the numbers behind the choice.
+next where that one says that it cannot answer (its own check fails, or there is no token for a baseline). Of a model
+whose blocks are not known, methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder, a
+masked language model without a mask), or where a map is asked for (a row, layers, a head, an aggregation), `MAPS` says
+what a representation is made of. docs/methods.md has the numbers behind the choice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from whence.defaults import COMPARED, COMPARED_MAPS, HEADS, MAPS, TOWARDS
+from whence.defaults import COMPARED, COMPARED_MAPS, HEADS, MAPS, TOWARDS, UNMAPPED
 from whence.errors import Unsuited, WhenceError, WhenceWarning
 from whence.method import Chosen, choose, lookup
 from whence.model import Opened, Sentence
@@ -30,7 +31,7 @@ def candidates(
     options: Mapping[str, Any],
 ) -> list[Chosen]:
     """The methods that may answer, the first choice first: those that have the options given."""
-    names: tuple[str, ...] = TOWARDS
+    names: tuple[str, ...] = TOWARDS if opened.family.mapped else UNMAPPED
     if wanted.head is not None:
         names = HEADS
     elif wanted.asks_maps(opened.depth) or not towards_output(opened, sentences, questions):
@@ -48,7 +49,7 @@ def compared(
     """The methods that are compared when none are named."""
     if wanted.asks_maps(opened.depth) or not towards_output(opened, sentences, questions):
         return COMPARED_MAPS
-    return COMPARED
+    return COMPARED if opened.family.mapped else UNMAPPED
 
 
 def towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:

@@ -3,6 +3,7 @@
 DEFAULT_MODEL = "whence/sentiment"
 DEFAULT_METHOD = "auto"  # settled by whence/choosing.py:
 TOWARDS = ("deeplift", "attcat")  # where something is predicted; the second where the first cannot answer
+UNMAPPED = ("integrated-gradients", "gradient-x-input")  # the same of models whose blocks are not known
 MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
 HEADS = ("attention-rollout",)  # where one head is asked for
 # Side by side, methods that differ in kind: differences, gradients, what tokens give, attention alone.

@@ -22,5 +22,5 @@ def need(module: str, extra: str) -> ModuleType:
             raise  # the package is there; something inside it is not
         raise WhenceError(
             f"this needs the package '{package}', which is not installed; "
-            f"install it with: pip install 'whence[{extra}]'"
+            f"install it in the clone of whence with: pip install -e '.[{extra}]'"
         ) from missing

@@ -89,7 +89,7 @@ def test_explain_as_json(folder: str) -> None:
 
 
 def test_layers_words_position_head_and_pair(folder: str) -> None:
-    out = run("explain", "a meaningful film", "-m", folder, "--layers", "--words", "--position", "-1", "--head", "1")
+    out = run("explain", "a meaningful film", "-m", folder, "--layers", "--position", "-1", "--head", "1")
     assert "meaningful" in out
     assert "read at: given [SEP]" in out
     assert "head=1" in out
@@ -110,7 +110,7 @@ def test_pictures(folder: str, tmp_path: Path) -> None:
         file = tmp_path / f"{command}.svg"
         method = "attention" if command == "explain" else "attention,alti"
         run(command, "a film", "-m", folder, "--save", str(file), "-M", method, *chosen)
-        found = getattr(whence, command)("a film", folder, None, method.split(",") if "," in method else method)
+        found = getattr(whence, command)("a film", folder, None, method.split(",") if "," in method else method).words()
         assert file.read_bytes() == found.plot(kind).file("svg")
 
 
@@ -201,7 +201,7 @@ def test_the_public_names_are_all_there() -> None:
 def test_a_missing_extra_is_named() -> None:
     from whence.extras import need
 
-    with pytest.raises(whence.WhenceError, match=r"pip install 'whence\[plot\]'"):
+    with pytest.raises(whence.WhenceError, match=r"pip install -e '\.\[plot\]'"):
         need("a_package_that_is_not_there", extra="plot")
     assert need("json", extra="plot").loads("1") == 1
 

@@ -302,7 +302,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WhenceError, match=r"stanfordnlp/sst2 .nowhere. did not come from the Hugging Face Hub"):
         list(read("sst2", "nowhere"))
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(WhenceError, match=r"pip install 'whence\[hub\]'.*set WHENCE_DATA"):
+    with pytest.raises(WhenceError, match=r"pip install -e '\.\[hub\]'.*set WHENCE_DATA"):
         list(read("sst2"))
 
 

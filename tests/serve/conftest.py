@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the page needs the extra: pip install 'whence[serve]'")
+pytest.importorskip("fastapi", reason="the page needs the extra: pip install -e '.[serve]'")
 pytest.importorskip("httpx", reason="the tests of the page need httpx")
 
 import uvicorn

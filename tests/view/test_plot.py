@@ -413,7 +413,7 @@ print("matplotlib.pyplot" in sys.modules)
         )
         assert run.stdout.startswith(expected), run.stdout
         if block:
-            assert "whence[plot]" in run.stdout
+            assert "pip install -e '.[plot]'" in run.stdout
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from whence.cli.explain import Device, Dtype, Model, Task, Truncate
+from whence.cli.explain import Device, Dtype, Model, Task, Truncate, complete_method
 from whence.defaults import DEFAULT_MODEL
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
@@ -28,7 +28,10 @@ def register(app: typer.Typer) -> None:
 def evaluate_command(
     data: Annotated[str, typer.Option("--data", "-d", help="A dataset's name, a file, or hub:owner/name.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
-    methods: Annotated[str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas.")] = "",
+    methods: Annotated[
+        str,
+        typer.Option("--methods", "-M", help="Names from `whence methods`, by commas.", autocompletion=complete_method),
+    ] = "",
     metrics: Annotated[str, typer.Option(help="Names from `whence metrics`, by commas.")] = "aopc,log-odds",
     model: Model = DEFAULT_MODEL,
     split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
@@ -92,23 +95,18 @@ def named(pairs: list[str] | None) -> dict[str, str] | None:
 
 def metrics_command() -> None:
     """List the measures that `whence evaluate` takes."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from whence.catalogue import stored
+    from whence.cli.lists import Row, show
 
-    import whence
-    from whence.evidence.metric import NEEDS
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("measure", no_wrap=True)
-    for column in ("what it is", "better", "needs", "options"):
-        table.add_column(column)
-    for each in whence.metrics():
-        name = each.name + (":METHOD" if each.reference else "") + ("[@K]" if "K" in each.where else "")
-        at = [f"@{where}" for where in each.where if where != "K"]
-        needs = ", ".join(NEEDS[need] for need in each.needs)
-        table.add_row(*map(Text, (name, each.summary, each.better, needs, ", ".join([*each.options, *at]))))
-    Console().print(table)
+    rows = [
+        Row(each["name"], each["summary"], (each["better"], ", ".join(each["needs"]), ", ".join(each["options"])))
+        for each in stored()["metrics"]
+    ]
+    show(
+        {"": rows},
+        ("better", "needs", "options"),
+        "aopc(by=mask): with options; spearman:saliency@layers: docs/evidence.md",
+    )
 
 
 @runs_app.command("list")

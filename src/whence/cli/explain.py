@@ -14,10 +14,23 @@ from whence.cli import batch
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from whence.comparison import Comparison
     from whence.explanation import Explanation
+
+
+def complete_method(typed: str) -> list[str]:
+    """Names of methods that go on as typed; behind a comma, of the next one."""
+    from whence.catalogue import stored
+
+    before, comma, last = typed.rpartition(",")
+    return [f"{before}{comma}{each['name']}" for each in stored()["methods"] if each["name"].startswith(last)]
+
+
+def complete_model(typed: str) -> list[str]:
+    from whence import zoo
+
+    return [name for name in zoo.names() if name.startswith(typed)]
+
 
 Written = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
 WrittenOrFile = Annotated[
@@ -32,9 +45,26 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --f
 Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
 Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
-Model = Annotated[str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.")]
+Model = Annotated[
+    str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.", autocompletion=complete_model)
+]
 Method = Annotated[
-    str, typer.Option("--method", "-M", help="A name from `whence methods`; auto: deeplift, or alti without an output.")
+    str,
+    typer.Option(
+        "--method",
+        "-M",
+        help="A name from `whence methods`; auto: deeplift, or alti without an output.",
+        autocompletion=complete_method,
+    ),
+]
+Methods = Annotated[
+    str,
+    typer.Option(
+        "--methods",
+        "-M",
+        help="Names from `whence methods`, by commas; auto: four that differ in kind.",
+        autocompletion=complete_method,
+    ),
 ]
 Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
@@ -48,7 +78,14 @@ Receptive = Annotated[
 ]
 Rows = Annotated[str, typer.Option(help="all, or reading: only the row that answers, which makes flow fast.")]
 Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its answering row and its map.")]
-Words = Annotated[bool, typer.Option("--words", help="Show words instead of the tokenizer's pieces.")]
+Words = Annotated[
+    bool | None,
+    typer.Option("--words/--pieces", help="Words of the text, or the tokenizer's pieces; data is in pieces if none."),
+]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Say how far to believe it: words of this text are erased in order and at random."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Save = Annotated[
     Path | None,
@@ -94,7 +131,8 @@ def explain_command(
     drop_self: DropSelf = False,
     option: Options = None,
     layers: Layers = False,
-    words: Words = False,
+    words: Words = None,
+    check: Check = False,
     as_json: AsJson = False,
     save: Save = None,
     kind: Kind = None,
@@ -134,23 +172,23 @@ def explain_command(
     }
     file = _file(text, file, out)
     if file is not None and out is not None:
-        alone = {"--pair": pair, "--save": save, "--html": html, "--kind": kind, "--json": as_json, "--layers": layers}
+        alone = {"--pair": pair, "--save": save, "--html": html, "--kind": kind, "--json": as_json}
+        alone |= {"--layers": layers, "--check": check}
         if unused := [name for name, value in alone.items() if value]:
             raise whence.WhenceError(f"{', '.join(unused)}: for one text; a table of many has one row for each token")
-        batch.explain_file(batch.texts(file, column), out, words=words, keep="scores", **arguments)
+        batch.explain_file(batch.texts(file, column), out, words=bool(words), keep="scores", **arguments)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
     result: Any = whence.explain(text if pair is None else (text, pair), **arguments)
-    _present(result, layers=layers, words=words, as_json=as_json, save=save, kind=kind, html=html)
+    checked = _checked(result, whence.open_model(model, task=task, device=device, dtype=dtype)) if check else None
+    _present(result, layers=layers, words=words, checked=checked, as_json=as_json, save=save, kind=kind, html=html)
 
 
 def compare_command(
     text: Written,
     pair: Pair = None,
     model: Model = DEFAULT_MODEL,
-    methods: Annotated[
-        str, typer.Option("--methods", "-M", help="Names from `whence methods`, by commas; auto: four that differ.")
-    ] = DEFAULT_METHOD,
+    methods: Methods = DEFAULT_METHOD,
     target: Target = None,
     foil: Foil = None,
     position: Position = None,
@@ -161,7 +199,8 @@ def compare_command(
     rows: Rows = "all",
     drop_self: DropSelf = False,
     layers: Layers = False,
-    words: Words = False,
+    words: Words = None,
+    check: Check = False,
     as_json: AsJson = False,
     save: Save = None,
     kind: Kind = None,
@@ -192,74 +231,113 @@ def compare_command(
         device=device,
         dtype=dtype,
     )
-    _present(result, layers=layers, words=words, as_json=as_json, save=save, kind=kind, html=html)
+    checked = _checked(result, whence.open_model(model, task=task, device=device, dtype=dtype)) if check else None
+    _present(result, layers=layers, words=words, checked=checked, as_json=as_json, save=save, kind=kind, html=html)
 
 
 def methods_command(
-    name: Annotated[str | None, typer.Argument(help="One method: its formula, options and paper.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One method: its formula, options and paper.", autocompletion=complete_method)
+    ] = None,
 ) -> None:
-    """List the methods with their names, symbols and papers; or say everything about one."""
+    """List the methods by what they look at; or say everything about one."""
+    if name is None:
+        _list_methods()
+        return
     from rich.console import Console
 
     from whence.method import lookup
 
     console = Console()
-    if name is None:
-        console.print(_method_table())
-        return
     method, preset = lookup(name)
     about = inspect.getdoc(inspect.getmodule(inspect.unwrap(method.run))) or ""
     title = method.name if preset is None else f"{preset.name} = {method.name}, {preset.aggregate or 'last layer'}"
-    options = ", ".join(f"{option}={default!r}" for option, default in method.options.items()) or "none"
-    for part in (f"{title}: {method.summary}", about, f"needs: {method.needs}", f"options: {options}", method.paper):
+    symbols = method.symbols if preset is None else preset.symbols
+    options = ", ".join(f"{option}={default!r}" for option, default in method.options.items())
+    facts = (
+        f"{title}: {method.summary if preset is None else preset.summary}",
+        about,
+        f"in papers: {', '.join(symbols) or 'no symbol of its own'}",
+        f"looks at: {'one number of the output' if method.class_specific else 'no output; it refuses a target'}",
+        f"needs: {method.needs}",
+        f"options: {options or 'none'}",
+        f"cite: {method.paper if preset is None else preset.paper}",
+    )
+    for part in facts:
         console.print(part, markup=False, highlight=False)
         console.print()
 
 
-def _method_table() -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _list_methods() -> None:
+    from whence.catalogue import stored
+    from whence.cli.lists import Row, show
 
-    from whence.method import methods, presets
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("method", no_wrap=True)
-    for column in ("symbols", "kind", "what it is", "from"):
-        table.add_column(column)
-    # Texts, not strings: a formula's brackets are no markup.
-    for each in sorted(methods(), key=lambda each: (each.class_specific, each.kind)):
-        flags = ", ".join(flag for flag, on in (("signed", each.signed), ("class-specific", each.class_specific)) if on)
-        kind = each.kind + (f" ({flags})" if flags else "")
-        table.add_row(*map(Text, (each.name, ", ".join(each.symbols), kind, each.summary, each.paper.short)))
-    for named in presets():
-        made_of = f"{named.summary} (= {named.method}, {named.aggregate or 'last layer'})"
-        table.add_row(*map(Text, (named.name, ", ".join(named.symbols), "preset", made_of, named.paper.short)))
-    return table
+    groups: dict[str, list[Row]] = {}
+    for each in stored()["methods"]:
+        kind = "Towards one output" if each["towards"] else "What a token is made of, towards no class"
+        made_of = f" (of {each['of']})" if each["of"] else ""
+        row = Row(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))
+        groups.setdefault(f"{kind}: {each['idea']}", []).append(row)
+    show(groups, ("in papers", "from"), "whence methods NAME: its formula, options and paper")
 
 
 def _present(
     result: Explanation | Comparison,
     *,
     layers: bool,
-    words: bool,
+    words: bool | None,
+    checked: list[str] | None,
     as_json: bool,
     save: Path | None,
     kind: str | None,
     html: Path | None,
 ) -> None:
+    """Print or write a result: words where one looks at it, pieces where it is data, unless asked otherwise."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from whence.storing import PICTURES
     from whence.writing import write
 
-    result = result.words() if words else result
+    data = result.words() if words else result
     if save is not None:
-        result.save(save, kind or ("layers" if layers else "text"))
+        drawn = result if words is False or save.suffix not in PICTURES else result.words()
+        (drawn if save.suffix in PICTURES else data).save(save, kind or ("layers" if layers else "text"))
     if html is not None:
-        write(html, result.to_html())
+        write(html, data.to_html())
     if as_json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
-    elif save is None and html is None:
-        result.show(layers=layers)
-    else:
+        evidence = {} if checked is None else {"evidence": checked}
+        print(json.dumps({**data.to_dict(), **evidence}, ensure_ascii=False, allow_nan=False))
+        return
+    if save is not None or html is not None:
         print(f"written to {' and '.join(str(path) for path in (save, html) if path is not None)}")
+    else:
+        result.show(layers=layers, pieces=words is False)
+    console = Console()
+    if checked is not None:
+        console.print()
+        for line in checked:
+            console.print(Text(line))
+    elif console.is_terminal and save is None and html is None:
+        console.print(
+            Text("\nhow far to believe it: --check erases words of this text in this order and at random", "dim")
+        )
+
+
+def _checked(result: Explanation | Comparison, model: Any) -> list[str]:
+    """The page's evidence in words, a line for each explanation; where there is none, why."""
+    from whence.errors import WhenceError
+    from whence.evidence.sentence import checks
+    from whence.explanation import Explanation
+
+    named = {result.method: result} if isinstance(result, Explanation) else dict(result)
+    lines: list[str] = []
+    try:
+        for name, found in zip(named, checks(list(named.values()), model), strict=True):
+            lines.append(f"{name}: {found} {found.verdict}")
+    except WhenceError as error:
+        lines.append(f"no check: {error}")
+    return lines
 
 
 def _file(text: str | None, file: Path | None, out: Path | None) -> Path | None:

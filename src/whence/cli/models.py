@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whence.cli.explain import complete_model
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,23 +19,25 @@ def register(app: typer.Typer) -> None:
     app.command()(models)
 
 
-def models(name: Annotated[str | None, typer.Argument(help="Print this model's whole card.")] = None) -> None:
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="Print this model's whole card.", autocompletion=complete_model)
+    ] = None,
+) -> None:
     """List the models that ship inside, or print one's card."""
     from rich.console import Console
-    from rich.table import Table
 
     from whence import zoo
+    from whence.cli.lists import Row, show
 
-    console = Console()
     if name is not None:
-        _print_card(console, zoo.card(name))
+        _print_card(Console(), zoo.card(name))
         return
-    table = Table("name", "what it does", "architecture", "measured", show_lines=True)
-    for known in zoo.names():
-        card = zoo.card(known)
+    rows = []
+    for card in map(zoo.card, zoo.names()):
         best = [f"{measure}: {value:.3f}" for measure, value in list(card.measured.items())[:2]]
-        table.add_row(card.name, card.summary, card.architecture, "\n".join(best))
-    console.print(table)
+        rows.append(Row(card.name, card.summary, (card.architecture, "; ".join(best))))
+    show({"": rows}, ("architecture", "measured"), "whence models NAME: the whole card")
 
 
 def _print_card(console: Console, card: Card) -> None:

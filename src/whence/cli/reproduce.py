@@ -11,13 +11,22 @@ from whence.cli.evaluate import named
 from whence.cli.explain import Device
 
 
+def complete_recipe(typed: str) -> list[str]:
+    from whence.catalogue import stored
+
+    return [each["name"] for each in stored()["recipes"] if each["name"].startswith(typed)]
+
+
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     app.command("reproduce")(reproduce_command)
 
 
 def reproduce_command(
-    name: Annotated[str | None, typer.Argument(help="PAPER/TABLE, or a paper for all of it; a list if none.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="PAPER/TABLE, or a paper for all of it; a list if none.", autocompletion=complete_recipe),
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="In place of the recipe's own.")] = None,
     data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset; several by commas.")] = None,
     limit: Annotated[int | None, typer.Option(help="How many examples, drawn by the seed.", min=1)] = None,
@@ -30,11 +39,11 @@ def reproduce_command(
     seed: Annotated[int, typer.Option(help="Draws the examples.")] = 0,
 ) -> None:
     """Repeat a table or figure of a paper: our numbers beside the paper's; without a name, list them all."""
-    from whence import papers
-
     if name is None:
         _list()
         return
+    from whence import papers
+
     for recipe in papers.lookup(name):
         result = papers.reproduce(
             recipe.name,
@@ -53,17 +62,11 @@ def reproduce_command(
 
 
 def _list() -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from whence.catalogue import stored
+    from whence.cli.lists import Row, show
 
-    from whence import papers
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it shows, and on what")
-    for each in papers.recipes():
-        data = ", ".join(each.data) + (f"; without data: {each.spare}" if each.spare else "")
-        where = f"\n{each.model}" + (f" on {data}" if data else "")
-        table.add_row(Text(each.name), Text.assemble(each.about, (where, "dim")))
-    Console().print(table)
+    groups: dict[str, list[Row]] = {}
+    for each in stored()["recipes"]:
+        where = each["model"] + (f" on {each['data']}" if each["data"] else "")
+        groups.setdefault(each["paper"], []).append(Row(each["name"], each["summary"], (where,)))
+    show(groups, ("made with",), "whence reproduce NAME: our numbers beside the paper's")

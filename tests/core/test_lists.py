@@ -1,0 +1,84 @@
+"""Lists on the command line: they read at 80 columns, use the width there is, and import no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import whence
+from whence import catalogue
+from whence.cli import app
+from whence.cli.explain import complete_method, complete_model
+from whence.cli.reproduce import complete_recipe
+from whence.method import lookup
+
+LISTS = ("methods", "metrics", "models", "reproduce")
+
+
+def printed(*arguments: str, columns: int) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)}, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_the_catalogue_is_up_to_date() -> None:
+    made = json.loads(json.dumps(catalogue.made()))
+    assert catalogue.stored() == made, "run: python -m whence.catalogue"
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_reads_at_80_columns_and_uses_160(name: str) -> None:
+    narrow, wide = printed(name, columns=80), printed(name, columns=160)
+    assert max(map(len, narrow.splitlines())) <= 80
+    entries = len(catalogue.stored().get({"reproduce": "recipes"}.get(name, name), "abc"))
+    assert len(narrow.splitlines()) < 4 * entries + 30
+    words = [len(line.split()) for line in narrow.splitlines() if line.strip()]
+    assert sum(words) / len(words) > 4  # no columns of single words
+    assert max(len(line.rstrip()) for line in wide.splitlines()) > 100
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_needs_no_torch(name: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['whence', '{name}']\nfrom whence.cli import main\ntry: main()\n"
+        "except SystemExit: pass\nassert 'torch' not in sys.modules, 'torch'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_method_is_cited() -> None:
+    for name in ("alti", "attention-rollout"):
+        said = printed("methods", name, columns=200)
+        method, preset = lookup(name)
+        assert f"cite: {method.paper if preset is None else preset.paper}" in said
+        assert "Paper(" not in said
+
+
+def test_names_are_completed() -> None:
+    assert complete_method("deep") == ["deeplift"]
+    assert set(complete_method("alti,attention-r")) == {"alti,attention-rollout", "alti,attention-residual"}
+    assert complete_model("whence/s") == ["whence/sentiment"]
+    assert "abnar2020/table1" in complete_recipe("abnar")
+
+
+def test_words_or_pieces_and_a_check() -> None:
+    text = "a meaningful film ."
+    assert "meaningful" in printed("explain", text, columns=100)
+    pieces = printed("explain", text, "--pieces", columns=100)
+    assert "meaningful" not in pieces
+    assert "meaning" in pieces
+    data = json.loads(printed("explain", text, "--json", "--check", columns=100))
+    assert data["granularity"] == "token"
+    assert data["evidence"][0].startswith("deeplift: Without its top 2 words the probability ")
+    assert json.loads(printed("explain", text, "--json", "--words", columns=100))["granularity"] == "word"
+    assert "deeplift: Without its top 2 words" in printed("explain", text, "--check", columns=200)
+    assert "no check: " in printed("explain", "a film .", "--model", "whence/mlm", "--check", columns=100)
+
+
+def test_the_default_says_which_method_it_was() -> None:
+    assert "deeplift" in printed("explain", "a film .", columns=100)
+    assert whence.explain("a film .").method == "deeplift"
