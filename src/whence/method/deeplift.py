@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from whence.errors import Unsuited, WhenceError
 from whence.method.citations import SHRIKUMAR_2017
 from whence.method.integrated_gradients import Baseline, check_layer, rerun, swapped
+from whence.method.path import averaged
 from whence.method.registry import Of, Scores, method
 from whence.model.block import Norm
 
@@ -142,13 +142,15 @@ def _norm(norm: Norm, t: Tensor, t0: Tensor, dt: Tensor) -> Tensor:
 
 def _head(output: OutputTrace, of: str, h: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
     """The mean gradient of the number over the way from h' to h, and the number's change: [B, n, d], [B]."""
-    points, weights = np.polynomial.legendre.leggauss(HEAD_STEPS)
-    rows = torch.arange(len(h))
-    total = torch.zeros_like(h)
-    run = rerun(output, of, output.trace.opened.depth)
-    with torch.enable_grad():
-        for point, weight in zip(points, weights, strict=True):
-            states = (h0 + (point + 1) / 2 * (h - h0)).detach().requires_grad_()
-            total += weight / 2 * torch.autograd.grad(run(states, rows).sum(), states)[0]
-    with torch.no_grad():
-        return total, run(h, rows) - run(h0, rows)
+    opened = output.trace.opened
+    # A vocabulary's logits at every token are large: one point at a time.
+    together = len(h) * (HEAD_STEPS if opened.task == "classification" and opened.stacks else 1)
+    found = averaged(
+        rerun(output, of, opened.depth),
+        h0,
+        h,
+        output.number(of).detach(),
+        together=together,
+        points=HEAD_STEPS,
+    )
+    return found.gradient, found.change.to(h.device)

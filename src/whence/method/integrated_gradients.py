@@ -176,7 +176,7 @@ def rerun(
 
     def run(states: Tensor, rows: Tensor) -> Tensor:
         batch = trace.batch.take(rows)
-        found = from_layer(trace.opened, batch, layer, states, own_attention=own_attention)
+        found = from_layer(trace.opened, batch, layer, states, tuples=trace.tuples, own_attention=own_attention)
         return output.towards([output.answers[int(row)] for row in rows]).number(of, found, batch.lengths)
 
     return run

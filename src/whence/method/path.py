@@ -49,7 +49,14 @@ class Piece(NamedTuple):
 
 
 def averaged(
-    run: Run, start: Tensor, end: Tensor, last: Tensor, *, points: int | None, tolerance: float, together: int
+    run: Run,
+    start: Tensor,
+    end: Tensor,
+    last: Tensor,
+    *,
+    together: int,
+    points: int | None = None,
+    tolerance: float = 0.005,
 ) -> Averaged:
     """Over the way from `start` to `end` [B, n, ·], at whose end y is `last` [B], known from before.
 

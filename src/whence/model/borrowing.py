@@ -1,8 +1,8 @@
 """A user's model, borrowed for the length of one call and given back as it was.
 
-`borrowed(body)` runs `body`, which changes the model only through the functions below: `evaluating`, `attending` and
-`hook`. Each writes down how to undo a change before it makes it, so that there is no moment at which a change is made
-and not on record.
+`borrowed(body)` runs `body`, which changes the model only through the functions below: `evaluating`, `attending`,
+`hook` and `stand_in`. Each writes down how to undo a change before it makes it, so that there is no moment at which a
+change is made and not on record.
 
 What holds, for an exception at any instruction, also one that comes from outside (Ctrl-C, a signal handler that
 raises, an exception set on the thread):
@@ -168,6 +168,20 @@ def hook(module: nn.Module, function: Callable[..., Any], *, before: bool = Fals
         module.register_forward_pre_hook(function, with_kwargs=True)
     else:
         module.register_forward_hook(function)
+
+
+def stand_in(module: nn.Module, forward: Callable[..., Any]) -> None:
+    """Another function in the place of the module's forward; its hooks still run."""
+    own = module.__dict__.get("forward")  # somebody else's, put there before us
+
+    def undo() -> None:
+        if own is None:
+            module.__dict__.pop("forward", None)
+        else:
+            module.__dict__["forward"] = own
+
+    on_leaving(undo)
+    module.__dict__["forward"] = forward
 
 
 def _unhook(hooks: dict[int, Any], with_kwargs: dict[int, Any], function: Callable[..., Any]) -> None:

@@ -130,6 +130,7 @@ class Trace:
     words: Tensor = field(repr=False)  # the word embeddings alone: [B, n, e]
     embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
     output: Any = field(repr=False)  # the model's own output object
+    tuples: bool = False  # blocks give their output as the first of a tuple
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -155,6 +156,7 @@ class _Recorder:
     scaling: float = 1.0
     words: Tensor | None = None
     embeddings: Tensor | None = None
+    tuples: bool = False
 
     def note(self, **tensors: Tensor) -> None:
         if self.page is not None:
@@ -236,7 +238,7 @@ def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None],
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; whence cannot follow it"
         )
     _check_finite(opened, output)
-    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output)
+    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples)
 
 
 def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
@@ -307,7 +309,8 @@ def _hook(opened: Opened, recorder: _Recorder) -> None:
     def ends(block: Block) -> Callable[..., None]:
         def leaves(_module: nn.Module, _args: Any, output: Any) -> None:
             if mine():
-                output = output[0] if isinstance(output, tuple) else output
+                recorder.tuples = isinstance(output, tuple)
+                output = output[0] if recorder.tuples else output
                 recorder.note(output=output, **({"w": output} if block.norm_first else {}))
                 recorder.finish(block)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.answer import Answer
-from whence.model.borrowing import hook
+from whence.model.borrowing import hook, stand_in
 from whence.model.capture import rerunning
 from whence.model.inputs import Batch, Sentence, collate
 from whence.model.opening import Opened
@@ -98,40 +98,37 @@ def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
     return found[0]
 
 
-def from_layer(opened: Opened, batch: Batch, layer: int | None, states: Tensor, *, own_attention: bool = False) -> Any:
-    """The output when `states` stand in place of the input of block `layer`.
+def from_layer(
+    opened: Opened, batch: Batch, layer: int | None, states: Tensor, *, tuples: bool, own_attention: bool = False
+) -> Any:
+    """The output when `states` stand in place of the input of block `layer`; the blocks below are not run.
 
     None means the embedding module's output, and the number of blocks the last block's output. Gradients flow back into
-    `states`. `own_attention` as in `rerunning`.
+    `states`. `tuples` is the captured pass's, `own_attention` as in `rerunning`.
     """
 
     def run() -> Any:
-        _replace(opened, layer, states)
+        if layer is None:
+            hook(opened.embeddings, lambda *_: states)
+        else:
+            _start_at(opened, layer, states, tuples)
         return opened.forward(batch)
 
     return rerunning(opened, run, own_attention=own_attention)
 
 
-def _replace(opened: Opened, layer: int | None, states: Tensor) -> None:
-    seen = 0
+def _start_at(opened: Opened, layer: int, states: Tensor, tuples: bool) -> None:
+    seen = 0  # blocks may be shared between layers: count the calls, not the modules
 
-    def enters(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal seen
-        seen += 1  # blocks may be shared between layers: count the calls, not the modules
-        if seen - 1 != layer:
-            return None
-        if args:
-            return (states, *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": states}
+    def late(own: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen <= layer:
+                return (states,) if tuples else states
+            return own(states if seen == 1 else hidden_states, *args, **kwargs)
 
-    def leaves(_module: nn.Module, _args: Any, output: Any) -> Any:
-        nonlocal seen
-        seen += 1
-        if seen != opened.depth:
-            return None
-        return (states, *output[1:]) if isinstance(output, tuple) else states
+        return forward
 
-    if layer is None:
-        hook(opened.embeddings, lambda *_: states)
-    for block in opened.blocks if layer is not None else ():
-        hook(block.module, leaves if layer == opened.depth else enters, before=layer != opened.depth)
+    for block in opened.blocks:
+        stand_in(block.module, late(block.module.forward))
