@@ -213,7 +213,7 @@ TOWARDS: dict[str, Callable[[Shape, Options], Work]] = {  # of the whole model
     "partial-lrp": _passes(8, 2),
     "full-lrp": _passes(8, 2),
     "transformer-attribution": _passes(9, 2),
-    "deeplift": _passes(25, 1.2),
+    "deeplift": _passes(7, 1.2),
     "integrated-gradients": _steps,
     "ablation": lambda s, _: _reruns(s, s.n),
     "ablation-pairs": lambda s, _: _reruns(s, s.n * (s.n + 1) // 2),

@@ -353,6 +353,39 @@ def test_deeplift_adds_up_where_captums_does_not() -> None:
     assert abs(float(ours.scores.sum()) - change) <= 1e-9
 
 
+@pytest.mark.parametrize("variant", ["bert", "gpt2", "albert", "distilbert"])
+def test_blocks_below_are_not_run_again(variant: str) -> None:
+    """DeepLift's head is averaged over 16 points, integrated gradients of layer 2 over some: from there on alone."""
+    model = tiny.model(variant, dtype=torch.float64)
+    opened, calls = open_model(model), []
+    for block in opened.blocks:
+        block.part(block.family.output).register_forward_hook(lambda *_: calls.append(1))
+    asked = {"method": "deeplift", "target": 1}
+    whence.explain(TEXTS[1], model, TOKENIZER, **asked)
+    assert len(calls) == 3 * opened.depth  # the captured pass, and input and baseline
+    calls.clear()
+    whence.explain(TEXTS[1], model, TOKENIZER, method="IG", layer=2, n_steps=64)
+    assert len(calls) == opened.depth + 2 * 2 + 3 * (opened.depth - 2)  # 65 points, 32 at once
+
+
+def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's own attention is faster and rounds otherwise: whole and changed sentences must share it."""
+    asked: list[Any] = []
+    module = sys.modules["whence.model.rerun"]
+    numbers = module.numbers
+
+    def spy(opened: Any, sentences: Any, answers: Any, of: str, **how: Any) -> Any:
+        asked.append((len(sentences), how))
+        return numbers(opened, sentences, answers, of, **how)
+
+    monkeypatch.setattr(module, "numbers", spy)
+    model = tiny.model()
+    found = whence.explain(TEXTS[0], model, TOKENIZER, method="ablation", target=1)
+    assert asked == [(len(found) + 1, {"own_attention": True})]
+    exact = whence.explain(TEXTS[0], tiny.model(dtype=torch.float64), TOKENIZER, method="ablation", target=1)
+    assert np.abs(found.scores - exact.scores).max() <= 2e-6
+
+
 @pytest.mark.parametrize("variant", ["bert", "gpt2", "albert"])
 def test_deeplifts_block_is_linear_in_differences(variant: str) -> None:
     """difference(now, then, x − x') is exactly o − o'."""
@@ -438,7 +471,7 @@ def test_nothing_is_left_on_the_model(method: str) -> None:
         len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in model.modules()
     ]
     assert model.config._attn_implementation == "sdpa"
-    assert not any(m.training for m in model.modules())
+    assert not any(m.training or "forward" in vars(m) for m in model.modules())
 
 
 @pytest.mark.parametrize("method", SCORES)

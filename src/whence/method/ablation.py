@@ -107,7 +107,8 @@ def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int
                 sentences.append(changed[0])
                 asked.append(changed[1])
                 where.append((row, which))
-    found = numbers(output.trace.opened, sentences, asked, of)
+    # Whole sentences are read again beside the others: differences are between numbers of one implementation.
+    found = numbers(output.trace.opened, sentences, asked, of, own_attention=True)
     drops = [torch.zeros(len(taken), dtype=torch.float64) for taken in groups]
     whole = {row: value for (row, which), value in zip(where, found, strict=True) if which < 0}
     for (row, which), value in zip(where, found, strict=True):
