@@ -264,6 +264,8 @@ def test_a_phone(visit: Open) -> None:
     assert width[0] <= width[1]  # nothing hangs out
     box = page.locator("#explain").bounding_box()
     assert box["height"] >= 40
+    # The results stand below the form; the page goes there by itself.
+    page.wait_for_function("document.getElementById('results').getBoundingClientRect().top < innerHeight / 2")
 
 
 def test_by_keyboard_alone(visit: Open) -> None:

@@ -49,6 +49,13 @@ function show(run, view) {
   view.show(run);
 }
 
+/** Where the results begin below the screen, as on a phone: there. */
+function reveal() {
+  if (by("results").getBoundingClientRect().top < 0.75 * innerHeight) return;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  by("results").scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+}
+
 async function explain(asks, view, truncate = false) {
   const asked = { ...asks.read(), truncate };
   const cut = () => explain(asks, view, true);
@@ -66,7 +73,12 @@ async function explain(asks, view, truncate = false) {
     await perform(run, {
       tell,
       signal: mine.signal,
-      changed: (what) => (["evidence", "agreement"].includes(what) ? view.support(run) : show(run, view)),
+      changed(what) {
+        if (["evidence", "agreement"].includes(what)) return view.support(run);
+        const first = by("results").hidden;
+        show(run, view);
+        if (first && run.payload) reveal();
+      },
     });
     const took = ((performance.now() - begin) / 1000).toFixed(1);
     by("status").textContent = run.payload ? `Done in ${took} s` : "";
