@@ -138,8 +138,6 @@ def evaluate(
         )
     for second in worker.others.values():
         check_second(worker.opened, second.opened)
-    if worker.jobs:
-        worker.rehearse(source)
     temporary = tempfile.TemporaryDirectory(prefix="whence-run-") if out is None else None
     path = Path(temporary.name if temporary else out)  # type: ignore[arg-type]
     asked: dict[str, Any] = {

@@ -74,8 +74,9 @@ def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         raise WhenceError(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
     path = folder / FILE
+    begun = any((folder / SHARDS).glob("*.parquet"))
     if not path.exists():
-        if any((folder / SHARDS).glob("*.parquet")):
+        if begun:
             raise WhenceError(f"'{folder}' holds shards but no {FILE}; choose another folder")
         write(path, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
         return manifest
@@ -87,6 +88,9 @@ def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         for key in sorted({*there[part], *as_written[part]})
         if there[part].get(key) != as_written[part].get(key)
     ]
+    if differences and not begun and not (folder / FINISHED).exists():  # it ended before anything was computed
+        write(path, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
+        return manifest
     if differences:
         raise WhenceError(
             f"'{folder}' holds another run ({'; '.join(differences)}); choose another folder for this one, or repeat "

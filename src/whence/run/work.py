@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,7 +35,6 @@ from whence.settling import Job, Question
 
 T = TypeVar("T")
 CUT = 2048  # sentences kept from measuring their length to computing them: a window
-TRIED = 8  # examples that are asked for one that can be read
 SENTENCE = "this is a film about the cat that is not here ."
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
 
@@ -135,34 +134,15 @@ class Worker:
         self._cut[example.id] = sentence
         return len(sentence)
 
-    def rehearse(self, examples: Iterable[Example]) -> None:
-        """Refuse what no example can change: a head or a layer that the model has not, an option that means nothing.
-
-        An example is explained; where that fails, a sentence of ours too. What fails both in the same words is wrong in
-        the call, and would otherwise be recorded of every example.
-        """
-        asked = (found for example in islice(examples, TRIED) if (found := self._asked(example)) is not None)
-        error = next((self._failure(*each) for each in asked), None)
-        if error is None:
-            return
+    @cached_property
+    def _own_failure(self) -> str | None:
+        """Why a sentence of ours cannot be explained either, if so: an option, head or layer that the model has not."""
         mask = getattr(self.opened.tokenizer, "mask_token", None) or ""
         ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
-        if str(self._failure(self.read(ours), Question(None, None, None))) == str(error):
-            raise error
-
-    def _asked(self, example: Example) -> tuple[Sentence, Question] | None:
         try:
-            return self.read(example), self._question(example)
-        except WhenceError:
-            return None
-
-    def _failure(self, sentence: Sentence, question: Question) -> WhenceError | None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", WhenceWarning)
-            try:
-                self._explain([sentence], [question])
-            except WhenceError as error:
-                return error
+            self._explain([self.read(ours)], [Question(None, None, None)])
+        except WhenceError as error:
+            return str(error)
         return None
 
     def compute(self, task: Task) -> tuple[list[Outcome], dict[str, float]]:
@@ -289,13 +269,18 @@ class Worker:
     def _all_or_each(
         self, asked: list[tuple[Outcome, Sentence, Question]]
     ) -> Iterator[tuple[Outcome, Sentence, list[list[Explanation]]]]:
-        """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost."""
+        """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost.
+
+        What fails a sentence of ours in the same words is wrong in the call, and not recorded of every example.
+        """
         if not asked:
             return
         outcomes, sentences, questions = (list(column) for column in zip(*asked, strict=True))
         try:
             found = self._explain(sentences, questions)
         except WhenceError as error:
+            if str(error) == self._own_failure:
+                raise
             if len(asked) == 1:
                 outcomes[0].failure = str(error)
                 return
