@@ -33,8 +33,9 @@ from whence.explaining import reader
 from whence.explanation import Explanation
 from whence.model import Answer, Opened, Sentence, Target, open_model
 from whence.model.rerun import numbers
+from whence.model.standins import NAMES, stand_in_for
 
-WAYS = {"delete": None, "pad": "pad_token_id", "mask": "mask_token_id", "unknown": "unk_token_id"}
+WAYS = ("delete", *NAMES)
 STARTS = ("bos_token_id", "cls_token_id", "eos_token_id")  # what a text may begin with
 TENTHS = tuple(k / 10 for k in range(11))
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
@@ -256,10 +257,10 @@ def blank_id(opened: Opened, by: str | int) -> int | None:
     """The token that stands in for those erased, by a way that `Way` has let pass; None where they are deleted."""
     if by == "delete":
         return None
-    token = by if isinstance(by, int) else getattr(opened.tokenizer, str(WAYS[by]), None)
-    if token is None or not 0 <= token < opened.vocabulary_size:
+    token = stand_in_for(opened, by)
+    if token is None:
         raise WhenceError(f"{opened.name} has no token to erase by {by!r}; choose another way or a token id")
-    return int(token)
+    return token
 
 
 def _answer(opened: Opened, explanation: Explanation, blank: int | None) -> Answer:

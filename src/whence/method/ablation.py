@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 By = Literal["unknown", "mask", "pad", "delete"] | int  # what stands in for a token: or a token id
 Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
-SPECIAL = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
 
 @method(
@@ -124,8 +123,10 @@ def _over(answer: Answer, over: str) -> Answer:
 
 
 def _replaced(opened: Opened, by: str | int) -> Change:
-    blank = getattr(opened.tokenizer, SPECIAL[by], None) if isinstance(by, str) else by
-    if blank is None or not 0 <= blank < opened.vocabulary_size:
+    from whence.model.standins import stand_in_for
+
+    blank = stand_in_for(opened, by)
+    if blank is None:
         raise WhenceError(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")
 
     def change(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer]:

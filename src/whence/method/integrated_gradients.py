@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 # Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
 Baseline = Literal["auto", "mask", "pad", "unknown", "zero"] | int | list[int]
-BASELINES = {"mask": "mask_token_id", "pad": "pad_token_id", "unknown": "unk_token_id"}
 LARGE = 0.05  # a miss, as a part of what the output travels, that is said where n_steps are given
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     "dot": lambda a: a.sum(-1),
@@ -137,25 +136,21 @@ def check_layer(output: OutputTrace, layer: int | None) -> None:
 
 
 def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Sentence:
-    tokenizer = output.trace.opened.tokenizer
+    from whence.model.standins import stand_in_for
+
     if isinstance(baseline, list):
         if len(baseline) != len(sentence):
             raise WhenceError(f"{len(baseline)} tokens in baseline for a sentence of {len(sentence)}; expected as many")
         return replace(sentence, ids=[_known(output, i) for i in baseline])
     if baseline == "zero":
         return sentence
-    names = ("mask", "pad", "unknown") if baseline == "auto" else (str(baseline),)
-    if isinstance(baseline, int):
-        blank: int | None = baseline
-    else:
-        known = [getattr(tokenizer, BASELINES[name], None) for name in names]
-        blank = next((token for token in known if token is not None), None)
+    names = ("mask", "pad", "unknown") if baseline == "auto" else (baseline,)
+    blank = _known(output, baseline) if isinstance(baseline, int) else stand_in_for(output.trace.opened, *names)
     if blank is None:
         raise Unsuited(
-            f"{output.trace.opened.name} has no {' or '.join(names)} token for a baseline; pass baseline='zero', a "
-            f"token id or a list of token ids"
+            f"{output.trace.opened.name} has no {' or '.join(map(str, names))} token for a baseline; pass "
+            f"baseline='zero', a token id or a list of token ids"
         )
-    _known(output, blank)
     ids = [token if special else blank for token, special in zip(sentence.ids, sentence.special, strict=True)]
     return replace(sentence, ids=ids)
 

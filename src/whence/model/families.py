@@ -9,6 +9,7 @@ from these parts, gives the model's own hidden states.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,13 @@ class Family:
     def mapped(self) -> bool:
         """Whether the blocks are known."""
         return bool(self.layers)
+
+    def longest(self, config: Any, pad_id: int | None) -> int | None:
+        """How many tokens a model of this configuration can read; None where no position embeddings set a bound."""
+        positions = getattr(config, "max_position_embeddings", None)
+        if positions is None:
+            return None
+        return int(positions) - ((pad_id or 0) + 1 if self.positions_after_pad else 0)
 
 
 BERT = Family(

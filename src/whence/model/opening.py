@@ -122,11 +122,7 @@ class Opened:
     @property
     def max_length(self) -> int | None:
         """How many tokens the model can read, from its position embeddings."""
-        positions = getattr(self.config, "max_position_embeddings", None)
-        if positions is None:
-            return None
-        lost = (self.pad_id or 0) + 1 if self.family.positions_after_pad else 0
-        return int(positions) - lost
+        return self.family.longest(self.config, self.pad_id)
 
     @property
     def pads(self) -> bool:

@@ -139,10 +139,9 @@ def encode(
 
 def reach(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """How many tokens the model can read, by its tokenizer and its position embeddings."""
-    positions = getattr(network.config, "max_position_embeddings", None) or LONGEST
-    if family_of(network.config.model_type).positions_after_pad:
-        positions -= (network.config.pad_token_id or 0) + 1
-    return int(min(tokenizer.model_max_length, positions))
+    family = family_of(network.config.model_type)
+    positions = family.longest(network.config, network.config.pad_token_id) or LONGEST
+    return min(int(tokenizer.model_max_length), positions)
 
 
 def accuracy(prediction: Any) -> dict[str, float]:
