@@ -272,41 +272,6 @@ def test_integrated_gradients_from_other_baselines_and_layers() -> None:
     assert np.allclose(at_input.scores, whence.explain(TEXTS[0], model, TOKENIZER, method="IG").scores)
 
 
-@pytest.mark.parametrize("variant", tiny.VARIANTS)
-def test_deeplift_adds_up(variant: str) -> None:
-    model = tiny.model(variant, dtype=torch.float64)
-    tolerance = 0.02 if variant == "distilbert" else 1e-9  # its head has a kink (ReLU) that quadrature meets
-    for layer in (None, 1):
-        for found in whence.explain(TEXTS, model, TOKENIZER, method="deeplift", layer=layer, target=1):
-            assert abs(found.delta) <= tolerance
-
-
-@pytest.mark.parametrize("name", ["whence/mlm", "whence/sentiment"])
-def test_deeplift_adds_up_on_trained_weights(name: str) -> None:
-    """Trained attention is sharp, where rules that cancel lose everything."""
-    asked = {"target": "is", "foil": "are"} if name == "whence/mlm" else {}
-    text = "the plot of these films [MASK] dull ." if name == "whence/mlm" else "unflinchingly bleak and desperate"
-    found = whence.explain(text, model=name, method="deeplift", **asked)
-    assert abs(found.delta) <= 1e-2
-    assert np.abs(found.scores).max() <= 50
-
-
-@pytest.mark.parametrize("sharpness", [1, 8, 40])
-def test_deeplift_with_sharp_attention(sharpness: float) -> None:
-    model = tiny.model(dtype=torch.float64)
-    with torch.no_grad():
-        for layer in model.bert.encoder.layer:
-            layer.attention.self.query.weight.mul_(sharpness)
-    assert abs(whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift").delta) <= 1e-6
-
-
-def test_deeplift_refuses_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["whence.method.deeplift"]
-    monkeypatch.setattr(module, "through_block", lambda _now, _then, multiplier: 100 * multiplier)
-    with pytest.raises(whence.WhenceError, match="deeplift misses the change of the output"):
-        whence.explain(TEXTS[0], tiny.model(), TOKENIZER, method="deeplift")
-
-
 @pytest.mark.parametrize("method", ["saliency", "attcat", "integrated-gradients", "ablation"])
 def test_an_answers_probability_does_not_depend_on_padding(method: str) -> None:
     model = tiny.model(task="question-answering", dtype=torch.float64)
@@ -322,50 +287,6 @@ def test_gradients_in_inference_mode() -> None:
     with torch.inference_mode():
         found = whence.explain(TEXTS[0], model, TOKENIZER, method="attcat")
     assert np.allclose(found.scores, whence.explain(TEXTS[0], model, TOKENIZER, method="attcat").scores)
-
-
-def test_deeplift_adds_up_where_captums_does_not() -> None:
-    """captum's DeepLift on the same embeddings, baseline and logit."""
-    captum = pytest.importorskip("captum.attr", reason="captum is not installed (it comes with the extra dev)")
-    model = tiny.model(dtype=torch.float64)
-    model.set_attn_implementation("eager")
-    ids = TOKENIZER(TEXTS[0])["input_ids"]
-    blank = [i if i in TOKENIZER.all_special_ids else TOKENIZER.mask_token_id for i in ids]
-
-    class Whole(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = model
-
-        def forward(self, e: Any) -> Any:
-            handle = model.bert.embeddings.register_forward_hook(lambda *_: e)
-            logits = model(torch.tensor([ids] * len(e))).logits
-            handle.remove()
-            return logits[:, 1]
-
-    with torch.no_grad():
-        e, e0 = (model.bert.embeddings(torch.tensor([each])) for each in (ids, blank))
-        change = float(Whole()(e) - Whole()(e0))
-    with pytest.warns(UserWarning, match="hooks"):
-        theirs = captum.DeepLift(Whole()).attribute(e, e0)
-    ours = whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift", target=1)
-    assert abs(float(theirs.sum()) - change) > 0.2 * abs(change)
-    assert abs(float(ours.scores.sum()) - change) <= 1e-9
-
-
-@pytest.mark.parametrize("variant", ["bert", "gpt2", "albert", "distilbert"])
-def test_blocks_below_are_not_run_again(variant: str) -> None:
-    """DeepLift's head is averaged over 16 points, integrated gradients of layer 2 over some: from there on alone."""
-    model = tiny.model(variant, dtype=torch.float64)
-    opened, calls = open_model(model), []
-    for block in opened.blocks:
-        block.part(block.family.output).register_forward_hook(lambda *_: calls.append(1))
-    asked = {"method": "deeplift", "target": 1}
-    whence.explain(TEXTS[1], model, TOKENIZER, **asked)
-    assert len(calls) == 3 * opened.depth  # the captured pass, and input and baseline
-    calls.clear()
-    whence.explain(TEXTS[1], model, TOKENIZER, method="IG", layer=2, n_steps=64)
-    assert len(calls) == opened.depth + 2 * 2 + 3 * (opened.depth - 2)  # 65 points, 32 at once
 
 
 def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,17 +305,6 @@ def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked == [(len(found) + 1, {"own_attention": True})]
     exact = whence.explain(TEXTS[0], tiny.model(dtype=torch.float64), TOKENIZER, method="ablation", target=1)
     assert np.abs(found.scores - exact.scores).max() <= 2e-6
-
-
-@pytest.mark.parametrize("variant", ["bert", "gpt2", "albert"])
-def test_deeplifts_block_is_linear_in_differences(variant: str) -> None:
-    """difference(now, then, x − x') is exactly o − o'."""
-    from whence.method.deeplift import difference
-
-    model = tiny.model(variant, dtype=torch.float64)
-    now, then = (whence.capture(tiny.ids(6, seed=s), model).layers for s in (1, 2))
-    for a, b in zip(now, then, strict=True):
-        assert torch.allclose(difference(a, b, a.x - b.x), a.output - b.output, atol=1e-10)
 
 
 # What holds for all of them --------------------------------------------------------------------------------
