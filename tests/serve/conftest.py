@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("fastapi", reason="the page needs the extra: pip install -e '.[serve]'")
 pytest.importorskip("httpx", reason="the tests of the page need httpx")
 
-import uvicorn
 from starlette.testclient import TestClient
 
 import tiny
@@ -22,6 +21,8 @@ from whence.model import Opened, open_model
 from whence.serve.app import guarded
 from whence.serve.guard import Rules
 from whence.serve.limits import Limits
+from whence.serve.line import Line
+from whence.serve.running import Server
 
 HERE = "http://127.0.0.1:8000"
 
@@ -51,8 +52,9 @@ def client_of(models: dict[str, Opened], rules: Rules | None = None, limits: Lim
 def listening(models: dict[str, Opened], limits: Limits | None = None) -> Iterator[str]:
     """A server on a free port; gives its address."""
     bound = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(guarded(models, None, limits), log_level="warning", access_log=False, ws="none")
-    server = uvicorn.Server(config)
+    limits = limits or Limits()
+    line = Line(limits)
+    server = Server(guarded(models, None, limits, line), line, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     until(lambda: server.started)

@@ -7,6 +7,7 @@ import http.client
 import json
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,6 +85,43 @@ def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypat
     assert "5 requests wait already" in refused[0].json()["detail"]
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_shutting_down_tells_those_who_wait(
+    models: dict[str, Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streams: bool
+) -> None:
+    """One under way that would take a minute and five that wait: each is told, soon, and the log says nothing."""
+    monkeypatch.setattr("whence.serve.line.GRACE", 0.2)
+
+    def slow(_asked: Any, _opened: Any, _limits: Any, talk: Any) -> Iterator[dict[str, Any]]:
+        for _ in range(600):
+            time.sleep(0.1)
+            talk.check()
+        yield {"event": "done"}
+
+    monkeypatch.setattr(asking, "told" if streams else "compared", slow)
+    headers = {"accept": "application/x-ndjson"} if streams else {}
+    found: list[httpx.Response] = []
+
+    def ask(address: str) -> None:
+        found.append(httpx.post(f"{address}/api/compare", json={"inputs": TEXT}, headers=headers, timeout=60))
+
+    with listening(models) as address:
+        threads = [threading.Thread(target=ask, args=(address,)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        until(lambda: httpx.get(f"{address}/api/health").json()["waiting"] == 5)
+        begin = time.monotonic()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert time.monotonic() - begin < 10  # seconds; it is one or two where nothing else runs
+    assert len(found) == 6
+    for response in found:
+        said = json.loads(response.text.splitlines()[-1])
+        assert said["detail"] == "the server is shutting down"
+        assert (said["status"] if streams else response.status_code) == 503
+    assert not caplog.records
+
+
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when the server has seen that a client is gone."""
@@ -123,19 +161,22 @@ def test_closing_a_stream_stops_the_work(
     models: dict[str, Opened], left: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of twelve methods the rest is not begun, and who waits behind is served."""
-    begun: list[str] = []
+    begun: list[int] = []
 
     def slow(*given: Any, **named: Any) -> Any:
-        begun.append(named["method"])
-        left.wait(60)
-        return whence.explain(*given, **named)
+        for each in genuine(*given, **named):
+            begun.append(each[1])
+            left.wait(60)
+            yield each
 
-    monkeypatch.setattr(asking, "explain", slow)
+    genuine = asking.attempt
+    monkeypatch.setattr(asking, "attempt", slow)
     asked = {"inputs": TEXT, "methods": [each.name for each in whence.methods()][:12], "maps": False}
     headers = {"accept": "application/x-ndjson"}
     with listening(models) as address:
         with httpx.stream("POST", f"{address}/api/compare", json=asked, headers=headers, timeout=60) as response:
-            assert json.loads(next(response.iter_lines()))["event"] == "progress"
+            lines = response.iter_lines()  # kept: let go, it would close the connection
+            assert json.loads(next(lines))["event"] == "progress"
             until(lambda: begun)
         until(lambda: not httpx.get(f"{address}/api/health").json()["working"])
     assert len(begun) == 1

@@ -153,7 +153,9 @@ class Reader:
         return bool((self.tokenizer_kwargs or {}).get("is_split_into_words"))
 
     def _single(self, inputs: Any) -> Sentence | None:
-        """A text, a pair, or a row with a text; None if it is something else."""
+        """A text, a pair, a row with a text, or a sentence that was read before; None if it is something else."""
+        if isinstance(inputs, Sentence):
+            return inputs
         if isinstance(inputs, Mapping) and "input_ids" not in inputs:
             inputs = text_of(inputs) or inputs
         if isinstance(inputs, str):
@@ -329,7 +331,8 @@ class Reader:
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise WhenceError(
                 f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; long='windows' explains"
-                f" it piece by piece, truncate=True (--truncate) cuts a text; token ids you cut yourself"
+                f" it piece by piece, truncate=True (--truncate) cuts a text; token ids you cut yourself",
+                code="too-long",
             )
 
 
@@ -395,11 +398,12 @@ def refused(bad: Mapping[int, WhenceError], count: int, hint: str = "") -> Whenc
     if len(said) > 1:
         more = f" … and {len(said) - NAMED} more" if len(said) > NAMED else ""
         said = [f"{len(said)} of {count} inputs cannot be read: {'; '.join(said[:NAMED])}{more}"]
-    return WhenceError(said[0] + hint)
+    codes = {error.code for error in bad.values()}
+    return WhenceError(said[0] + hint, code=codes.pop() if len(codes) == 1 else None)
 
 
 def _placed(row: int, error: WhenceError) -> WhenceError:
-    placed = WhenceError(f"input {row}: {error}")
+    placed = WhenceError(f"input {row}: {error}", code=error.code)
     placed.__cause__ = error
     return placed
 

@@ -22,13 +22,13 @@ from whence.serve.about import examples, method_cards, model_cards
 from whence.serve.files import File, page_files
 from whence.serve.guard import Guard, Rules
 from whence.serve.limits import Limits
-from whence.serve.line import Full, Job, Line
+from whence.serve.line import CLOSING, Closed, Event, Full, Job, Line, encoded, refusal
 
 NDJSON = "application/x-ndjson"
 ABOUT = (
     "Where a Transformer's answer comes from, as JSON. Names and meanings are those of the Python package: the answer "
     "of `/api/explain` is read by `Explanation.from_dict`, that of `/api/compare` by `Comparison.from_dict`. Closing "
-    'the connection cancels a request. Every error is `{"detail": "a sentence"}`.'
+    'the connection cancels a request. Every error is `{"detail": "a sentence"}`, some with a `code` for programs.'
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"description": "What was asked cannot be answered; `detail` says why."},
@@ -44,15 +44,16 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def guarded(opened: Mapping[str, Opened], rules: Rules | None = None, limits: Limits | None = None) -> Guard:
+def guarded(
+    opened: Mapping[str, Opened], rules: Rules | None = None, limits: Limits | None = None, line: Line | None = None
+) -> Guard:
     """The whole application for these models, by the names they may be asked for."""
     limits = limits or Limits()
-    return Guard(application(opened, limits), rules or Rules(), limits)
+    return Guard(application(opened, limits, line or Line(limits)), rules or Rules(), limits)
 
 
-def application(opened: Mapping[str, Opened], limits: Limits) -> FastAPI:
+def application(opened: Mapping[str, Opened], limits: Limits, line: Line) -> FastAPI:
     """The application without its guard."""
-    line = Line(limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -124,7 +125,7 @@ def _answers(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line: L
         streams = NDJSON in request.headers.get("accept", "")
         return await answer(asked, request, asking.told if streams else asking.compared)
 
-    async def answer(asked: Any, request: Request, how: Callable[..., Iterator[asking.Event]]) -> Response:
+    async def answer(asked: Any, request: Request, how: Callable[..., Iterator[Event]]) -> Response:
         model = _model(opened, asked.model)
         asking.settle(asked, limits)
         try:
@@ -135,6 +136,8 @@ def _answers(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line: L
                 f"{limits.waiting} requests wait already; come back in a few seconds",
                 {"Retry-After": "5"},
             ) from None
+        except Closed:
+            raise HTTPException(503, CLOSING["detail"]) from None
         if how is asking.told:
             return Told(line, job, (text async for _, text in line.events(job)), NDJSON)
         return await _whole(request, line, job)
@@ -168,8 +171,10 @@ async def _whole(request: Request, line: Line, job: Job) -> Response:
         return Response(status_code=499)  # nobody reads this
     kind, text = first.result()
     if kind == "error":
-        error = await _parsed(source, text)
-        return JSONResponse({"detail": error["detail"]}, error["status"])
+        async for _ in source:
+            pass
+        said = json.loads(text)
+        return JSONResponse({key: said[key] for key in ("detail", "code") if key in said}, said["status"])
     return Told(line, job, _rest(source, text), "application/json")
 
 
@@ -177,7 +182,7 @@ async def _first(source: AsyncIterator[tuple[str, bytes]]) -> tuple[str, bytes]:
     async for kind, text in source:
         if kind != "waiting":
             return kind, text
-    return "error", b'{"status": 503, "detail": "the server is shutting down"}'
+    return "error", encoded(CLOSING)
 
 
 async def _left(request: Request) -> None:
@@ -185,17 +190,9 @@ async def _left(request: Request) -> None:
         pass
 
 
-async def _parsed(source: AsyncIterator[tuple[str, bytes]], text: bytes) -> dict[str, Any]:
-    async for _ in source:
-        pass
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
 async def _rest(source: AsyncIterator[tuple[str, bytes]], text: bytes) -> AsyncIterator[bytes]:
-    """The result out of its event: `{"event":"result","result":…}`. Its bytes count as unsent until they are taken."""
-    start, end = len(b'{"event":"result","result":'), len(b"}\n")
-    yield text[start : len(text) - end]
+    """The result. Its bytes count as unsent until they are taken, which is when more is asked of the source."""
+    yield text
     async for _ in source:
         pass
 
@@ -216,7 +213,8 @@ def _model(opened: Mapping[str, Opened], name: str | None) -> Opened:
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(WhenceError)
     async def whence_error(_: Request, error: WhenceError) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, 400)
+        said = refusal(error)
+        return JSONResponse(said, said.pop("status"))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -4,7 +4,8 @@
 it is done, how far the methods agree, and the evidence of each on this very text.
 
     {"event": "waiting", "ahead": 3}                      while others are served
-    {"event": "progress", "done": 1, "of": 9, "doing": "globenc"}
+    {"event": "progress", "done": 1, "of": 9, "doing": "layer 1 of 4"}               the pass that all methods share,
+    {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
     {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
     {"event": "failed", "input": 0, "name": "…", "detail": "…"}                     this one alone; the others go on
     {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]]}
@@ -19,34 +20,36 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from whence import choosing
 from whence.comparison import Comparison
-from whence.defaults import COMPARED, DEFAULT_METHOD
+from whence.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from whence.errors import WhenceError
 from whence.evidence.sentence import LEVEL, agreement, checks
 from whence.evidence.sentence import Check as Evidence
-from whence.explaining import by_target, compare, explain, reader
+from whence.explaining import by_name, compare, explain, reader
 from whence.explanation import Explanation
-from whence.jobs import LARGE_FLOW, run
-from whence.method import choose, lookup
-from whence.model import Opened
+from whence.jobs import LARGE_FLOW, attempt
+from whence.method import Chosen, choose, list_of_names, lookup
+from whence.model import Opened, Sentence
 from whence.serve.limits import Limits
-from whence.serve.line import Check
-from whence.settling import AUTO, Question, Wanted, refuse_unseen_targets, settle_job
+from whence.serve.line import Event, Talk
+from whence.settling import AUTO, Job, Question, Wanted, refuse_unseen_targets, settle_job
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
+MethodName = Annotated[str, Field(min_length=1, max_length=200)]  # options may stand in it
 Choice = Annotated[str, Field(max_length=200)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
-Number = Annotated[int, Field(ge=-1000, le=1000)] | Annotated[float, Field(ge=-1000, le=1000)]
-HEADS = 100_000  # numbers of all heads' maps up to which they are given along
+LARGEST = 1000  # number in an option: each step of integrated gradients is a pass
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+HEAD_MAPS = 100_000  # numbers of all heads' maps up to which they are given along
 LONGEST_FLOW = 4 * LARGE_FLOW  # entries of the maps beyond which even one token's flows take more than a minute
 PACKED = 8  # numbers packed for the viewer take the room of one written as text
-Event = dict[str, Any]
 
 
 class Asked(BaseModel):
@@ -105,7 +108,7 @@ class Asked(BaseModel):
 class Explain(Asked):
     """`whence.explain`"""
 
-    method: Name = Field(DEFAULT_METHOD, description="One of /api/methods, or auto.")
+    method: MethodName = Field(DEFAULT_METHOD, description="One of /api/methods, or auto; options may stand in it.")
     options: dict[Name, bool | Number | Name | None] = Field(
         default_factory=dict, max_length=16, description='Options of the method, e.g. {"n_steps": 50}.'
     )
@@ -114,7 +117,9 @@ class Explain(Asked):
 class Compare(Asked):
     """`whence.compare`"""
 
-    methods: list[Name] = Field(list(COMPARED), description="Names from /api/methods.", min_length=1)
+    methods: list[MethodName] = Field(
+        list(COMPARED), description="Names from /api/methods, e.g. integrated-gradients(n_steps=50).", min_length=1
+    )
     form: Literal["explanation", "viewer"] = Field(
         "explanation", description="In a stream: whole explanations, or the viewer's packed payloads."
     )
@@ -124,65 +129,97 @@ class Compare(Asked):
 def settle(asked: Asked, limits: Limits) -> None:
     """Say what is wrong before the request stands in line."""
     asked.texts(limits)
-    names = [asked.method] if isinstance(asked, Explain) else asked.methods if isinstance(asked, Compare) else []
+    names = asked.methods if isinstance(asked, Compare) else []
     if len(names) > limits.methods:
         raise WhenceError(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
-    for name in names:
-        if name != DEFAULT_METHOD:
-            lookup(name)
-    if len(set(names)) < len(names):
-        raise WhenceError(f"a method is named twice in {', '.join(names)}; expected each once")
+    if isinstance(asked, Explain) and asked.method == DEFAULT_METHOD:
+        known = {option for name in (*TOWARDS, *MAPS, *HEADS) for option in lookup(name)[0].options}
+        if unknown := asked.options.keys() - known:
+            raise WhenceError(f"no method that whence chooses has an option {min(unknown)!r}", code="option")
+    for each in chosen(asked).values():
+        for name, value in each.options.items():
+            if isinstance(value, int | float) and abs(value) > LARGEST:
+                raise WhenceError(
+                    f"'{each.asked}' cannot have {name}={value}; this server takes numbers up to {LARGEST}",
+                    code="option",
+                )
+
+
+def chosen(asked: Asked) -> dict[str, Chosen]:
+    """The methods by the names asked for; none where the choice is left to whence."""
+    if isinstance(asked, Explain):
+        if asked.method == DEFAULT_METHOD:
+            return {}
+        return {asked.method: choose(asked.method, asked.options)}
+    names = list_of_names(asked.methods) if isinstance(asked, Compare) else []
+    return {} if names == [DEFAULT_METHOD] else {name: choose(name) for name in names}
 
 
 # One answer -----------------------------------------------------------------------------------------------
 
 
-def explained(asked: Explain, opened: Opened, limits: Limits, check: Check) -> Iterator[Event]:
+def explained(asked: Explain, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `whence.explain` returns."""
-    with _interruptible(opened, check):
-        inputs = _inputs(asked, opened, limits, [asked.method])
-        options: dict[str, Any] = dict(asked.options)
-        found = explain(inputs, opened, method=asked.method, **asked.arguments(), **options)
-        yield {"event": "result", "result": _results(asked, found, opened, limits)}
-
-
-def compared(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterator[Event]:
-    """One event with what `whence.compare` returns."""
-    with _interruptible(opened, check):
-        found = compare(
-            _inputs(asked, opened, limits, asked.methods), opened, methods=asked.methods, **asked.arguments()
+    with _interruptible(opened, talk):
+        sentences = _read(asked, opened, limits)
+        method = chosen(asked).get(asked.method)
+        _refuse_long_flows(asked, sentences, opened)
+        arguments: dict[str, Any] = {} if method else dict(asked.options)  # left to whence, whose options are its own
+        found = explain(
+            _given(asked, sentences), opened, method=method or asked.method, **asked.arguments(), **arguments
         )
-        yield {"event": "result", "result": _results(asked, found, opened, limits)}
+        yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
 
 
-def _inputs(asked: Asked, opened: Opened, limits: Limits, methods: Sequence[str] = ()) -> Any:
-    """As `explain` takes them, none longer than this server reads, nor than these methods can take as they are."""
+def compared(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """One event with what `whence.compare` returns."""
+    with _interruptible(opened, talk):
+        sentences = _read(asked, opened, limits)
+        _refuse_long_flows(asked, sentences, opened)
+        found = compare(_given(asked, sentences), opened, methods=asked.methods, **asked.arguments())
+        yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
+
+
+def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
+    """The texts as the model reads them, which is done once; none longer than this server reads."""
     texts = asked.texts(limits)
-    inputs = texts[0] if isinstance(asked.inputs, str) else texts
-    for sentence in reader(opened, asked.truncate, None).read(inputs)[0]:
+    sentences, _ = reader(opened, asked.truncate, None).read(texts[0] if isinstance(asked.inputs, str) else texts)
+    for sentence in sentences:
         if len(sentence) > limits.tokens:
             raise WhenceError(
                 f"the text has {len(sentence)} tokens; this server reads at most {limits.tokens}: shorten it"
             )
-        for name in methods:
-            if _rows(asked, name, len(sentence), opened) != asked.rows:
+    return sentences
+
+
+def _given(asked: Asked, sentences: list[Sentence]) -> Any:
+    return sentences[0] if isinstance(asked.inputs, str) else sentences
+
+
+def _refuse_long_flows(asked: Asked, sentences: Sequence[Sentence], opened: Opened) -> None:
+    for name, each in chosen(asked).items():
+        for sentence in sentences:
+            if _rows(asked, each, len(sentence), opened) != asked.rows:
                 raise WhenceError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='reading'")
-    return inputs
 
 
-def _results(asked: Asked, found: Any, opened: Opened, limits: Limits) -> Any:
+def _results(asked: Asked, found: Any, sentences: Sequence[Sentence], opened: Opened, limits: Limits) -> Any:
     every = found if isinstance(found, list) else [found]
     numbers = 0
     results = []
-    for each in every:
+    for each, sentence in zip(every, sentences, strict=True):
         named = each if isinstance(each, Comparison) else {"": each}
         bare = {name: one if asked.maps else _bare(one) for name, one in named.items()}
         numbers += sum(map(_numbers, bare.values()))
         _room(numbers, limits)
-        evidence = dict(_evidence(named, opened)) if asked.evidence else {}
+        evidence = dict(_evidence(named, opened, sentence)) if asked.evidence else {}
         if isinstance(each, Comparison):
             results.append(
-                {**Comparison(bare).to_dict(), **_agreed(named), **({"evidence": evidence} if evidence else {})}
+                {
+                    **replace(each, explanations=bare).to_dict(),
+                    **_agreed(named),
+                    **({"evidence": evidence} if evidence else {}),
+                }
             )
         else:
             results.append({**bare[""].to_dict(), **({"evidence": evidence[""]} if evidence else {})})
@@ -192,84 +229,126 @@ def _results(asked: Asked, found: Any, opened: Opened, limits: Limits) -> Any:
 # The same, step by step -----------------------------------------------------------------------------------
 
 
-def told(asked: Compare, opened: Opened, limits: Limits, check: Check) -> Iterator[Event]:
-    """An explanation per input and method as it is done, then their agreement and their evidence."""
+def told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """Of each text one pass for all methods, their explanations as they are done, their agreement, their evidence."""
     begin = time.perf_counter()
-    with _interruptible(opened, check):
-        texts = asked.texts(limits)
-        _inputs(asked, opened, limits)
-        asks = Question(asked.target, asked.foil, asked.position)
-        refuse_unseen_targets(opened, [asks], [choose(name) for name in asked.methods])
-        steps = len(texts) * len(asked.methods) * (2 if asked.evidence else 1)
-        done, numbers = 0, 0.0
-        for which, text in enumerate(texts):
+    with _interruptible(opened, talk):
+        sentences = _read(asked, opened, limits)
+        question = Question(asked.target, asked.foil, asked.position)
+        methods = chosen(asked) or _usual(asked, sentences, question, opened)
+        refuse_unseen_targets(opened, [question], list(methods.values()))
+        steps = _Steps(len(sentences) * (opened.depth + len(methods) * (2 if asked.evidence else 1)))
+        numbers = 0.0
+        for which, sentence in enumerate(sentences):
             found: dict[str, Explanation] = {}
-            for name in asked.methods:
-                check()
-                yield {"event": "progress", "done": done, "of": steps, "doing": name}
-                done += 1
-                try:
-                    arguments, note = _fitting(asked, name, text, opened)
-                    each = _beside_others(asked, text, opened, name, arguments)
-                except WhenceError as error:
-                    yield {"event": "failed", "input": which, "name": name, "detail": str(error)}
+            for event in _explanations(asked, methods, sentence, question, opened, steps, talk):
+                if event["event"] != "explanation":
+                    yield {**event, **({"input": which} if event["event"] == "failed" else {})}
                     continue
-                if note:
-                    yield {"event": "note", "detail": note}
-                for label, one in _named(name, each).items():
-                    found[label] = one if asked.maps else _bare(one)
-                    numbers += _numbers(found[label]) / (PACKED if asked.form == "viewer" else 1)
-                    _room(numbers, limits)
-                    yield {"event": "explanation", "input": which, "name": label, **_shown(asked, label, found[label])}
+                name, one = event["name"], event["explanation"]
+                found[name] = one if asked.maps else _bare(one)
+                numbers += _numbers(found[name]) / (PACKED if asked.form == "viewer" else 1)
+                _room(numbers, limits)
+                yield {"event": "explanation", "input": which, "name": name, **_shown(asked, name, found[name])}
             if len(found) > 1:
                 yield {"event": "agreement", "input": which, **_agreed(found)["agreement"]}
             if asked.evidence:
-                yield {"event": "progress", "done": done, "of": steps, "doing": "evidence"}
-                for name, checked in _evidence(found, opened):
-                    done += 1
+                yield steps.at("evidence")
+                for name, checked in _evidence(found, opened, sentence):
                     yield {"event": "evidence", "input": which, "name": name, **checked}
-                    yield {"event": "progress", "done": done, "of": steps, "doing": "evidence"}
+                    yield steps.done("evidence")
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _beside_others(asked: Compare, text: Any, opened: Opened, name: str, arguments: Mapping[str, Any]) -> Any:
-    """One method's part of what `compare` gives: one that looks at no target stands beside those that do."""
-    sentences, _ = reader(opened, asked.truncate, None).read(text)
-    wanted = Wanted(**{each.name: arguments[each.name] for each in fields(Wanted) if each.name in arguments})
-    job = settle_job(opened, choose(name), wanted)
-    question = Question(asked.target, asked.foil, asked.position)
-    found = run(opened, sentences, [question], [job], 1)[0][0]
-    return found[0] if len(found) == 1 or not job.method.class_specific else by_target(found)
+def _usual(asked: Compare, sentences: Sequence[Sentence], question: Question, opened: Opened) -> dict[str, Chosen]:
+    """The methods that whence compares where none are named."""
+    names = choosing.compared(opened, sentences, [question] * len(sentences), _wanted(asked))
+    return {name: choose(name) for name in names}
 
 
-def _named(name: str, found: Explanation | Comparison) -> Mapping[str, Explanation]:
-    """By the method's name; with target="all", by name and label, as `compare` writes it."""
-    return {name: found} if isinstance(found, Explanation) else {f"{name}: {label}": x for label, x in found.items()}
+@dataclass
+class _Steps:
+    """How far a request is, out of so many steps."""
+
+    of: int
+    gone: int = 0
+
+    def at(self, doing: str) -> Event:
+        return {"event": "progress", "done": min(self.gone, self.of), "of": self.of, "doing": doing}
+
+    def done(self, doing: str) -> Event:
+        self.gone += 1
+        return self.at(doing)
 
 
-def _fitting(asked: Compare, name: str, text: Any, opened: Opened) -> tuple[dict[str, Any], str]:
-    """The arguments of one method, and what was changed about them."""
+def _explanations(
+    asked: Compare,
+    methods: Mapping[str, Chosen],
+    sentence: Sentence,
+    question: Question,
+    opened: Opened,
+    steps: _Steps,
+    talk: Talk,
+) -> Iterator[Event]:
+    """One pass, in which methods that go by layers do their work; then what each has, or why it has nothing."""
+    jobs: dict[str, Job] = {}
+    for name, each in methods.items():
+        try:
+            wanted, note = _fitting(asked, each, len(sentence), opened)
+            jobs[name] = settle_job(opened, each, wanted)
+        except WhenceError as error:
+            yield {"event": "failed", "name": name, "detail": str(error)}
+            yield steps.done(name)
+            continue
+        if note:
+            yield {"event": "note", "detail": f"{name}: {note}"}
+
+    def passing(layer: int) -> None:
+        talk.say(steps.done(f"layer {layer + 1} of {opened.depth}"))
+
+    names = list(jobs)
+    yield steps.at("the text")
+    for _, number, outcome in attempt(opened, [sentence], [question], list(jobs.values()), 1, on_layer=passing):
+        if isinstance(outcome, WhenceError):
+            yield {"event": "failed", "name": names[number], "detail": str(outcome)}
+        else:
+            for name, one in by_name([names[number]], {names[number]: outcome}, {}).items():
+                yield {"event": "explanation", "name": name, "explanation": one}
+        yield steps.done(names[number + 1] if number + 1 < len(names) else names[number])
+
+
+def _wanted(asked: Asked) -> Wanted:
     arguments = asked.arguments()
-    method, _ = lookup(name)
-    (sentence,), _ = reader(opened, asked.truncate, None).read(text)
-    entries = opened.depth * int(opened.config.num_attention_heads) * len(sentence) ** 2
-    if asked.heads and asked.head is None and method.heads is not None and entries <= HEADS:
-        arguments["head"] = "all"
-    arguments["rows"] = _rows(asked, name, len(sentence), opened)
-    if arguments["rows"] == asked.rows:
-        return arguments, ""
-    return arguments, f"{name}: the flows of the answering token alone; those of all tokens would take minutes."
+    return Wanted(**{each.name: arguments[each.name] for each in fields(Wanted)})
 
 
-def _rows(asked: Asked, name: str, n: int, opened: Opened) -> str:
+def _fitting(asked: Compare, chosen: Chosen, n: int, opened: Opened) -> tuple[Wanted, str]:
+    """What one method is asked, and what was changed about it."""
+    wanted = _wanted(asked)
+    heads = getattr(opened.config, "num_attention_heads", 0)
+    if (
+        asked.heads
+        and asked.head is None
+        and chosen.method.heads is not None
+        and opened.depth * heads * n**2 <= HEAD_MAPS
+    ):
+        wanted = replace(wanted, head="all")
+    rows = _rows(asked, chosen, n, opened)
+    if rows == asked.rows:
+        return wanted, ""
+    return replace(wanted, rows=rows), "the flows of the answering token alone; those of all tokens would take minutes."
+
+
+def _rows(asked: Asked, chosen: Chosen, n: int, opened: Opened) -> str:
     """The rows asked for; of a long text the flows of one token alone. A solver of flows cannot be interrupted."""
-    joins = asked.aggregate
-    if joins == AUTO and name != DEFAULT_METHOD:
-        method, preset = lookup(name)
-        joins = preset.aggregate if preset else method.aggregate
+    joins = chosen.how.get("aggregate", asked.aggregate)
+    if joins == AUTO:
+        joins = chosen.preset.aggregate if chosen.preset else chosen.method.aggregate
     size = opened.depth * n**2
     if joins == "flow" and size > LONGEST_FLOW:
-        raise WhenceError(f"{name} of {n} tokens would take minutes on this server; choose a shorter text or rollout")
+        raise WhenceError(
+            f"{chosen.asked} of {n} tokens would take minutes on this server; choose a shorter text or rollout"
+        )
     return "reading" if joins == "flow" and size > LARGE_FLOW else asked.rows
 
 
@@ -291,11 +370,11 @@ def _agreed(found: Mapping[str, Explanation]) -> Event:
     return {"agreement": {"names": list(found), "spearman": rows}}
 
 
-def _evidence(found: Mapping[str, Explanation], opened: Opened) -> Iterator[tuple[str, Event]]:
+def _evidence(found: Mapping[str, Explanation], opened: Opened, sentence: Sentence) -> Iterator[tuple[str, Event]]:
     """The check of each explanation of one input; where there is none, why."""
     left = list(found)
     try:
-        for checked in checks(list(found.values()), opened):
+        for checked in checks(list(found.values()), opened, sentence=sentence):
             yield left.pop(0), _written(checked)
     except WhenceError as error:
         for name in left:
@@ -343,11 +422,11 @@ def _room(numbers: float, limits: Limits) -> None:
 
 
 @contextmanager
-def _interruptible(opened: Opened, check: Check) -> Iterator[None]:
+def _interruptible(opened: Opened, talk: Talk) -> Iterator[None]:
     """Look before every block of every pass whether the answer is still wanted."""
 
     def look(*_: Any) -> None:
-        check()
+        talk.check()
 
     with ExitStack() as stack:
         for block in opened.blocks:

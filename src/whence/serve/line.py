@@ -16,14 +16,15 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from whence.errors import WhenceError
 from whence.serve.limits import Limits
 
-Check = Callable[[], None]  # raises `Stopped` when nobody waits for the answer any more
-Work = Callable[[Check], Iterator[dict[str, Any]]]
-PULSE = 1.0  # seconds between two words about the place in line
+Event = dict[str, Any]
+PULSE = 0.5  # seconds between two words about the place in line
+GRACE = 2.0  # seconds that a job under way has left when the server shuts down
+CLOSING: Event = {"event": "error", "status": 503, "detail": "the server is shutting down", "code": "closing"}
 
 log = logging.getLogger("whence.serve")
 
@@ -32,8 +33,22 @@ class Full(Exception):
     """The line is as long as it may get."""
 
 
+class Closed(Exception):
+    """The server is shutting down."""
+
+
 class Stopped(Exception):
     """Nobody waits for this job any more, or it took too long."""
+
+
+class Talk(NamedTuple):
+    """What a job has of the server while it works, beside the events that it yields."""
+
+    check: Callable[[], None]  # raises `Stopped` when nobody waits for the answer any more
+    say: Callable[[Event], None]  # an event in the middle of a pass, where nothing can be yielded
+
+
+Work = Callable[[Talk], Iterator[Event]]
 
 
 @dataclass(eq=False)
@@ -57,21 +72,29 @@ class Line:
         self._jobs: deque[Job] = deque()
         self._working: Job | None = None
         self._changed = threading.Condition()
-        self._open = True
+        self._ends: float | None = None  # when the job under way is stopped; None while the server is open
         self._thread = threading.Thread(target=self._run, name="whence-worker", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop after the block that is being computed."""
+    def shut(self) -> None:
+        """Tell those who wait that the server shuts down; the job under way may finish within the grace."""
         with self._changed:
-            self._open = False
-            for job in (*self._jobs, *([self._working] if self._working else [])):
-                job.gone = True
+            if self._ends is None:
+                self._ends = time.monotonic() + GRACE
+            waiting = list(self._jobs)
+            self._jobs.clear()
             self._changed.notify_all()
+        for job in waiting:
+            self._post(job, ("error", encoded(CLOSING)))
+            self._post(job, None)
+
+    def close(self) -> None:
+        """End the worker, after the block that is being computed."""
+        self.shut()
         if self._thread.is_alive():
-            self._thread.join(timeout=10)
+            self._thread.join(timeout=GRACE + 1)
 
     @property
     def waiting(self) -> int:
@@ -84,9 +107,11 @@ class Line:
     # The side of the event loop ---------------------------------------------------------------------------
 
     def enter(self, work: Work) -> Job:
-        """Stand in line, or `Full`."""
+        """Stand in line, or `Full`, or `Closed`."""
         job = Job(work, asyncio.get_running_loop())
         with self._changed:
+            if self._ends is not None:
+                raise Closed
             if len(self._jobs) >= self.limits.waiting:
                 raise Full
             self._jobs.append(job)
@@ -100,6 +125,9 @@ class Line:
                 try:
                     found = await asyncio.wait_for(job.outbox.get(), PULSE)
                 except TimeoutError:
+                    if self._ends is not None and time.monotonic() > self._ends + 1:  # the worker is stuck in a block
+                        yield "error", encoded(CLOSING)
+                        return
                     if not job.started:
                         yield "waiting", encoded({"event": "waiting", "ahead": self._ahead(job)})
                     continue
@@ -136,8 +164,8 @@ class Line:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or not self._open)
-                if not self._open:
+                self._changed.wait_for(lambda: self._jobs or self._ends is not None)
+                if self._ends is not None:
                     return
                 job = self._working = self._jobs.popleft()
                 job.started = True
@@ -153,34 +181,42 @@ class Line:
         def check() -> None:
             if job.gone:
                 raise Stopped
+            if self._ends is not None and time.monotonic() > self._ends:
+                raise Closed
             if time.monotonic() > deadline:
                 raise WhenceError(
                     f"this took longer than the {self.limits.seconds:.0f} seconds that one request may take; choose "
                     f"fewer methods or a shorter text"
                 )
 
+        def say(event: Event) -> None:
+            check()
+            self._put(job, event)
+
         try:
-            for event in job.work(check):
-                check()
-                self._put(job, event)
+            for event in job.work(Talk(check, say)):
+                say(event)
         except Stopped:
             pass
+        except Closed:
+            self._fail(job, CLOSING)
         except WhenceError as error:
-            self._say(job, 400, str(error))
+            self._fail(job, {"event": "error", **refusal(error)})
         except Exception:
             log.exception("a request failed")
-            self._say(job, 500, "something went wrong inside whence; the server's log says what")
+            detail = "something went wrong inside whence; the server's log says what"
+            self._fail(job, {"event": "error", "status": 500, "detail": detail})
         self._post(job, None)
 
-    def _say(self, job: Job, status: int, detail: str) -> None:
+    def _fail(self, job: Job, event: Event) -> None:
         try:
-            self._put(job, {"event": "error", "status": status, "detail": detail})
+            self._put(job, event)
         except Stopped:
-            log.info("an error that nobody waits for: %s", detail)
+            log.info("an error that nobody waits for: %s", event["detail"])
 
-    def _put(self, job: Job, event: dict[str, Any]) -> None:
-        """Hand an event over, when there is room for it."""
-        line = encoded(event)
+    def _put(self, job: Job, event: Event) -> None:
+        """Hand an event over, when there is room for it; the result of a request without events goes as it is."""
+        line = encoded(event["result"] if event["event"] == "result" else event)
         size, most = len(line), self.limits.unsent
         with self._changed:
             fits = self._changed.wait_for(
@@ -199,5 +235,11 @@ class Line:
             job.gone = True
 
 
-def encoded(event: dict[str, Any]) -> bytes:
+def refusal(error: WhenceError) -> dict[str, Any]:
+    """An error of the request, as a status, a sentence, and a code where a program has to tell it apart."""
+    status = 422 if error.code == "option" else 400
+    return {"status": status, "detail": str(error), **({} if error.code is None else {"code": error.code})}
+
+
+def encoded(event: Any) -> bytes:
     return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"

@@ -10,6 +10,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import uvicorn
 
@@ -19,6 +20,7 @@ from whence.serve.about import opened_by_name
 from whence.serve.app import guarded
 from whence.serve.guard import Rules, is_loopback
 from whence.serve.limits import Limits
+from whence.serve.line import Line
 
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
 
@@ -44,23 +46,35 @@ def run(
     bound = _bound(host, port)
     opened = opened_by_name(models or _shipped(), device)
     own = (*names, *(() if is_loopback(host) else (socket.gethostname(),)))
-    app = guarded(opened, Rules(host, own, token), limits)
+    line = Line(limits)
+    app = guarded(opened, Rules(host, own, token), limits, line)
     address = f"http://{_written(host)}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
-    server = uvicorn.Server(
-        uvicorn.Config(
+    server = Server(app, line, limits)
+    say(f"whence is at {address}  ({', '.join(opened)}; stop with Ctrl-C)")
+    if browse and _has_screen():
+        threading.Timer(0.5, webbrowser.open, (address,)).start()
+    server.run(sockets=[bound])
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which on its way out first lets those who wait know; what is left after four seconds is cut off."""
+
+    def __init__(self, app: Any, line: Line, limits: Limits) -> None:
+        config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
             server_header=False,
             limit_concurrency=limits.connections,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=4,
             ws="none",
         )
-    )
-    say(f"whence is at {address}  ({', '.join(opened)}; stop with Ctrl-C)")
-    if browse and _has_screen():
-        threading.Timer(0.5, webbrowser.open, (address,)).start()
-    server.run(sockets=[bound])
+        super().__init__(config)
+        self._line = line
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._line.shut()
+        await super().shutdown(sockets)
 
 
 def _shipped() -> list[str]:

@@ -1,7 +1,12 @@
 // Asking the server: JSON, and a stream of events, one line of JSON each.
 
-/** What went wrong, in the server's own sentence. */
-export class Refusal extends Error {}
+/** What went wrong, in the server's own sentence; `code` where the page has to tell it apart. */
+export class Refusal extends Error {
+  constructor(detail, code) {
+    super(detail);
+    this.code = code;
+  }
+}
 
 export async function get(path) {
   return read(await reach(path, {}));
@@ -34,7 +39,7 @@ export async function compare(asked, told, signal) {
 function tell(line, told) {
   if (!line.trim()) return;
   const event = JSON.parse(line);
-  if (event.event === "error") throw new Refusal(event.detail);
+  if (event.event === "error") throw new Refusal(event.detail, event.code);
   told(event);
 }
 
@@ -54,6 +59,6 @@ async function read(response) {
   } catch {
     // Not JSON: the status says what there is to say.
   }
-  if (!response.ok) throw new Refusal(data?.detail ?? `the server answered with status ${response.status}`);
+  if (!response.ok) throw new Refusal(data?.detail ?? `the server answered with status ${response.status}`, data?.code);
   return data;
 }

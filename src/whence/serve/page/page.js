@@ -20,12 +20,15 @@ function themed(theme) {
   else document.documentElement.dataset.theme = theme;
 }
 
-/** Says what is wrong; a text that is too long may be cut, by `cut`, in the page's words instead of the program's. */
-function complain(text, cut) {
-  const long = cut && /^(.*?); a text is cut with truncate=True/.exec(text ?? "");
-  const button = long && make("button", { type: "button", class: "quiet", onclick: cut }, "Explain its beginning");
-  by("error").replaceChildren(text ? sentence(long ? long[1] : text) : "", ...(long ? [" ", button] : []));
+/** Says what is wrong, with a button where there is something to do about it. */
+function complain(text, button) {
+  by("error").replaceChildren(text ? sentence(text) : "", ...(button ? [" ", button] : []));
   by("error").hidden = !text;
+}
+
+/** A text that is too long may be cut, which is said in the page's words instead of the program's. */
+function tooLong(most, cut) {
+  complain(`the text is too long: the model reads at most ${most} tokens`, make("button", { type: "button", class: "quiet", onclick: cut }, "Explain its beginning"));
 }
 
 function busy(is) {
@@ -56,9 +59,9 @@ function reveal() {
   by("results").scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
 
-async function explain(asks, view, truncate = false) {
+async function explain(asks, view, models, truncate = false) {
   const asked = { ...asks.read(), truncate };
-  const cut = () => explain(asks, view, true);
+  const read = [asked.model, asked.compare === "model" && asked.otherModel].map((name) => models.find((each) => each.name === name)?.max_length ?? Infinity);
   complain(lacks(asked));
   if (!by("error").hidden) return;
   running?.abort();
@@ -82,14 +85,15 @@ async function explain(asks, view, truncate = false) {
     });
     const took = ((performance.now() - begin) / 1000).toFixed(1);
     by("status").textContent = run.payload ? `Done in ${took} s` : "";
-    if (!run.payload) complain(run.failed.map(({ detail }) => detail).join("; "), cut);
+    if (!run.payload) complain(run.failed.map(({ detail }) => detail).join("; "));
     asks.suggest(Object.keys(run.payload?.explanations[0]?.record.probabilities ?? {}));
     if (run.payload) await keep(run);
     await listKept(asks, view);
   } catch (error) {
     if (running !== mine) return; // another run has taken its place
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
-    if (error.name !== "AbortError") complain(error.message, cut);
+    if (error.code === "too-long") tooLong(Math.min(...read), () => explain(asks, view, models, true));
+    else if (error.name !== "AbortError") complain(error.message);
   } finally {
     if (running === mine) {
       running = null;
@@ -129,10 +133,10 @@ async function start() {
   const view = panel(by("panels"), css, themed);
   by("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    explain(asks, view);
+    explain(asks, view, models);
   });
   by("ask").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) explain(asks, view);
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) explain(asks, view, models);
   });
   by("cancel").addEventListener("click", () => running?.abort());
   by("share").addEventListener("click", () => save(shown, view.extras()).catch((error) => complain(error.message)));
