@@ -32,7 +32,7 @@ def main() -> None:
         page.goto(f"http://127.0.0.1:{bound.getsockname()[1]}/")
         page.locator("html[data-ready]").wait_for(state="attached")
         page.fill("#text", TEXT)
-        for name in ("attention-rollout", "globenc"):  # two fit: value-zeroing and attcat stay
+        for name in ("attcat", "attention-rollout"):  # two fit: deeplift and alti stay
             page.get_by_role("button", name=name, exact=True).first.click()
         page.click("#explain")
         page.locator("#status", has_text="Done in").wait_for(timeout=120_000)

@@ -98,10 +98,10 @@ def main() -> None:
     methods = ["deeplift", "attcat", "transformer-attribution", "alti", "globenc", "attention-rollout"]
     compared = whence.compare(REVIEW, methods=methods)
     picture(
-        "compare", list(compared.values()), width=112, title=f"whence compare … --methods {','.join(methods[:3])},…"
+        "compare", list(compared.values()), width=120, title=f"whence compare … --methods {','.join(methods[:3])},…"
     )
     single = whence.explain("a deep and meaningful film .", method="attcat")
-    picture("explain", [single], width=96, layers=True, title="whence explain … --method attcat --layers")
+    picture("explain", [single], width=104, layers=True, title="whence explain … --method attcat --layers")
     zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing")
     picture("maps", [zeroed], width=176, layers=True, title="whence explain … --method value-zeroing --layers")
     gallery(DOCS / "gallery.md")

@@ -1,7 +1,7 @@
 """whence: where a Transformer's answer comes from.
 
     import whence
-    whence.explain("a deep and meaningful film .", model="path/or/hub-id", method="attention-rollout")
+    whence.explain("a deep and meaningful film .", model="path/or/hub-id")
 
 Importing the package costs next to nothing: torch and transformers are loaded by the first call.
 """

@@ -42,6 +42,8 @@ FEW = ("standard", "windows")  # rich's names for 16 colours
 NAMED = {STRENGTH: (12, 4, 15), FOR: (2, 2, 0), AGAINST: (1, 1, 15)}
 SEEN, MIDDLE, STRONG = 0.1, 0.35, 0.7  # where the three steps begin
 MUTED = Style(dim=True)
+CELL_STYLE = Style(underline=False)  # lines under numbers run together
+READABLE_INK = {STRENGTH: (56, 140, 200)}  # on light and dark grounds alike; the other hues are so by themselves
 
 
 def show(
@@ -196,7 +198,7 @@ def _layer_table(explanation: Explanation, shown: np.ndarray[Any, Any], layers: 
         cells = [
             Text(
                 _short(float(shown[layer, token])),
-                MUTED if special else style(float(looks[layer][token]), explanation.signed, depth),
+                MUTED if special else style(float(looks[layer][token]), explanation.signed, depth) + CELL_STYLE,
             )
             for layer in layers
         ]
@@ -234,7 +236,7 @@ def map_grid(explanation: Explanation, width: int, depth: str | None = "truecolo
             for layer in shown:
                 for value in intensities(explanation.maps[layer], explanation.signed)[i]:
                     cell = f"{round(99 * value):{CELL}d}"
-                    look = style(float(value), explanation.signed, depth)
+                    look = style(float(value), explanation.signed, depth) + CELL_STYLE
                     line.append(cell if cell.strip() != "0" else " " * CELL, look)
                 line.append("  ")
             lines.append(line)
@@ -275,7 +277,7 @@ def _step(strength: float, hue: Colour, depth: str) -> Style:
         few = Style(color=Color.from_ansi(on_it), bgcolor=Color.from_ansi(behind), bold=True)
         return few if depth in FEW else _on(hue, depth) + Style(bold=True)
     marked = {"bold": True, "underline": True} if strength >= MIDDLE else {}
-    return Style(color=Color.from_ansi(weak) if depth in FEW else _colour(hue, depth), **marked)  # type: ignore[arg-type]
+    return Style(color=Color.from_ansi(weak) if depth in FEW else _colour(READABLE_INK.get(hue, hue), depth), **marked)  # type: ignore[arg-type]
 
 
 def _on(background: Colour, depth: str) -> Style:
