@@ -113,7 +113,7 @@ def test_shutting_down_tells_those_who_wait(
         begin = time.monotonic()
     for thread in threads:
         thread.join(timeout=30)
-    assert time.monotonic() - begin < 10  # seconds; it is one or two where nothing else runs
+    assert time.monotonic() - begin < 30  # of a minute; it is one or two seconds where nothing else runs
     assert len(found) == 6
     for response in found:
         said = json.loads(response.text.splitlines()[-1])
