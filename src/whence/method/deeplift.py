@@ -153,4 +153,4 @@ def _head(output: OutputTrace, of: str, h: Tensor, h0: Tensor) -> tuple[Tensor, 
         together=together,
         points=HEAD_STEPS,
     )
-    return found.gradient, found.change.to(h.device)
+    return found.gradient, found.change.to(found.gradient)
