@@ -14,13 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from whence.defaults import COMPARED, COMPARED_MAPS, HEADS, MAPS, TOWARDS, UNMAPPED
+from whence.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
 from whence.errors import Unsuited, WhenceError, WhenceWarning
 from whence.method import Chosen, choose, lookup
 from whence.model import Opened, Sentence
 from whence.settling import Question, Wanted
 
 T = TypeVar("T")
+
+
+def is_default(method: Any) -> bool:
+    """Whether the choice of a method is left to whence."""
+    return isinstance(method, str) and method == DEFAULT_METHOD
 
 
 def candidates(

@@ -20,7 +20,7 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from whence.choosing import candidates
+from whence.choosing import candidates, is_default
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from whence.errors import WhenceError
 from whence.explaining import reader
@@ -268,7 +268,7 @@ def estimate(
 
     Instead of `inputs`, `tokens` says how long one input would be.
     """
-    chosen = None if method == DEFAULT_METHOD else choose(method, options)  # a misspelt name is said at once
+    chosen = None if is_default(method) else choose(method, options)  # a misspelt name is said at once
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise WhenceError("expected either inputs to estimate for, or tokens, the length of one")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from whence import choosing
+from whence.choosing import is_default
 from whence.comparison import Comparison
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from whence.errors import WhenceError, WhenceWarning
@@ -79,8 +80,8 @@ def explain(
         "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
         difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say
         what a representation is made of look at no target and refuse one.
-    position: the row that answers: a token index, "first", "last", "mean" or "mask"; what the head reads if
-        none is given. target, foil and position may be lists, one entry per input.
+    position: the row that answers: a token index, a word that stands once in the text, "first", "last", "mean" or
+        "mask"; what the head reads if none is given. target, foil and position may be lists, one entry per input.
     head: one head, counted from 0, instead of the mean over all (the layers below stay averaged, Abnar &
         Zuidema A.1); "all" adds every head's layer maps as `head_maps`.
     layers: (start, end), as in a slice: the blocks from `start` up to but not including `end`, so that the
@@ -98,7 +99,7 @@ def explain(
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
-    named = None if method == DEFAULT_METHOD else [choose(method, options)]  # a misspelt name is said at once
+    named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
@@ -148,7 +149,7 @@ def explain_stream(
             raise WhenceError(f"{name} is a list; a stream asks the same of every input: leave it out, or use explain")
     if arguments.get("estimate"):
         raise WhenceError("the length of a stream is not known before it ends; estimate a few of its inputs by explain")
-    if method != DEFAULT_METHOD:
+    if not is_default(method):
         choose(method)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     parts = chunks(inputs, batch_size * AHEAD)
@@ -254,6 +255,7 @@ def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] |
         truncate=truncate or long == "truncate",
         tokenizer_kwargs=tokenizer_kwargs,
         any_length=long == "windows",
+        type_count=getattr(opened.config, "type_vocab_size", None),
     )
 
 

@@ -23,6 +23,7 @@ from whence.errors import WhenceError
 P = ParamSpec("P")
 R = TypeVar("R")
 WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a word", NoneType: "None"}
+WIDEST = 2**63  # beyond it no array holds a number, and beyond 4,300 digits no message does
 LISTS = {int: "whole numbers", float: "numbers", str: "words"}
 
 
@@ -183,7 +184,7 @@ def _as(value: Any, kind: Any) -> Any:
     elif kind is Mapping or origin is Mapping:
         fits = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     elif kind is int:
-        fits = isinstance(value, int) and not isinstance(value, bool)
+        fits = isinstance(value, int) and not isinstance(value, bool) and -WIDEST <= value < WIDEST
     elif kind is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and _finite(value)
     else:
@@ -195,7 +196,10 @@ def _as(value: Any, kind: Any) -> Any:
 
 def _list(value: Any, kind: Any) -> list[Any]:
     if type(value).__module__.partition(".")[0] in ("numpy", "torch") and getattr(value, "ndim", None) == 1:
-        value = value.tolist()
+        try:
+            value = value.tolist()
+        except Exception:  # a tensor without values
+            raise _Unfit from None
     if not isinstance(value, list | tuple):
         raise _Unfit
     return [_taken(each, kind) for each in value]

@@ -207,3 +207,30 @@ def test_the_explained_number_is_an_entry_of_the_output() -> None:
     opened, out, found = _answered(tiny.model(task="encoder"), "the film")
     with pytest.raises(whence.WhenceError, match="no number to explain"):
         logit(opened, out, 0, found)
+
+
+def test_a_position_may_be_a_word_of_the_text() -> None:
+    model = tiny.model(task="token-classification")
+    text = "the meaningful cat sat on the mat"
+    found = whence.explain(text, model, TOKENIZER, method="saliency", position="cat")
+    assert found.tokens[found.position] == "cat"
+    pieces = whence.explain(text, model, TOKENIZER, method="alti", position="Meaningful")
+    assert pieces.tokens[pieces.position] == "meaning"  # the first piece, as taggers read words
+    assert found.tokens.index("##ful") == whence.explain(text, model, TOKENIZER, "alti", position="##ful").position
+    with pytest.raises(whence.WhenceError, match="'the' stands 2 times in the text, at 1, 7; say which one"):
+        whence.explain(text, model, TOKENIZER, method="saliency", position="the")
+    with pytest.raises(whence.WhenceError, match="unknown position 'dog'; expected a token index, a word of the text"):
+        whence.explain(text, model, TOKENIZER, method="saliency", position="dog")
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("masked-lm", r"the text has no masked word; write \[MASK\] for the word"),
+        ("token-classification", "say with position= which one is meant: its index, or the word itself"),
+        ("encoder", "predicts nothing; use a model with a head"),
+    ],
+)
+def test_what_is_missing_is_said_of_each_kind_of_model(task: str, said: str) -> None:
+    with pytest.raises(whence.WhenceError, match=said):
+        whence.explain("the cat sat", tiny.model(task=task), TOKENIZER, method="saliency")

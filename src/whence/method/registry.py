@@ -15,7 +15,7 @@ The function's keyword-only parameters are the method's options; the first line 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -204,9 +204,10 @@ def _option(name: str, option: str, value: Any, kind: Any) -> Any:
 def list_of_names(methods: Any) -> list[str]:
     """The names of methods to compare, each once."""
     named = [methods] if isinstance(methods, str) else methods
-    if not isinstance(named, Iterable) or isinstance(named, bytes | Mapping):
-        raise WhenceError(f"methods={shown(methods)}; expected a list of names from whence.methods()")
-    names = list(named)
+    try:
+        names = [] if isinstance(named, bytes | Mapping) else list(named)
+    except TypeError:
+        raise WhenceError(f"methods={shown(methods)}; expected a list of names from whence.methods()") from None
     if odd := [each for each in names if not isinstance(each, str)]:
         raise WhenceError(f"methods holds {shown(odd[0])}; expected names from whence.methods()")
     if not names:

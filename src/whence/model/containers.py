@@ -41,8 +41,8 @@ def several(inputs: Any) -> Iterable[Any] | None:
         raise WhenceError(f"a table was given, with the columns {names}; pass one of them: table['text']")
     for name in ("tolist", "to_list", "to_pylist"):  # pandas, polars, pyarrow
         if callable(make := getattr(inputs, name, None)):
-            made: list[Any] = make()
-            return made
+            made = make()
+            return made if isinstance(made, list) else None  # a single number
     return inputs if isinstance(inputs, Iterable) else None
 
 

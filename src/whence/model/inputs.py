@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from whence.errors import WhenceError, WhenceWarning
+from whence.kinds import shown
 from whence.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from whence.words import Span
 
@@ -115,6 +116,7 @@ class Reader:
     truncate: bool = False
     tokenizer_kwargs: Mapping[str, Any] | None = None
     any_length: bool = False  # longer texts are left whole, for windows
+    type_count: int | None = None  # how many kinds of token_type_ids the model has
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -132,7 +134,7 @@ class Reader:
         if isinstance(inputs, Tensor | np.ndarray) and (isinstance(inputs, Tensor) or inputs.dtype.kind not in "UOT"):
             if inputs.ndim not in (1, 2):
                 raise WhenceError(f"token ids have {inputs.ndim} axes; expected one, or two for a batch")
-            return self._array(inputs.tolist())
+            return self._array(_lists(inputs))
         if (items := several(inputs)) is None:
             raise WhenceError(
                 f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
@@ -212,6 +214,12 @@ class Reader:
             )
         except AssertionError as error:  # byte-level tokenizers want to be told about the blank before a word
             raise WhenceError(f"the tokenizer takes no words as it was loaded: {error}") from error
+        except Exception as error:  # whatever a tokenizer makes of arguments that it does not know
+            if not self.tokenizer_kwargs:
+                raise
+            raise WhenceError(
+                f"the tokenizer cannot be called with tokenizer_kwargs {shown(extra)}: {error}"
+            ) from error
         ids = [int(i) for i in encoding["input_ids"]]
         added = [bool(flag) for flag in encoding["special_tokens_mask"]]
         if all(added):
@@ -272,6 +280,8 @@ class Reader:
         for name, cell in cells.items():
             if not isinstance(cell, list) or len(cell) != len(ids):
                 raise WhenceError(f"row {row} of {name} does not fit input_ids; expected one number per token")
+        if types is not None:
+            self._check_types(types)
         if mask is None:
             return self._ids(ids, types)
         if not all(value in (0, 1) for value in mask):
@@ -287,6 +297,12 @@ class Reader:
         part = slice(real[0], real[-1] + 1)
         visible = [int(value) for value in mask[part]]
         return self._ids(ids[part], None if types is None else types[part], None if all(visible) else visible)
+
+    def _check_types(self, types: list[int]) -> None:
+        most = "" if self.type_count is None else f" below {self.type_count}"
+        fits = all(_is_int(each) and each >= 0 for each in types)
+        if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
+            raise WhenceError(f"token_type_ids holds values that are none; expected whole numbers from 0{most}")
 
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
@@ -445,7 +461,13 @@ def _is_words(value: Any) -> bool:
 
 
 def _lists(column: Any) -> list[Any]:
-    return column.tolist() if isinstance(column, Tensor | np.ndarray) else list(column)
+    if isinstance(column, Tensor) and column.is_meta:
+        raise WhenceError("token ids in a tensor on the device 'meta', which holds no values; expected numbers")
+    try:
+        found = column.tolist() if isinstance(column, Tensor | np.ndarray) else column
+        return list(found)
+    except TypeError:
+        raise WhenceError(f"the encoding holds {shown(column)}; expected lists of whole numbers") from None
 
 
 def _ints(values: Any) -> list[int] | None:

@@ -15,6 +15,7 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from whence.errors import WhenceError
+from whence.kinds import shown
 from whence.model.block import Block, submodule, submodules
 from whence.model.borrowing import borrowed, evaluating
 from whence.model.families import FAMILIES, Family, family_of, unmapped
@@ -200,8 +201,9 @@ def open_model(
     if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
         pipeline: Any = model
         model, tokenizer = pipeline.model, tokenizer or pipeline.tokenizer
-    if task is not None and task not in TASKS:
-        raise WhenceError(f"unknown task '{task}'; expected one of {', '.join(TASKS)}")
+    if task is not None and (not isinstance(task, str) or task not in TASKS):
+        raise WhenceError(f"unknown task {shown(task)}; expected one of {', '.join(TASKS)}")
+    _refuse_kinds(tokenizer, device, dtype)
     if isinstance(model, str | Path):
         options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": dtype_of(dtype)})}
         request = Request(str(model), task, None if device is None else str(device), tuple(options.items()))
@@ -217,6 +219,16 @@ def open_model(
             f"move or convert the model yourself, or pass its name"
         )
     return _opened(model, tokenizer, name=_name(model))
+
+
+def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
+    """Refuse what is no tokenizer, device or dtype, before it fails somewhere inside."""
+    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+        raise WhenceError(f"tokenizer={shown(tokenizer)}; expected a tokenizer of transformers")
+    if device is not None and not isinstance(device, str | int | torch.device):
+        raise WhenceError(f"device={shown(device)}; expected a name such as 'cpu' or 'cuda:0', or a torch.device")
+    if dtype is not None and not isinstance(dtype, str | torch.dtype):
+        raise WhenceError(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
 
 
 def _opened(model: Any, tokenizer: Any | None, name: str) -> Opened:

@@ -18,6 +18,7 @@ from whence.errors import WhenceError
 from whence.model.block import promote
 from whence.model.inputs import Sentence, token_names
 from whence.model.opening import Opened
+from whence.words import group
 
 EDGES = ("start", "end", "answer")
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
@@ -121,9 +122,18 @@ def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
 
 
 def _no_number(opened: Opened) -> WhenceError:
+    """What is missing for there to be a number; each kind of model lacks something else."""
+    mask = getattr(opened.tokenizer, "mask_token", None) or "a mask"
+    lacks = {
+        "masked-lm": f"the text has no masked word; write {mask} for the word that the model should predict, or say "
+        f"with position= which token is meant",
+        "token-classification": "a token classifier gives a label to every token; say with position= which one is "
+        "meant: its index, or the word itself",
+    }
+    usual = f"{opened.name} predicts nothing; use a model with a head"
     return WhenceError(
-        f"there is no number to explain: {opened.name} gives no output here; use a model with a head, or a "
-        f"method that explains representations (kind 'map' in `whence methods`)"
+        f"there is no number to explain: {lacks.get(opened.task, usual)}, or choose a method that explains "
+        f"representations (kind 'map' in `whence methods`)"
     )
 
 
@@ -268,7 +278,26 @@ def _reading(opened: Opened, sentence: Sentence, position: int | str | None, def
         what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
         hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
         raise WhenceError(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
-    raise WhenceError(f"unknown position {position!r}; expected a token index, 'first', 'last', 'mean' or 'mask'")
+    return Reading(_place_of(sentence, str(name)), "given")
+
+
+def _place_of(sentence: Sentence, name: str) -> int:
+    """Where a word or a token of the text stands; a word in pieces is its first piece, as taggers have it."""
+    words = group(sentence.texts, sentence.spans, sentence.word_ids)
+    spelt = {word[0]: _span_text(sentence, word[0], word[-1]).strip() for word in words}
+    for same in (str.__eq__, lambda a, b: a.casefold() == b.casefold()):
+        places = [place for place, text in spelt.items() if same(text, name)]
+        places = places or [place for place, token in enumerate(sentence.tokens) if same(token, name)]
+        if len(places) == 1:
+            return places[0]
+        if places:
+            raise WhenceError(
+                f"{name!r} stands {len(places)} times in the text, at {', '.join(map(str, places))}; say which one is "
+                f"meant by its index"
+            )
+    raise WhenceError(
+        f"unknown position {name!r}; expected a token index, a word of the text, 'first', 'last', 'mean' or 'mask'"
+    )
 
 
 def _last(opened: Opened, sentence: Sentence) -> int:

@@ -32,14 +32,14 @@ from whence.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from whence.errors import WhenceError
 from whence.evidence.sentence import LEVEL, agreement, checks
 from whence.evidence.sentence import Check as Evidence
-from whence.explaining import by_name, compare, explain, reader
+from whence.explaining import by_name, explain, reader
 from whence.explanation import Explanation
-from whence.jobs import LARGE_FLOW, attempt
+from whence.jobs import LARGE_FLOW, attempt, run_all
 from whence.method import Chosen, choose, list_of_names, lookup
 from whence.model import Opened, Sentence
 from whence.serve.limits import Limits
 from whence.serve.line import Event, Talk
-from whence.settling import AUTO, Job, Question, Wanted, refuse_unseen_targets, settle_job
+from whence.settling import AUTO, Job, Question, Wanted, refuse_unseen_targets, settle_job, settle_jobs
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
@@ -49,6 +49,7 @@ LARGEST = 1000  # number in an option: each step of integrated gradients is a pa
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 HEAD_MAPS = 100_000  # numbers of all heads' maps up to which they are given along
 LONGEST_FLOW = 4 * LARGE_FLOW  # entries of the maps beyond which even one token's flows take more than a minute
+BATCH = 16  # texts in one pass
 PACKED = 8  # numbers packed for the viewer take the room of one written as text
 
 
@@ -176,8 +177,13 @@ def compared(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iter
     with _interruptible(opened, talk):
         sentences = _read(asked, opened, limits)
         _refuse_long_flows(asked, sentences, opened)
-        found = compare(_given(asked, sentences), opened, methods=asked.methods, **asked.arguments())
-        yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
+        question = Question(asked.target, asked.foil, asked.position)
+        methods = chosen(asked) or _usual(asked, sentences, question, opened)
+        refuse_unseen_targets(opened, [question], list(methods.values()))
+        jobs, failed = settle_jobs(opened, methods, _wanted(asked))
+        rows = run_all(opened, sentences, [question] * len(sentences), list(jobs.values()), BATCH)
+        found = [by_name(list(methods), dict(zip(jobs, row, strict=True)), failed) for row in rows]
+        yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
 
 
 def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
@@ -192,8 +198,9 @@ def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
     return sentences
 
 
-def _given(asked: Asked, sentences: list[Sentence]) -> Any:
-    return sentences[0] if isinstance(asked.inputs, str) else sentences
+def _given(asked: Asked, every: list[Any]) -> Any:
+    """One where one text was asked about."""
+    return every[0] if isinstance(asked.inputs, str) else every
 
 
 def _refuse_long_flows(asked: Asked, sentences: Sequence[Sentence], opened: Opened) -> None:
