@@ -86,7 +86,7 @@ def test_wrong_layers(layers: Any) -> None:
 
 
 def test_wrong_rows_and_aggregation() -> None:
-    with pytest.raises(whence.WhenceError, match="unknown rows"):
+    with pytest.raises(whence.WhenceError, match="expected 'all' or 'reading'"):
         whence.explain(tiny.ids(4), tiny.model(), rows="last")
     with pytest.raises(whence.WhenceError, match="rollout, flow, sum, mean, last"):
         whence.explain(tiny.ids(4), tiny.model(), aggregate="product")

@@ -20,3 +20,11 @@ def test_the_slope_is_the_mean_derivative_at_every_distance(activation: object, 
     derivative = torch.func.jvp(activation, (way,), (torch.ones_like(way),))[1]
     expected = derivative @ weights / 2
     torch.testing.assert_close(_slope(activation, x, x0), expected, rtol=0, atol=3e-8)
+
+
+def test_float32_keeps_its_digits_where_the_two_nearly_coincide() -> None:
+    x0 = torch.linspace(-4, 4, 41, dtype=torch.float32)
+    for gap in (1e-5, 1e-4, 1e-3):
+        x = x0 + gap
+        expected = _slope(torch.nn.functional.gelu, x.double(), x0.double())
+        torch.testing.assert_close(_slope(torch.nn.functional.gelu, x, x0).double(), expected, rtol=0, atol=1e-6)

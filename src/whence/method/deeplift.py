@@ -105,13 +105,18 @@ def _middle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _slope(f: Any, x: Tensor, x0: Tensor) -> Tensor:
-    """(f(x) − f(x')) / (x − x'), and f' where the two all but coincide."""
-    gap = x - x0
-    close = gap.abs() < 1e-3 * torch.finfo(x.dtype).eps ** 0.25
-    middle = _middle(x, x0)
-    slope = torch.func.jvp(f, (middle,), (torch.ones_like(middle),))[1]
-    result: Tensor = torch.where(close, slope, (f(x) - f(x0)) / torch.where(close, 1.0, gap))
-    return result
+    """(f(x) − f(x')) / (x − x'), and f' where the two all but coincide.
+
+    In float64: of two activations that differ in their last digits, float32 leaves nothing to divide.
+    """
+    a, b = x.double(), x0.double()
+    gap = a - b
+    close = gap.abs() < 1e-7
+    quotient = (f(a) - f(b)) / torch.where(close, 1.0, gap)
+    if bool(close.any()):
+        middle = _middle(a, b)
+        quotient = torch.where(close, torch.func.jvp(f, (middle,), (torch.ones_like(middle),))[1], quotient)
+    return quotient.to(x.dtype)
 
 
 def _softmax(now: LayerTrace, then: LayerTrace, ds: Tensor) -> Tensor:
