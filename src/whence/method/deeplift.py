@@ -112,7 +112,7 @@ def _slope(f: Any, x: Tensor, x0: Tensor) -> Tensor:
     a, b = x.double(), x0.double()
     gap = a - b
     close = gap.abs() < 1e-7
-    quotient = (f(a) - f(b)) / torch.where(close, 1.0, gap)
+    quotient: Tensor = (f(a) - f(b)) / torch.where(close, 1.0, gap)
     if bool(close.any()):
         middle = _middle(a, b)
         quotient = torch.where(close, torch.func.jvp(f, (middle,), (torch.ones_like(middle),))[1], quotient)
