@@ -20,6 +20,7 @@ from whence.explanation import Explanation
 from whence.kinds import checked, least
 from whence.method import Method, Scores, methods
 from whence.model import Answer, LayerTrace, Opened, OutputTrace, Sentence, answers, collate, stream
+from whence.model.borrowing import own_modes
 from whence.settling import Job, Question, Reach
 
 Advance = Callable[[int], None]  # told how many more sentences are done
@@ -201,8 +202,7 @@ def _check_blocks(opened: Opened, job: Job) -> None:
         opened.need_blocks(repr(job.asked), f" Methods that look at embeddings and output alone: {others}")
 
 
-# A caller in inference mode may ask for gradients all the same.
-@torch.inference_mode(False)
+@own_modes
 def _passed(
     opened: Opened,
     sentences: Sequence[Sentence],
@@ -253,7 +253,7 @@ def _charged(shelf: _Shelf) -> Iterator[None]:
     shelf.seconds += time.perf_counter() - begin
 
 
-@torch.inference_mode(False)
+@own_modes
 def _explained(output: OutputTrace, job: Job, shelf: _Shelf, rows: list[list[Explanation]]) -> None:
     """Towards one target, an explanation more for each row."""
     if not job.layerwise:

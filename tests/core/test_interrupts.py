@@ -212,6 +212,19 @@ def test_the_double_precision_twin_shares_no_hook_and_no_parameter() -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights, watch.model.parameters(), strict=True))
 
 
+@pytest.mark.parametrize("method", ["gradient-x-input", "value-zeroing"])
+def test_grad_mode_comes_back_after_an_interrupt_inside_of_torchs_own_switches(method: str) -> None:
+    watch = Watch(small())
+
+    def switches(file: str) -> bool:
+        return file.endswith("grad_mode.py")
+
+    for at, place in everywhere(partial(explain, watch.model, method), switches).items():
+        with interrupted(at, switches), suppress(Interrupt):
+            explain(watch.model, method)
+        assert watch.unharmed(), place  # by now the traceback is gone, with every guard that it kept
+
+
 # 2,000 faults ---------------------------------------------------------------------------------------------
 
 
@@ -311,11 +324,11 @@ def test_a_hundred_exceptions_from_hooks_and_torch(error: type[BaseException], m
         method = drawn.choice(METHODS)
         if trial % 2:
             handle = drawn.choice(modules).register_forward_hook(fails)
-            with suppress(error):
+            with suppress(error, WhenceError):  # too little memory is told in a sentence
                 explain(watch.model, method)
             handle.remove()
         else:
-            with monkeypatch.context() as patch, suppress(error):
+            with monkeypatch.context() as patch, suppress(error, WhenceError):
                 patch.setattr(*drawn.choice(functions), fails)
                 explain(watch.model, method)
         assert watch.unharmed()

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from whence.errors import WhenceError
+from whence.model.borrowing import outside_inference_mode
 from whence.model.families import Family
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Norm(NamedTuple):
 
 def _kept(read: Callable[[Any], T]) -> cached_property[T]:
     """Read once and kept with the model: never as an inference tensor, of no use to any gradient later."""
-    return cached_property(torch.inference_mode(False)(read))
+    return cached_property(lambda block: outside_inference_mode(partial(read, block)))
 
 
 @dataclass(frozen=True, eq=False)

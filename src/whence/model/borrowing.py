@@ -26,14 +26,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _LOCK = threading.RLock()
 _JOURNAL: list[Callable[[], object]] = []  # how to undo what was done, oldest first; each may run more than once
 
@@ -101,6 +102,43 @@ def _keep_grad_mode() -> None:
             torch.set_grad_enabled(mode)
 
     _JOURNAL.append(undo)
+
+
+# torch's modes, which belong to the caller's thread -------------------------------------------------------
+
+
+def own_modes(function: Callable[P, T]) -> Callable[P, T]:
+    """The function run with gradients on, whatever mode the caller is in, which comes back, also after an interrupt."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        mode = torch.is_grad_enabled()
+        body = partial(_with_gradients, partial(function, *args, **kwargs))
+        return _then_grad_mode(mode, partial(_then_grad_mode, mode, body))  # twice, as with the undoing
+
+    return run
+
+
+def _with_gradients(body: Callable[[], T]) -> T:
+    torch.set_grad_enabled(True)
+    return outside_inference_mode(body)
+
+
+def _then_grad_mode(mode: bool, body: Callable[[], T]) -> T:
+    try:
+        return body()
+    finally:
+        torch.set_grad_enabled(mode)
+
+
+def outside_inference_mode(body: Callable[[], T]) -> T:
+    """A caller in inference mode may ask for gradients all the same, now or of a model that is kept until then."""
+    # Only where it is on: torch's guard, interrupted, lives as long as the traceback and then puts back the grad mode
+    # of the moment at which it was made.
+    if not torch.is_inference_mode_enabled():
+        return body()
+    with torch.inference_mode(False):
+        return body()
 
 
 # What may be changed, inside of `borrowed` ----------------------------------------------------------------

@@ -20,7 +20,7 @@ from transformers.masking_utils import eager_mask
 
 from whence.errors import WhenceError
 from whence.model.block import Block, promote
-from whence.model.borrowing import attending, borrowed, evaluating, hook, on_leaving
+from whence.model.borrowing import attending, borrowed, evaluating, hook, on_leaving, outside_inference_mode
 from whence.model.inputs import Batch
 from whence.model.opening import Opened
 
@@ -260,10 +260,7 @@ def rerunning(opened: Opened, body: Callable[[], T], *, own_attention: bool = Fa
         evaluating(opened.model)
         if opened.family.mapped and (not own_attention or encoder_of_decoders):
             attending(opened.model, NAME, attention_forward, eager_mask)
-        if not torch.is_inference_mode_enabled():
-            return body()
-        with torch.inference_mode(False):  # a caller in inference mode may ask for gradients all the same
-            return body()
+        return outside_inference_mode(body)
 
     return borrowed(run)
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import transformers
 
 from whence import zoo
 from whence.errors import WhenceError, WhenceWarning
+from whence.model.borrowing import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
 TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -75,9 +77,9 @@ def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
 def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     """The model and its tokenizer."""
     try:
-        # In inference mode the weights would be inference tensors, of no use to any gradient later.
-        with _quiet(), _same_random_state(), torch.inference_mode(False):
-            return _from_pretrained(request, tokenizer)
+        with _quiet(), _same_random_state():
+            # In inference mode the weights would be inference tensors, of no use to any gradient later.
+            return outside_inference_mode(partial(_from_pretrained, request, tokenizer))
     except WhenceError:
         raise
     except Exception as error:  # whatever a broken checkpoint makes transformers raise
