@@ -3,15 +3,16 @@
     def alti(layer, *, metric: Literal["l1", "l2"] = "l1", budget: Annotated[int, least(1)] | None = None): ...
 
 What is checked are the annotations of a function's parameters: `bool`, `int`, `float`, `str`, `None`, `Literal`,
-`list[int]`, `Mapping`, unions of these, and bounds by `Annotated[int, least(1)]`. A parameter without an annotation is
-taken to be of the kind of its default. Anything else (`Any`, a class) is not checked. Numbers of numpy's or torch's are
-taken for Python's own.
+`list[int]`, `Mapping`, paths, unions of these, and bounds by `Annotated[int, least(1)]`. A parameter without an
+annotation is taken to be of the kind of its default. Anything else (`Any`, a class) is not checked. Numbers of numpy's
+or torch's are taken for Python's own.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, wraps
@@ -135,7 +136,7 @@ def _known(kind: Any) -> bool:
     origin = get_origin(kind)
     if origin is Annotated:
         return _known(get_args(kind)[0])
-    return kind in WORDS or kind is Mapping or origin in (Literal, Mapping) or _is_list(kind)
+    return kind in WORDS or kind is Mapping or origin in (Literal, Mapping, os.PathLike) or _is_list(kind)
 
 
 def _is_list(kind: Any) -> bool:
@@ -156,6 +157,8 @@ def _word(kind: Any) -> str:
         return f"{WORDS[base]}{bounds}"
     if _is_list(kind):
         return f"a list of {LISTS[get_args(kind)[0]]}"
+    if get_origin(kind) is os.PathLike:
+        return "a path"
     return WORDS.get(kind) or "a dictionary by name"
 
 
@@ -182,7 +185,10 @@ def _as(value: Any, kind: Any) -> Any:
     elif _is_list(kind):
         return _list(value, args[0])
     elif kind is Mapping or origin is Mapping:
-        fits = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        named = not args or args[0] is str
+        fits = isinstance(value, Mapping) and not (named and any(not isinstance(key, str) for key in value))
+    elif origin is os.PathLike:
+        fits = isinstance(value, os.PathLike)
     elif kind is int:
         fits = isinstance(value, int) and not isinstance(value, bool) and -WIDEST <= value < WIDEST
     elif kind is float:

@@ -6,6 +6,8 @@ import inspect
 import random
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,6 +132,30 @@ def test_odd_values() -> None:
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_many_odd_values(seed: int) -> None:
     run(1000, seed)
+
+
+def odd_evaluations(count: int, seed: int) -> None:
+    rng, values = random.Random(seed), odd_values()
+    names = [*inspect.signature(whence.evaluate).parameters]
+    names = [name for name in names if name not in (*MODEL, "progress", "workers")]  # which would start processes
+    for _ in range(count):
+        name, which = rng.choice(names), rng.randrange(len(values))
+        asked = {"data": [TEXT, "a mat"], "methods": ["attention"], "metrics": ["aopc"], "threads": 1}
+        asked[name] = values[which]()
+        ask = partial(whence.evaluate, model=MODELS["classification"], tokenizer=TOKENIZER, progress=False, **asked)
+        survives(ask, f"evaluate({name}=value {which}), seed {seed}")
+
+
+def test_odd_values_for_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow", reason="evaluate needs the extra eval")
+    monkeypatch.chdir(tmp_path)  # some of the values are names of folders
+    odd_evaluations(60, seed=0)
+
+
+@pytest.mark.slow
+def test_many_odd_values_for_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd_evaluations(1500, seed=1)
 
 
 @pytest.mark.parametrize("name", ["task", "device", "dtype", "model_kwargs", "tokenizer", "model"])

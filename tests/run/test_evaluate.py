@@ -217,7 +217,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
         ("no methods to evaluate", "", "aopc", {}),
         ("no measures to evaluate by", "globenc", "", {}),
         ("unknown engine", "globenc", "aopc", {"engine": "steam"}),
-        ("workers is 0", "globenc", "aopc", {"workers": 0}),
+        ("workers=0", "globenc", "aopc", {"workers": 0}),
         ("no row of given has a label", "globenc", "aopc", {"target": "label"}),
         ("unknown target 'nosuch'; the classes of this model", "globenc", "aopc", {"target": "nosuch"}),
         ("target='all'", "globenc", "aopc", {"target": "all"}),

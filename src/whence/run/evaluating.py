@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ from whence.defaults import DEFAULT_MODEL
 from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
 from whence.extras import need
+from whence.kinds import checks_arguments, least
+from whence.kinds import shown as shown_value
 from whence.run import local, manifest, plan, shards, tables
 from whence.run.classes import gold_classes
 from whence.run.progress import Clock, bar
@@ -40,6 +42,7 @@ LABELS = 1000  # gold labels beyond which no more are looked at: they are no cla
 GIVEN = "given"  # the name of a list of texts or examples
 
 
+@checks_arguments
 def evaluate(
     data: Any = None,
     model: Any = DEFAULT_MODEL,
@@ -51,17 +54,17 @@ def evaluate(
     split: str | None = None,
     columns: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] | None = None,
-    limit: int | None = None,
+    limit: Annotated[int, least(1)] | None = None,
     draw: bool = False,
     out: str | os.PathLike[str] | None = None,
     target: int | str | None = None,
     names: Mapping[Any, str] | None = None,
-    batch_size: int = 16,
-    shard: int = SHARD,
+    batch_size: Annotated[int, least(1)] = 16,
+    shard: Annotated[int, least(1)] = SHARD,
     truncate: bool = False,
-    seed: int = 0,
-    workers: int | None = None,
-    threads: int | None = None,
+    seed: Annotated[int, least(0)] = 0,
+    workers: Annotated[int, least(1, 4096)] | None = None,
+    threads: Annotated[int, least(1, 4096)] | None = None,
     engine: str = "local",
     task: str | None = None,
     device: Any = None,
@@ -91,9 +94,6 @@ def evaluate(
     given = {name: _one_method(name, every) for name, every in (explanations or {}).items()}
     if engine not in ENGINES:
         raise WhenceError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    for name, value in (("limit", limit), ("shard", shard), ("workers", workers), ("threads", threads)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise WhenceError(f"{name} is {value!r}; expected a whole number, at least 1")
     workers = workers or (1 if engine == "local" else os.cpu_count() or 1)
     setting = Setting(
         model=model,
@@ -138,6 +138,7 @@ def evaluate(
         )
     for second in worker.others.values():
         check_second(worker.opened, second.opened)
+    _refuse_name(out)
     temporary = tempfile.TemporaryDirectory(prefix="whence-run-") if out is None else None
     path = Path(temporary.name if temporary else out)  # type: ignore[arg-type]
     asked: dict[str, Any] = {
@@ -200,6 +201,17 @@ class _Survey:
     labels: dict[Any, None]  # the gold labels that occur
 
 
+def _refuse_name(out: str | os.PathLike[str] | None) -> None:
+    """Refuse what no folder can be called."""
+    name = "" if out is None else os.fspath(out)
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        name = "\0"
+    if "\0" in name:
+        raise WhenceError("out holds a character that no name of a folder can have; choose another")
+
+
 def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None) -> Dataset:
     if data is None:
         raise WhenceError("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
@@ -207,6 +219,8 @@ def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None
         return data if limit is None else first(data, limit)
     if isinstance(data, str | os.PathLike):
         return read_data(data, split, columns, limit, folder)
+    if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
+        raise WhenceError(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
     examples = [
         each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
         for row, each in enumerate(islice(data, limit))
@@ -245,7 +259,7 @@ def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Itera
 
 def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
     """Explanations made elsewhere. Scores of a method that has signs have them also where none is below zero."""
-    if not all(isinstance(each, Explanation) for each in every):
+    if not isinstance(every, Iterable) or not all(isinstance(each, Explanation) for each in every):
         raise WhenceError(f"'{name}' holds other things than explanations; make them with Explanation.from_scores")
     signed = any(each.signed for each in every)
     return [replace(each, signed=signed) for each in every]

@@ -11,6 +11,7 @@ from whence.errors import WhenceError
 from whence.evidence.metric import NEEDS, Asked
 from whence.evidence.probing import PROPERTIES
 from whence.evidence.registry import lookup
+from whence.kinds import shown
 from whence.method import choose
 from whence.settling import Job, Wanted, settle_job
 
@@ -61,7 +62,13 @@ class Setting:
 
 def listed(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
     """Names as they were typed or listed, each once."""
-    found = split(asked) if isinstance(asked, str) else [part for each in asked for part in split(each)]
+    try:
+        every = [asked] if isinstance(asked, str) else list(asked)
+    except TypeError:
+        raise WhenceError(f"{what}: {shown(asked)}; expected names, in a list or with commas between them") from None
+    if odd := [each for each in every if not isinstance(each, str)]:
+        raise WhenceError(f"{shown(odd[0])} stands among the {what}; expected names")
+    found = [part for each in every for part in split(each)]
     if twice := {name for name in found if found.count(name) > 1}:
         raise WhenceError(f"{', '.join(sorted(twice))} stands twice among the {what}; expected each once")
     return tuple(found)
