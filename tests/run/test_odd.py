@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import runs
+import torch
 
 import tiny
 import whence
@@ -213,3 +214,10 @@ def test_many_measures_are_shown_whole(capsys: pytest.CaptureFixture[str], monke
     shown = capsys.readouterr().out
     head, cells = means(run)
     assert all(cell in shown for cell in (*head, *cells))
+
+
+def test_the_callers_random_numbers_and_threads_stay_theirs() -> None:
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    whence.evaluate(TEXTS, MODEL, TOKENIZER, "random", "aopc", threads=threads + 1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads

@@ -54,9 +54,15 @@ def compute(worker: Worker, task: Task) -> Done:
 
 
 def here(worker: Worker, tasks: Iterator[Task]) -> Iterator[Done]:
-    """One shard after another, in this process."""
+    """One shard after another, in this process, whose random numbers and threads stay the caller's."""
     for task in tasks:
-        yield compute(worker, task)
+        threads, state = torch.get_num_threads(), torch.get_rng_state()
+        try:
+            done = compute(worker, task)
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_rng_state(state)
+        yield done
 
 
 def beside(setting: Setting, tasks: Iterator[Task], workers: int) -> Iterator[Done]:
