@@ -84,7 +84,7 @@ def test_the_output_under_capture_is_that_of_eager_attention(variant: str, task:
         with pytest.raises(ValueError, match="Unrecognized configuration class"):  # transformers has no such head
             tiny.model(variant, task)
         return
-    model = tiny.model(variant, task)
+    model = tiny.model(variant, task, dtype=torch.float64)
     trace = whence.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
     model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -92,7 +92,7 @@ def test_the_output_under_capture_is_that_of_eager_attention(variant: str, task:
     compared = [name for name in ("logits", "start_logits", "end_logits", "last_hidden_state") if name in eager]
     assert compared
     for name in compared:
-        torch.testing.assert_close(trace.output[name], eager[name], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(trace.output[name], eager[name], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", ["bert", "distilbert", "albert"])
