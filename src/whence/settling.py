@@ -175,7 +175,7 @@ def refuse_unseen_targets(opened: Opened, questions: Sequence[Question], asked: 
     if not targets or answered or opened.task in ("question-answering", "encoder"):
         return
     names = ", ".join(each.asked for each in asked)
-    answering = ", ".join(each.name for each in methods() if each.class_specific and each.kind == "scores")
+    answering = ", ".join(each.name for each in methods() if each.class_specific)
     raise WhenceError(
         f"{names} say{'s' * (len(asked) == 1)} what a representation is made of, the same for every target; leave "
         f"target and foil out, or choose a method that looks at them: {answering}"

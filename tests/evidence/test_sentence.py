@@ -149,6 +149,15 @@ def test_agreement_is_spearmans_over_the_words() -> None:
     assert matrix[0, 1] == pytest.approx(unsigned)
 
 
+def test_words_of_several_pieces_agree_as_words_do() -> None:
+    text = "An unforgettable , heartwarming mishmash of clichés , overlong , yet unpretentiously entertaining ."
+    found = list(whence.compare(text, methods=["deeplift", "alti"]).values())
+    words = [each.words() for each in found]
+    inner = [np.abs(each.scores[1:-1]) for each in words]
+    assert len(inner[0]) < len(found[0].tokens) - 2
+    assert agreement(found)[0, 1] == pytest.approx(stats.spearmanr(*inner).statistic)
+
+
 def test_what_has_no_evidence() -> None:
     encoder = tiny.model(task="encoder")
     mapped = whence.explain(TEXT, encoder, TOKENIZER)

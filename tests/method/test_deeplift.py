@@ -105,3 +105,15 @@ def test_deeplifts_block_is_linear_in_differences(variant: str) -> None:
     now, then = (whence.capture(tiny.ids(6, seed=s), model).layers for s in (1, 2))
     for a, b in zip(now, then, strict=True):
         assert torch.allclose(difference(a, b, a.x - b.x), a.output - b.output, atol=1e-10)
+
+
+@pytest.mark.parametrize("of", ["logit", "probability"])
+def test_a_head_with_kinks_adds_up(of: str) -> None:
+    """DistilBERT's classifier has a ReLU, which 16 fixed points do not integrate."""
+    for seed in (3, 11, 18):
+        model = tiny.model("distilbert", seed=seed)
+        many = [tiny.ids(6, seed=128), tiny.ids(9, seed=4)]
+        for ids, found in zip(many, whence.explain(many, model, method="deeplift", baseline=4, of=of), strict=True):
+            assert abs(found.delta) <= 0.01 * max(np.abs(found.scores).sum(), 1e-3), seed
+            alone = whence.explain(ids, model, method="deeplift", baseline=4, of=of)
+            np.testing.assert_allclose(alone.scores, found.scores, atol=1e-5)

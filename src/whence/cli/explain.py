@@ -89,7 +89,11 @@ Check = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Save = Annotated[
     Path | None,
-    typer.Option("--save", "-o", help="Write to a .json, .npz or .html file, or a .png, .svg or .pdf picture."),
+    typer.Option(
+        "--save",
+        "-o",
+        help="Write to a .json, .npz, .csv, .parquet, .jsonl or .html file, or a .png, .svg or .pdf picture.",
+    ),
 ]
 Kind = Annotated[
     str | None,

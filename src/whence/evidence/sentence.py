@@ -127,9 +127,7 @@ def checks(
         drawn = _drawn(len(words), seed)
         if explanation.measured not in chance:
             chance[explanation.measured] = _curves(opened, sentence, explanation, words, drawn, taken, blank)
-        join = np.sum if explanation.additive else np.mean  # as `Explanation.words` does
-        scores = [float(join(explanation.scores[word])) for word in words]
-        order = tuple(int(i) for i in np.argsort(-np.array(scores), kind="stable"))
+        order = tuple(int(i) for i in np.argsort(-_word_scores(explanation), kind="stable"))
         yield Check(
             method=explanation.method,
             target=explanation.measured,
@@ -178,7 +176,8 @@ def agreement(explanations: Sequence[Explanation]) -> Array:
 
 
 def _word_scores(explanation: Explanation) -> Array:
-    return np.array([float(explanation.scores[word].mean()) for word in _words(explanation)])
+    join = np.sum if explanation.additive else np.mean  # as `Explanation.words` does
+    return np.array([float(join(explanation.scores[word])) for word in _words(explanation)])
 
 
 def _words(explanation: Explanation) -> Words:

@@ -37,8 +37,9 @@ def several(inputs: Any) -> Iterable[Any] | None:
     if _is_dataset(inputs):
         return _rows(inputs)
     if hasattr(inputs, "columns"):  # a DataFrame of pandas or polars
-        names = ", ".join(map(str, inputs.columns))
-        raise WhenceError(f"a table was given, with the columns {names}; pass one of them: table['text']")
+        names = list(map(str, inputs.columns))
+        one = "text" if "text" in names or not names else names[0]
+        raise WhenceError(f"a table was given, with the columns {', '.join(names)}; pass one of them: table[{one!r}]")
     for name in ("tolist", "to_list", "to_pylist"):  # pandas, polars, pyarrow
         if callable(make := getattr(inputs, name, None)):
             made = make()
