@@ -23,7 +23,7 @@ from whence.serve.limits import Limits
 
 Event = dict[str, Any]
 PULSE = 0.5  # seconds between two words about the place in line
-GRACE = 2.0  # seconds that a job under way has left when the server shuts down
+GRACE = 1.0  # seconds that a job under way has left when the server shuts down
 CLOSING: Event = {"event": "error", "status": 503, "detail": "the server is shutting down", "code": "closing"}
 
 log = logging.getLogger("whence.serve")
@@ -91,10 +91,10 @@ class Line:
             self._post(job, None)
 
     def close(self) -> None:
-        """End the worker, after the block that is being computed."""
+        """End the worker after the block under way; one that takes longer is left to die with the process."""
         self.shut()
-        if self._thread.is_alive():
-            self._thread.join(timeout=GRACE + 1)
+        if self._thread.is_alive() and self._ends is not None:
+            self._thread.join(timeout=max(0.0, self._ends + 1 - time.monotonic()))
 
     @property
     def waiting(self) -> int:
