@@ -9,13 +9,12 @@ what a representation is made of. docs/methods.md has the numbers behind the cho
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from whence.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
-from whence.errors import Unsuited, WhenceError, WhenceWarning
+from whence.errors import Unsuited, WhenceError, warn
 from whence.method import Chosen, choose, lookup
 from whence.model import Opened, Sentence
 from whence.settling import Question, Wanted
@@ -79,5 +78,5 @@ def first_suited(choices: Sequence[Chosen], explain: Callable[[Chosen], T]) -> T
         try:
             return explain(choice)
         except Unsuited as error:
-            warnings.warn(f"{error}. Explained by {after.asked} instead", WhenceWarning, stacklevel=3)
+            warn(f"{error}. Explained by {after.asked} instead")
     return explain(choices[-1])

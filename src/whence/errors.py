@@ -3,6 +3,15 @@
 Every message says what was wrong, what was expected and what to do about it.
 """
 
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import FrameType
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
 
 class WhenceError(ValueError):
     """Wrong input or an unsupported model; the command line prints it without a traceback.
@@ -22,3 +31,15 @@ class Unsuited(WhenceError):
 
 class WhenceWarning(UserWarning):
     """An answer was given, but the reader should know something about it."""
+
+
+def warn(message: str) -> None:
+    """A `WhenceWarning` that shows the line that called whence, however deep inside of it (or of torch) it arises."""
+    outermost = level = 0
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        level += 1
+        if frame.f_code.co_filename.startswith(_PACKAGE):
+            outermost = level
+        frame = frame.f_back
+    warnings.warn(message, WhenceWarning, stacklevel=outermost + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,7 +9,7 @@ from whence import choosing
 from whence.choosing import is_default
 from whence.comparison import Comparison
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.explanation import Explanation
 from whence.jobs import Outcome
 from whence.kinds import checks_arguments, least
@@ -302,4 +301,4 @@ def _alike(found: list[Explanation]) -> bool:
 def _warn_of_failures(results: Sequence[Comparison]) -> None:
     failed = {name: detail for each in results for name, detail in each.failed.items()}
     for name, detail in failed.items():
-        warnings.warn(f"{name} is missing from the comparison: {detail}", WhenceWarning, stacklevel=4)
+        warn(f"{name} is missing from the comparison: {detail}")

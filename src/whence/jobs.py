@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ import torch
 from whence.aggregate import aggregate as aggregate_maps
 from whence.aggregate import aggregate_row
 from whence.answer import Reading, Target
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.explanation import Explanation
 from whence.kinds import checked, least
 from whence.method import Method, Scores, methods
@@ -405,10 +404,8 @@ def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sente
     if reach.reading_only and position is not None:
         return None, aggregate_row(reach.aggregate, maps, position, below, **how)
     if reach.aggregate == "flow" and maps.size > LARGE_FLOW:
-        warnings.warn(
+        warn(
             f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='reading' "
-            f"computes those of the answering token alone",
-            WhenceWarning,
-            stacklevel=2,
+            f"computes those of the answering token alone"
         )
     return aggregate_maps(reach.aggregate, maps, below, **how), None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.jobs import Advance, Outcome
 from whence.model import Opened, Reader, Sentence
 from whence.model.containers import Chunk, several
@@ -53,9 +52,7 @@ class Given:
         if self.failed:
             reasons = "; ".join(self.failed[row] for row in sorted(self.failed)[:3])
             more = " …" if len(self.failed) > 3 else ""
-            warnings.warn(
-                f"{len(self.failed)} of {self.count} inputs were skipped: {reasons}{more}", WhenceWarning, stacklevel=4
-            )
+            warn(f"{len(self.failed)} of {self.count} inputs were skipped: {reasons}{more}")
         done = dict(zip(self.sentences, found, strict=True))
         return Explanations([done.get(row) for row in range(self.count)], self.failed)
 

@@ -11,12 +11,10 @@ given up to a factor, a power of two that brings it back into that range; its sh
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from whence.aggregate.types import Maps
-from whence.errors import WhenceWarning
+from whence.errors import warn
 
 
 def rollout(maps: Maps, below: Maps | None = None) -> Maps:
@@ -38,11 +36,9 @@ def rollout(maps: Maps, below: Maps | None = None) -> Maps:
         size = _size(joint)
         joint, power = np.ldexp(joint, -size), power + size
     if cut:
-        warnings.warn(
+        warn(
             f"the rollout leaves the range of {maps.dtype} in {len(cut)} of {len(maps)} layers, which are given up to "
-            f"a factor: read them as shares",
-            WhenceWarning,
-            stacklevel=2,
+            f"a factor: read them as shares"
         )
     return result
 

@@ -15,7 +15,6 @@ Sundararajan et al. (2017), Axiomatic Attribution for Deep Networks. https://arx
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from whence.errors import Unsuited, WhenceError, WhenceWarning
+from whence.errors import Unsuited, WhenceError, warn
 from whence.kinds import least, shown, within
 from whence.method.citations import SUNDARARAJAN_2017
 from whence.method.path import Averaged, averaged
@@ -94,11 +93,9 @@ def _warn(found: Averaged, n_steps: int | None, tolerance: float) -> None:
         if n_steps
         else "use a float64 model, another baseline, or a larger tolerance"
     )
-    warnings.warn(
+    warn(
         f"integrated gradients have not converged: after {found.points[worst]} steps their sum misses the change of "
-        f"the output ({change:.3g}) by {missed:.2g}; {advice}",
-        WhenceWarning,
-        stacklevel=2,
+        f"the output ({change:.3g}) by {missed:.2g}; {advice}"
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceWarning
+from whence.errors import warn
 
 if TYPE_CHECKING:
     from whence.model import LayerTrace
@@ -36,10 +35,8 @@ def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:
     scores = scores * layer.mask.unsqueeze(-1)
     empty = (scores.sum(-1) == 0) & layer.mask  # [B, n]
     if bool(empty.any()):
-        warnings.warn(
+        warn(
             f"{name}: {int(empty.sum())} of {int(layer.mask.sum())} rows of layer {layer.index} hold no contribution "
-            f"above zero; such a token is taken to come from itself alone",
-            WhenceWarning,
-            stacklevel=3,
+            f"above zero; such a token is taken to come from itself alone"
         )
     return torch.where(empty.unsqueeze(-1), identity_like(scores), to_one(scores))

@@ -12,7 +12,6 @@ must not depend on where its neighbours were padded.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.kinds import shown
 from whence.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from whence.words import Span
@@ -264,11 +263,9 @@ class Reader:
         if not ids or not isinstance(ids[0], list):
             return [self._ids(ids)], True
         if self.pad_id is not None and len(ids) > 1 and any(self.pad_id in row[:1] + row[-1:] for row in ids):
-            warnings.warn(
+            warn(
                 "the batch of ids contains padding but no attention_mask came with it, so padding is read as "
-                "text; pass the whole encoding instead",
-                WhenceWarning,
-                stacklevel=2,
+                "text; pass the whole encoding instead"
             )
         return [self._ids(row) for row in ids], False
 

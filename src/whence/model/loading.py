@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import torch
 import transformers
 
 from whence import zoo
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.model.borrowing import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
@@ -155,11 +154,9 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
         )
     left = sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name))
     if left and not DEPTH.intersection(dict(request.options)):  # unless fewer layers were asked for
-        warnings.warn(
+        warn(
             f"the checkpoint '{request.name}' has weights that the model does not use: {_some(left)}; does its "
-            f"config.json name all its layers?",
-            WhenceWarning,
-            stacklevel=2,
+            f"config.json name all its layers?"
         )
 
 
@@ -221,11 +218,9 @@ def pooling(request: Request) -> str | None:
     modes = flags or [str(config.get("pooling_mode"))]
     if len(modes) == 1 and modes[0] in POOLINGS:
         return POOLINGS[modes[0]]
-    warnings.warn(
+    warn(
         f"'{request.name}' pools its tokens by {' and '.join(modes)}, which no single row of a map answers for; say "
-        f"with position= which one is meant",
-        WhenceWarning,
-        stacklevel=2,
+        f"with position= which one is meant"
     )
     return None
 

@@ -7,11 +7,10 @@ LABEL_1, they are named by the caller (`names={0: "negative"}`), or recognised a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.model.target import class_index
 
 SHORTEST = 3  # letters of a shorter form
@@ -38,11 +37,9 @@ def gold_classes(
     ordered = dict(enumerate(by_id))
     if not named and set(unknown) <= set(by_id) and ordered.keys() == classes.keys():
         shown = ", ".join(f"{index} ('{classes[index]}') = {label}" for index, label in ordered.items())
-        warnings.warn(
+        warn(
             f"the model's classes are not called as the dataset's labels, which are taken in the order of their ids: "
-            f"{shown}; where that is wrong, say what a class is: names={{0: '{by_id[0]}', …}} or --name 0={by_id[0]}",
-            WhenceWarning,
-            stacklevel=3,
+            f"{shown}; where that is wrong, say what a class is: names={{0: '{by_id[0]}', …}} or --name 0={by_id[0]}"
         )
         return {label: index for index, label in ordered.items()}
     shown = ", ".join(f"{index} '{label}'" for index, label in list(classes.items())[:20])

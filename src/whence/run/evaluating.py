@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from whence.data import read as read_data
 from whence.data.example import first, kept, unfit
 from whence.data.tables import first_few, shown
 from whence.defaults import DEFAULT_MODEL
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.explanation import Explanation
 from whence.extras import need
 from whence.kinds import checks_arguments, least
@@ -129,12 +128,10 @@ def evaluate(
         classes = gold_classes(worker.opened.labels, survey.labels, source.labels, names)
         worker = replace(worker, setting=replace(setting, classes=classes))
     if survey.masked and worker.opened.task == "classification":
-        warnings.warn(
+        warn(
             f"{survey.masked} of the {survey.rows} texts hold {MASK}, and {worker.opened.name} is a classifier, which "
             f"reads it like any other word; for a model of what comes next, give it whence.data.up_to_mask(data), or "
-            f"say --up-to-mask",
-            WhenceWarning,
-            stacklevel=2,
+            f"say --up-to-mask"
         )
     for second in worker.others.values():
         check_second(worker.opened, second.opened)

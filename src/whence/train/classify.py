@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from transformers import (
 )
 
 from whence.data.tables import Problems
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.model.families import family_of
 from whence.train import loop
 from whence.train.data import Columns, Example, examples, split
@@ -127,11 +126,7 @@ def encode(
     )
     cut = sum(len(ids) == limit for ids in whole["input_ids"])
     if longest is None and cut:
-        warnings.warn(
-            f"{cut} of {len(rows)} texts fill the {limit} tokens that this model can read; what was longer is cut",
-            WhenceWarning,
-            stacklevel=2,
-        )
+        warn(f"{cut} of {len(rows)} texts fill the {limit} tokens that this model can read; what was longer is cut")
     names = [name for name in tokenizer.model_input_names if name in whole]
     ids = network.config.label2id
     return [{**{name: whole[name][i] for name in names}, "labels": ids[row.label]} for i, row in enumerate(rows)]

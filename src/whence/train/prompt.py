@@ -6,7 +6,6 @@ masked test on BLiMP's minimal pairs.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
 
 from whence.data.blimp import minimal_pair
 from whence.data.tables import BadRow, Problems, Row, cell, keeps, rows
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.train import loop
 from whence.train.models import locate
 
@@ -158,11 +157,7 @@ def whole_words(prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, p
     if not kept:
         raise WhenceError(f"{path}: no row has a target and a foil that are single pieces of this vocabulary")
     if problems.found:
-        warnings.warn(
-            f"{len(problems.found)} of {len(prompts)} rows left out: their words are not single pieces",
-            WhenceWarning,
-            stacklevel=2,
-        )
+        warn(f"{len(problems.found)} of {len(prompts)} rows left out: their words are not single pieces")
     return kept
 
 

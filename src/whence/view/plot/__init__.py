@@ -15,11 +15,10 @@ never computes a score.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from whence.errors import WhenceError, WhenceWarning
+from whence.errors import WhenceError, warn
 from whence.extras import need
 
 need("matplotlib", extra="plot")  # said before the first module below fails to find it
@@ -96,5 +95,5 @@ def _with_layers(named: Mapping[str, Explanation], kind: str) -> Mapping[str, Ex
     if not drawn:
         raise WhenceError(f"{', '.join(missing)} {lacking}; leave it out, or show its scores (kind='text')")
     if missing:
-        warnings.warn(f"{', '.join(missing)} {lacking} and is left out of the picture", WhenceWarning, stacklevel=4)
+        warn(f"{', '.join(missing)} {lacking} and is left out of the picture")
     return drawn
