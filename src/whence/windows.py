@@ -75,6 +75,11 @@ def run_whole(
     return [found[i] for i in range(len(sentences))]
 
 
+def at_once(opened: Opened, sentence: Sentence) -> int:
+    """How many tokens of the sentence the model reads in one pass."""
+    return len(sentence) if opened.max_length is None else min(len(sentence), opened.max_length)
+
+
 def as_read(opened: Opened, sentences: Sequence[Sentence], overlap: int | None = None) -> list[Sentence]:
     """What the model will read: every sentence that fits, and the windows of those that do not."""
     most = opened.max_length

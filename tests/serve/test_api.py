@@ -138,6 +138,26 @@ def test_errors_that_the_page_tells_apart_have_a_code(client: Any) -> None:
     assert (last["event"], last["code"]) == ("error", "too-long")
 
 
+def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, Opened]) -> None:
+    """What the error about a long text advises, the server takes."""
+    text = "the cat is good and the dog was bad . " * 8
+    asked = {"inputs": text, "long": "windows"}
+    assert "long='windows'" in client.post("/api/explain", json={"inputs": text}).json()["detail"]
+    expected = whence.explain(text, models["tiny"], method="attcat", long="windows")
+    answer = client.post("/api/explain", json={**asked, "method": "attcat", "evidence": True}).json()
+    assert answer["notes"] == expected.notes
+    assert "in windows" in answer["evidence"]["detail"]
+    assert np.allclose(Explanation.from_dict(answer).scores, expected.scores, atol=1e-5)
+    both = ["attcat", "alti"]
+    compared = client.post("/api/compare", json={**asked, "methods": both}).json()
+    assert np.allclose(Comparison.from_dict(compared)["attcat"].scores, expected.scores, atol=1e-5)
+    told = stream(client, **asked, methods=both, heads=True, evidence=True, form="viewer")
+    assert [each["name"] for each in told if each["event"] == "explanation"] == both
+    assert {each["event"] for each in told if each["event"] in ("failed", "error")} == set()
+    refused = client.post("/api/explain", json={**asked, "model": "tiny-mlm"})
+    assert (refused.status_code, "classifiers" in refused.json()["detail"]) == (400, True)
+
+
 def test_what_one_method_cannot_the_others_can(client: Any) -> None:
     found = stream(client, inputs=TEXT, model="tiny-encoder", methods=["attcat", "globenc"], evidence=True)
     by_kind = {each["event"]: each for each in found}
@@ -186,7 +206,7 @@ def test_it_is_documented(client: Any) -> None:
     every = inspect.signature(whence.explain).parameters.values()
     python = {each.name for each in every if each.kind is each.KEYWORD_ONLY} - {
         *("estimate", "batch_size", "task", "device", "dtype", "model_kwargs", "tokenizer_kwargs"),
-        *("keep", "long", "overlap", "on_error", "progress"),  # `maps` and `truncate` say what a page needs of them
+        *("keep", "overlap", "on_error", "progress"),  # `maps` says what a page needs of them
     }
     assert python <= set(fields)  # what Python calls aggregate, target, … is called so here
     assert client.get("/docs").status_code == 404

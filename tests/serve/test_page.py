@@ -220,6 +220,21 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.locator("#error", has_text="cannot be reached").wait_for()
 
 
+def test_a_long_text_in_windows(visit: Open) -> None:
+    page = visit(quiet=False)
+    page.fill("#text", "the cat is good . " * 20)
+    page.click("#explain")
+    page.get_by_role("button", name="Explain all of it, in overlapping windows").click()
+    page.locator("#status", has_text="Done in").wait_for()
+    assert page.locator("#error").is_hidden()
+    assert page.get_by_text("windows that overlap by").first.is_visible()
+    page.select_option("#model", "tiny-mlm")  # predicts at one place, which not every window has
+    page.fill("#text", "the cat [MASK] good . " * 20)
+    page.click("#explain")
+    page.get_by_role("button", name="Explain its beginning").wait_for()
+    assert not page.get_by_role("button", name="in overlapping windows").is_visible()
+
+
 def test_cancel(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the second explanation takes as long as the test likes."""
     cancelled = threading.Event()

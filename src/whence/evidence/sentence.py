@@ -196,6 +196,8 @@ def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> S
         raise WhenceError("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":
         raise WhenceError("nothing is predicted here, so there is no probability that could fall when words go")
+    if opened.max_length is not None and len(explanation.tokens) > opened.max_length:
+        raise WhenceError("the text was explained in windows; the check needs one that the model reads in one pass")
     if known is None or known.texts != texts:
         (known,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
     if known.tokens != explanation.tokens:

@@ -12,6 +12,7 @@ from whence.defaults import COMPARED, COMPARED_MAPS
 from whence.errors import WhenceError
 from whence.method import methods, presets
 from whence.model import Opened, open_model
+from whence.windows import TASKS
 
 LABELS = 200  # classes listed by name
 
@@ -110,6 +111,7 @@ def _model_card(name: str, opened: Opened) -> dict[str, Any]:
         "layers": opened.depth,
         "heads": int(opened.config.num_attention_heads),
         "max_length": opened.max_length,
+        "windows": opened.task in TASKS,  # whether a text longer than that can be explained in windows
         "parameters": sum(weight.numel() for weight in opened.model.parameters()),
         "dtype": opened.dtype,
         "device": str(opened.device),

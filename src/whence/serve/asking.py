@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
@@ -34,12 +33,14 @@ from whence.evidence.sentence import LEVEL, agreement, checks
 from whence.evidence.sentence import Check as Evidence
 from whence.explaining import by_name, explain, reader
 from whence.explanation import Explanation
-from whence.jobs import LARGE_FLOW, attempt, run_all
+from whence.jobs import LARGE_FLOW, Outcome, attempt
 from whence.method import Chosen, choose, list_of_names, lookup
 from whence.model import Opened, Sentence
+from whence.model.borrowing import borrowed, hook
 from whence.serve.limits import Limits
 from whence.serve.line import Event, Talk
 from whence.settling import AUTO, Job, Question, Wanted, refuse_unseen_targets, settle_job, settle_jobs
+from whence.windows import at_once, run_whole
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
@@ -77,6 +78,9 @@ class Asked(BaseModel):
     rows: Literal["all", "reading"] = "all"
     drop_self: bool = False
     truncate: bool = Field(False, description="Cut a text that is longer than the model reads.")
+    long: Literal["error", "truncate", "windows"] = Field(
+        "error", description="A text longer than the model reads: an error, cut, or explained in overlapping windows."
+    )
     maps: bool = Field(True, description="Give the layer maps too; without them the answer is small.")
     evidence: bool = Field(False, description="Check each explanation by erasing words of this text.")
 
@@ -103,7 +107,10 @@ class Asked(BaseModel):
     def arguments(self) -> dict[str, Any]:
         """What `explain` and `compare` take by name, apart from the method."""
         names = ("aggregate", "target", "foil", "position", "head", "layers", "receptive_field", "rows", "drop_self")
-        return {**{name: getattr(self, name) for name in (*names, "truncate")}, "keep": "maps" if self.maps else None}
+        return {
+            **{name: getattr(self, name) for name in (*names, "truncate", "long")},
+            "keep": "maps" if self.maps else None,
+        }
 
 
 class Explain(Asked):
@@ -161,37 +168,42 @@ def chosen(asked: Asked) -> dict[str, Chosen]:
 
 def explained(asked: Explain, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `whence.explain` returns."""
-    with _interruptible(opened, talk):
-        sentences = _read(asked, opened, limits)
-        method = chosen(asked).get(asked.method)
-        _refuse_long_flows(asked, sentences, opened)
-        arguments: dict[str, Any] = {} if method else dict(asked.options)  # left to whence, whose options are its own
-        found = explain(
-            _given(asked, sentences), opened, method=method or asked.method, **asked.arguments(), **arguments
-        )
-        yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
+    return _interruptible(opened, talk, _explained(asked, opened, limits))
+
+
+def _explained(asked: Explain, opened: Opened, limits: Limits) -> Iterator[Event]:
+    sentences = _read(asked, opened, limits)
+    method = chosen(asked).get(asked.method)
+    _refuse_long_flows(asked, sentences, opened)
+    arguments: dict[str, Any] = {} if method else dict(asked.options)  # left to whence, whose options are its own
+    found = explain(_given(asked, sentences), opened, method=method or asked.method, **asked.arguments(), **arguments)
+    yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
 
 
 def compared(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `whence.compare` returns."""
-    with _interruptible(opened, talk):
-        sentences = _read(asked, opened, limits)
-        _refuse_long_flows(asked, sentences, opened)
-        question = Question(asked.target, asked.foil, asked.position)
-        methods = chosen(asked) or _usual(asked, sentences, question, opened)
-        refuse_unseen_targets(opened, [question], list(methods.values()))
-        jobs, failed = settle_jobs(opened, methods, _wanted(asked))
-        rows = run_all(opened, sentences, [question] * len(sentences), list(jobs.values()), BATCH)
-        found = [by_name(list(methods), dict(zip(jobs, row, strict=True)), failed) for row in rows]
-        yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
+    return _interruptible(opened, talk, _compared(asked, opened, limits))
+
+
+def _compared(asked: Compare, opened: Opened, limits: Limits) -> Iterator[Event]:
+    sentences = _read(asked, opened, limits)
+    _refuse_long_flows(asked, sentences, opened)
+    question = Question(asked.target, asked.foil, asked.position)
+    methods = chosen(asked) or _usual(asked, sentences, question, opened)
+    refuse_unseen_targets(opened, [question], list(methods.values()))
+    jobs, failed = settle_jobs(opened, methods, _wanted(asked))
+    rows = run_whole(opened, sentences, [question] * len(sentences), list(jobs.values()), BATCH)
+    found = [by_name(list(methods), dict(zip(jobs, row, strict=True)), failed) for row in rows]
+    yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
 
 
 def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
     """The texts as the model reads them, which is done once; none longer than this server reads."""
     texts = asked.texts(limits)
-    sentences, _ = reader(opened, asked.truncate, None).read(texts[0] if isinstance(asked.inputs, str) else texts)
+    reading = reader(opened, asked.truncate, None, asked.long)
+    sentences, _ = reading.read(texts[0] if isinstance(asked.inputs, str) else texts)
     for sentence in sentences:
-        if len(sentence) > limits.tokens:
+        if at_once(opened, sentence) > limits.tokens:
             raise WhenceError(
                 f"the text has {len(sentence)} tokens; this server reads at most {limits.tokens}: shorten it"
             )
@@ -206,7 +218,7 @@ def _given(asked: Asked, every: list[Any]) -> Any:
 def _refuse_long_flows(asked: Asked, sentences: Sequence[Sentence], opened: Opened) -> None:
     for name, each in chosen(asked).items():
         for sentence in sentences:
-            if _rows(asked, each, len(sentence), opened) != asked.rows:
+            if _rows(asked, each, at_once(opened, sentence), opened) != asked.rows:
                 raise WhenceError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='reading'")
 
 
@@ -238,32 +250,35 @@ def _results(asked: Asked, found: Any, sentences: Sequence[Sentence], opened: Op
 
 def told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
     """Of each text one pass for all methods, their explanations as they are done, their agreement, their evidence."""
+    return _interruptible(opened, talk, _told(asked, opened, limits, talk))
+
+
+def _told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
     begin = time.perf_counter()
-    with _interruptible(opened, talk):
-        sentences = _read(asked, opened, limits)
-        question = Question(asked.target, asked.foil, asked.position)
-        methods = chosen(asked) or _usual(asked, sentences, question, opened)
-        refuse_unseen_targets(opened, [question], list(methods.values()))
-        steps = _Steps(len(sentences) * (opened.depth + len(methods) * (2 if asked.evidence else 1)))
-        numbers = 0.0
-        for which, sentence in enumerate(sentences):
-            found: dict[str, Explanation] = {}
-            for event in _explanations(asked, methods, sentence, question, opened, steps, talk):
-                if event["event"] != "explanation":
-                    yield {**event, **({"input": which} if event["event"] == "failed" else {})}
-                    continue
-                name, one = event["name"], event["explanation"]
-                found[name] = one if asked.maps else _bare(one)
-                numbers += _numbers(found[name]) / (PACKED if asked.form == "viewer" else 1)
-                _room(numbers, limits)
-                yield {"event": "explanation", "input": which, "name": name, **_shown(asked, name, found[name])}
-            if len(found) > 1:
-                yield {"event": "agreement", "input": which, **_agreed(found)["agreement"]}
-            if asked.evidence:
-                yield steps.at("evidence")
-                for name, checked in _evidence(found, opened, sentence):
-                    yield {"event": "evidence", "input": which, "name": name, **checked}
-                    yield steps.done("evidence")
+    sentences = _read(asked, opened, limits)
+    question = Question(asked.target, asked.foil, asked.position)
+    methods = chosen(asked) or _usual(asked, sentences, question, opened)
+    refuse_unseen_targets(opened, [question], list(methods.values()))
+    steps = _Steps(len(sentences) * (opened.depth + len(methods) * (2 if asked.evidence else 1)))
+    numbers = 0.0
+    for which, sentence in enumerate(sentences):
+        found: dict[str, Explanation] = {}
+        for event in _explanations(asked, methods, sentence, question, opened, steps, talk):
+            if event["event"] != "explanation":
+                yield {**event, **({"input": which} if event["event"] == "failed" else {})}
+                continue
+            name, one = event["name"], event["explanation"]
+            found[name] = one if asked.maps else _bare(one)
+            numbers += _numbers(found[name]) / (PACKED if asked.form == "viewer" else 1)
+            _room(numbers, limits)
+            yield {"event": "explanation", "input": which, "name": name, **_shown(asked, name, found[name])}
+        if len(found) > 1:
+            yield {"event": "agreement", "input": which, **_agreed(found)["agreement"]}
+        if asked.evidence:
+            yield steps.at("evidence")
+            for name, checked in _evidence(found, opened, sentence):
+                yield {"event": "evidence", "input": which, "name": name, **checked}
+                yield steps.done("evidence")
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
 
 
@@ -301,7 +316,7 @@ def _explanations(
     jobs: dict[str, Job] = {}
     for name, each in methods.items():
         try:
-            wanted, note = _fitting(asked, each, len(sentence), opened)
+            wanted, note = _fitting(asked, each, sentence, opened)
             jobs[name] = settle_job(opened, each, wanted)
         except WhenceError as error:
             yield {"event": "failed", "name": name, "detail": str(error)}
@@ -315,7 +330,7 @@ def _explanations(
 
     names = list(jobs)
     yield steps.at("the text")
-    for _, number, outcome in attempt(opened, [sentence], [question], list(jobs.values()), 1, on_layer=passing):
+    for number, outcome in _outcomes(opened, sentence, question, list(jobs.values()), passing):
         if isinstance(outcome, WhenceError):
             yield {"event": "failed", "name": names[number], "detail": str(outcome)}
         else:
@@ -324,18 +339,30 @@ def _explanations(
         yield steps.done(names[number + 1] if number + 1 < len(names) else names[number])
 
 
+def _outcomes(
+    opened: Opened, sentence: Sentence, question: Question, jobs: Sequence[Job], passing: Callable[[int], None]
+) -> Iterator[tuple[int, Outcome]]:
+    """What each job has, as it is done; of a text in windows all of it at once."""
+    if at_once(opened, sentence) < len(sentence):
+        yield from enumerate(run_whole(opened, [sentence], [question], jobs, BATCH)[0])
+        return
+    for _, number, outcome in attempt(opened, [sentence], [question], jobs, 1, on_layer=passing):
+        yield number, outcome
+
+
 def _wanted(asked: Asked) -> Wanted:
     arguments = asked.arguments()
     return Wanted(**{each.name: arguments[each.name] for each in fields(Wanted)})
 
 
-def _fitting(asked: Compare, chosen: Chosen, n: int, opened: Opened) -> tuple[Wanted, str]:
+def _fitting(asked: Compare, chosen: Chosen, sentence: Sentence, opened: Opened) -> tuple[Wanted, str]:
     """What one method is asked, and what was changed about it."""
     wanted = _wanted(asked)
-    heads = getattr(opened.config, "num_attention_heads", 0)
+    heads, n = getattr(opened.config, "num_attention_heads", 0), at_once(opened, sentence)
     if (
         asked.heads
         and asked.head is None
+        and n == len(sentence)  # windows have no maps to join
         and chosen.method.heads is not None
         and opened.depth * heads * n**2 <= HEAD_MAPS
     ):
@@ -428,14 +455,16 @@ def _room(numbers: float, limits: Limits) -> None:
         )
 
 
-@contextmanager
-def _interruptible(opened: Opened, talk: Talk) -> Iterator[None]:
-    """Look before every block of every pass whether the answer is still wanted."""
+def _interruptible(opened: Opened, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
+    """The events, and a look before every block of every pass on the way to one whether the answer is still wanted."""
 
     def look(*_: Any) -> None:
         talk.check()
 
-    with ExitStack() as stack:
+    def following() -> Event | None:
         for block in opened.blocks:
-            stack.callback(block.module.register_forward_pre_hook(look).remove)
-        yield
+            hook(block.module, look, before=True)
+        return next(events, None)
+
+    while (event := borrowed(following)) is not None:
+        yield event

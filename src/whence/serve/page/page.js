@@ -20,15 +20,20 @@ function themed(theme) {
   else document.documentElement.dataset.theme = theme;
 }
 
-/** Says what is wrong, with a button where there is something to do about it. */
-function complain(text, button) {
-  by("error").replaceChildren(text ? sentence(text) : "", ...(button ? [" ", button] : []));
+/** Says what is wrong, with buttons where there is something to do about it. */
+function complain(text, ...buttons) {
+  by("error").replaceChildren(text ? sentence(text) : "", ...buttons.flatMap((button) => [" ", button]));
   by("error").hidden = !text;
 }
 
-/** A text that is too long may be cut, which is said in the page's words instead of the program's. */
-function tooLong(most, cut) {
-  complain(`the text is too long: the model reads at most ${most} tokens`, make("button", { type: "button", class: "quiet", onclick: cut }, "Explain its beginning"));
+/** A text that is too long may be cut or read in windows, which is said in the page's words instead of the program's. */
+function tooLong(asked, models, again) {
+  const read = models.filter(({ name }) => name === asked.model || (asked.compare === "model" && name === asked.otherModel));
+  const most = Math.min(...read.map((each) => each.max_length ?? Infinity));
+  const ways = [["truncate", "Explain its beginning"]];
+  if (!asked.pair && read.every((each) => each.windows)) ways.push(["windows", "Explain all of it, in overlapping windows"]);
+  complain(`the text is too long: the model reads at most ${most} tokens at once`,
+    ...ways.map(([long, label]) => make("button", { type: "button", class: "quiet", onclick: () => again(long) }, label)));
 }
 
 function busy(is) {
@@ -59,9 +64,8 @@ function reveal() {
   by("results").scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
 
-async function explain(asks, view, models, truncate = false) {
-  const asked = { ...asks.read(), truncate };
-  const read = [asked.model, asked.compare === "model" && asked.otherModel].map((name) => models.find((each) => each.name === name)?.max_length ?? Infinity);
+async function explain(asks, view, models, long = "error") {
+  const asked = { ...asks.read(), long };
   complain(lacks(asked));
   if (!by("error").hidden) return;
   running?.abort();
@@ -92,7 +96,7 @@ async function explain(asks, view, models, truncate = false) {
   } catch (error) {
     if (running !== mine) return; // another run has taken its place
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
-    if (error.code === "too-long") tooLong(Math.min(...read), () => explain(asks, view, models, true));
+    if (error.code === "too-long") tooLong(asked, models, (way) => explain(asks, view, models, way));
     else if (error.name !== "AbortError") complain(error.message);
   } finally {
     if (running === mine) {

@@ -26,7 +26,7 @@ export function lacks(asked) {
 
 export function newRun(asked) {
   return { asked, when: Date.now(), title: asked.inputs.trim().replace(/\s+/g, " ").slice(0, 120), payload: null,
-    evidence: {}, agreement: [], failed: [], notes: asked.truncate ? ["The text is cut where the model stops reading."] : [],
+    evidence: {}, agreement: [], failed: [], notes: asked.long === "truncate" ? ["The text is cut where the model stops reading."] : [],
     complete: false };
 }
 
@@ -47,7 +47,7 @@ export async function perform(run, { changed, tell, signal }) {
 function question(asked, side) {
   const { inputs, pair, model } = side;
   return { inputs, pair, model, target: asked.target, foil: asked.foil, position: asked.position, methods: asked.methods, form: "viewer",
-    heads: true, evidence: true, truncate: asked.truncate };
+    heads: true, evidence: true, long: asked.long };
 }
 
 /** Under its name on this page; that all heads came along is the page's doing and not worth a word. */
