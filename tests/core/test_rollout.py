@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 import tiny
 import whence
 from whence.aggregate import rollout
+from whence.aggregate.rollout import through
+from whence.errors import WhenceWarning
 
 
 def paths(maps: np.ndarray, below: np.ndarray, layer: int, i: int, j: int) -> float:
@@ -72,6 +76,91 @@ def test_deep_rollouts_of_unnormalised_maps(size: float) -> None:
         left = not 1e-30 < true.max() < 1e38 if dtype == np.float32 else true.max() < 1e-290
         assert bool(caught) == left
         assert all("read them as shares" in str(each.message) for each in caught)
+
+
+def exactly(maps: np.ndarray, row: int) -> list[Fraction]:
+    """One row of the last layer's rollout in whole numbers, which have no range to leave."""
+    reached = [Fraction(int(j == row)) for j in range(maps.shape[-1])]
+    for layer in reversed(maps):
+        columns = [[Fraction(float(weight)) for weight in column] for column in layer.T]
+        reached = [sum((a * b for a, b in zip(reached, column, strict=True)), Fraction(0)) for column in columns]
+    return reached
+
+
+def shares(row: Sequence[Fraction]) -> list[float]:
+    return [float(each / sum(row)) for each in row]
+
+
+def uneven() -> np.ndarray:
+    """Causal maps whose first row shrinks to 1e-47 while the last ones grow."""
+    maps = np.tril(np.random.default_rng(0).random((36, 6, 6))) * 0.8
+    maps[:, 0, 0] = 0.05
+    return maps.astype(np.float32)
+
+
+def test_a_row_far_smaller_than_its_neighbours() -> None:
+    maps = uneven()
+    with pytest.warns(WhenceWarning, match=r"1[0-9] of 36 layers, which are given up to a factor"):
+        found = rollout(maps)
+    for row in range(6):
+        assert found[-1, row] / found[-1, row].sum() == pytest.approx(shares(exactly(maps, row)), rel=1e-5, abs=1e-30)
+    true = rollout(maps.astype(np.float64))
+    assert true[-1, 0, 0] == pytest.approx(0.05**36, rel=1e-5)
+    assert np.allclose(found[:, 1:], true[:, 1:], rtol=1e-5)  # the others are what they were, and so is the mean
+    assert np.allclose(found.mean(1), true.mean(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(1e-9, 1e-4), (1e4, 1e9), (1e-9, 1e9)])
+def test_rows_and_layers_of_every_size(sizes: tuple[float, float]) -> None:
+    """Shares in each row are right, and so is the mean over rows, which a model may be read by."""
+    rng = np.random.default_rng(1)
+    maps = (rng.random((30, 4, 4)) * np.array([sizes[0], sizes[1], 1.0, sizes[0]])[:, None]).astype(np.float32)
+    maps[:, 0, 1:] = 0  # a row that stays with itself
+    maps[:, 3] = 0  # and one that is nothing
+    with pytest.warns(WhenceWarning, match="read them as shares"):
+        found = rollout(maps)
+    assert np.isfinite(found).all()
+    rows = [exactly(maps, row) for row in range(4)]
+    for row in range(3):
+        assert found[-1, row] / found[-1, row].sum(dtype=np.float64) == pytest.approx(shares(rows[row]), rel=1e-5)
+    assert (found[-1, 3] == 0).all()
+    mean, total = found[-1].mean(0), [sum(column, Fraction(0)) for column in zip(*rows, strict=True)]
+    assert mean / mean.sum(dtype=np.float64) == pytest.approx(shares(total), rel=1e-5)
+
+
+def test_rows_are_scaled_without_a_trace_where_all_fits() -> None:
+    """Powers of two round nothing: bit by bit the plain product, of maps with signs too."""
+    rng = np.random.default_rng(2)
+    maps = rng.normal(size=(12, 7, 7)) * 10.0 ** rng.integers(-3, 4, size=(12, 7, 1))
+    plain = [maps[0]]
+    for layer in maps[1:]:
+        plain.append(layer @ plain[-1])
+    np.testing.assert_allclose(rollout(maps), plain, rtol=1e-12)
+    weights = np.eye(7)[2]
+    for layer in range(11, -1, -1):
+        np.testing.assert_allclose(through(maps, 2)[layer], weights[:, None] * maps[layer], rtol=1e-12)
+        weights = (weights[:, None] * maps[layer]).sum(0)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("row", [0, 5])
+def test_edges_of_paths_that_leave_the_range(size: float, row: int) -> None:
+    maps = uneven() * np.float32(size)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = through(maps, row)
+    assert np.isfinite(found).all()
+    first = found[0].sum(0)
+    assert first / first.sum() == pytest.approx(shares(exactly(maps, row)), rel=1e-4, abs=1e-7)
+    assert len(caught) == (0 if (size, row) == (1.0, 5) else 1)
+
+
+def test_nothing_stays_nothing() -> None:
+    maps = np.random.default_rng(3).random((5, 3, 3)).astype(np.float32)
+    maps[2] = 0
+    assert (rollout(maps)[2:] == 0).all()
+    assert (through(maps, 1)[:3] == 0).all()
+    assert (through(maps, None)[3:] > 0).all()
 
 
 def test_single_heads_stand_on_the_mean_of_those_below() -> None:
