@@ -197,7 +197,7 @@ TYPICAL_STEPS = 40  # of integrated gradients that choose their number themselve
 
 def _steps(s: Shape, options: Options) -> Work:
     steps = options["n_steps"] or TYPICAL_STEPS
-    return _passes(1.4 * steps, 0.5 * min(steps, options["batch_size"]))(s, options)
+    return _passes(1.4 * steps, 0.5 * min(steps, options["at_once"]))(s, options)
 
 
 def _reruns(s: Shape, variants: int) -> Work:

@@ -138,7 +138,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def test_closing_the_connection_stops_the_work(models: dict[str, Opened], left: threading.Event) -> None:
     """In the middle of a pass: before each block it is seen that nobody waits any more."""
     blocks: list[int] = []
-    asked = {"inputs": TEXT, "method": "integrated-gradients", "options": {"n_steps": 999, "batch_size": 1}}
+    asked = {"inputs": TEXT, "method": "integrated-gradients", "options": {"n_steps": 999, "at_once": 1}}
 
     def slow(*_: Any) -> None:
         blocks.append(1)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
 Baseline = Literal["auto", "mask", "pad", "unknown", "zero"] | int | list[int]
 LARGE = 0.05  # a miss, as a part of what the output travels, that is said where n_steps are given
+NOTICED = 1e-6  # a smaller miss, as a part of the output itself, is not worth a word
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     "dot": lambda a: a.sum(-1),
     "abs": lambda a: a.sum(-1).abs(),
@@ -63,7 +64,7 @@ def integrated_gradients(
     of: Of = "logit",
     norm: Literal["dot", "abs", "l2", "abs-mean"] = "dot",
     layer: int | None = None,
-    batch_size: Annotated[int, least(1)] = 32,
+    at_once: Annotated[int, least(1)] = 32,
 ) -> Scores:
     """Gradients along the way from a baseline to the input; the scores sum to the change of the output."""
     states, start = _ends(output, baseline, layer)
@@ -74,19 +75,31 @@ def integrated_gradients(
         output.number(of).detach(),
         points=n_steps,
         tolerance=tolerance,
-        together=max(batch_size, len(states)) if output.trace.opened.stacks else 1,
+        together=max(at_once, len(states)) if output.trace.opened.stacks else 1,
     )
-    half = states.dtype in (torch.bfloat16, torch.float16)  # whose rounding no number of steps mends
-    _warn(found, n_steps, LARGE if n_steps or half else tolerance)
+    _warn(found, n_steps, tolerance, states.dtype)
     parts = found.gradient * (promote(states) - promote(start)) * output.mask[..., None]
-    return Scores(REDUCE[norm](parts), delta=found.missed, signed=norm == "dot")
+    adds_up = norm == "dot"  # norms and absolute values sum to nothing, and so miss nothing
+    return Scores(REDUCE[norm](parts), delta=found.missed if adds_up else None, signed=adds_up)
 
 
-def _warn(found: Averaged, n_steps: int | None, tolerance: float) -> None:
-    allowed = tolerance * found.travelled
-    worst = int((found.missed.abs() - allowed).argmax())
-    missed, change = float(found.missed[worst]), float(found.change[worst])
-    if abs(missed) <= max(float(allowed[worst]), 1e-6):
+def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.dtype) -> None:
+    """Say it where the worst sentence of a batch is further off than was asked."""
+    allowed = torch.maximum((LARGE if n_steps else tolerance) * found.travelled, NOTICED * found.largest)
+    hidden = torch.zeros_like(found.hidden) if n_steps else found.hidden
+    off = torch.maximum(found.missed.abs(), hidden)
+    worst = int((off - allowed).argmax())
+    if off[worst] <= allowed[worst]:
+        return
+    steps, change = found.points[worst], float(found.change[worst])
+    if hidden[worst] > allowed[worst]:
+        name = str(dtype).removeprefix("torch.")
+        finer = "float64" if dtype == torch.float32 else "float32"
+        warn(
+            f"{name} rounds too coarsely for integrated gradients within a tolerance of {tolerance:g}: parts of the "
+            f"way are off by {float(hidden[worst]):.2g} in all, where the output changes by {change:.3g}, and more "
+            f"steps than {steps} do not mend it; use a {finer} model, or a larger tolerance"
+        )
         return
     advice = (
         "leave n_steps out, and it takes as many as it needs"
@@ -94,8 +107,8 @@ def _warn(found: Averaged, n_steps: int | None, tolerance: float) -> None:
         else "use a float64 model, another baseline, or a larger tolerance"
     )
     warn(
-        f"integrated gradients have not converged: after {found.points[worst]} steps their sum misses the change of "
-        f"the output ({change:.3g}) by {missed:.2g}; {advice}"
+        f"integrated gradients have not converged: after {steps} steps their sum misses the change of the output "
+        f"({change:.3g}) by {float(found.missed[worst]):.2g}; {advice}"
     )
 
 

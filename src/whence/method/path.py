@@ -22,7 +22,7 @@ from whence.model.block import promote
 PIECES, POINTS = 4, 4  # at first, and in each piece
 MOST = 1000  # points for one sentence
 NARROW = 1 / 32  # the share of the tolerance that even the smallest piece is granted
-ROUNDING = 4  # times the dtype's ε, of the largest y: what halving a piece cannot mend
+ROUNDING = 4  # times the dtype's ε, of a sentence's largest y: what halving a piece cannot mend
 
 Run = Callable[[Tensor, Tensor], Tensor]  # states [R, n, ·] and their sentences [R] -> y [R]
 
@@ -34,6 +34,8 @@ class Averaged(NamedTuple):
     change: Tensor  # y at the end minus y at the start: [B]
     missed: Tensor  # by how much gradient · (end − start) misses the change: [B]
     travelled: Tensor  # how far y went up and down on the way, at least |change|: [B]
+    largest: Tensor  # the largest |y| on the way: [B]
+    hidden: Tensor  # by how much all those pieces are off that are as good as rounding lets them be: [B]
     points: list[int]  # how many it took
 
 
@@ -64,7 +66,8 @@ def averaged(
     `tolerance`, a part of how far y travels. `together` states are run at once.
     """
     way = promote(end) - promote(start)
-    total, missed = torch.zeros_like(way), torch.zeros(len(way), dtype=torch.float64)
+    total = torch.zeros_like(way)
+    missed, hidden, largest = (torch.zeros(len(way), dtype=torch.float64) for _ in range(3))
     values = {(row, 1.0): float(y) for row, y in enumerate(last)}
     cuts = np.linspace(0, 1, 2 if points else PIECES + 1).tolist()
     todo = [Piece(row, a, b) for row in range(len(way)) for a, b in pairwise(cuts)]
@@ -72,24 +75,27 @@ def averaged(
     while todo:
         gradients = _gradients(run, start, way, todo, values, points or POINTS, together)
         travelled = _travelled(values, len(way)) if travelled is None else travelled
-        unhalved = ROUNDING * torch.finfo(start.dtype).eps * max(map(abs, values.values()))
+        largest = _largest(values, len(way))
+        rounding = (ROUNDING * torch.finfo(start.dtype).eps * largest).tolist()
         again = []
         for piece, gradient in zip(todo, gradients, strict=True):
             row = piece.row
             change = values[row, piece.end] - values[row, piece.start]
             off = float((gradient * way[row]).sum(dtype=torch.float64)) - change
             share = max(piece.end - piece.start, NARROW)
-            fine = abs(off) <= max(share * tolerance * float(travelled[row]), unhalved)
-            if fine or points or used[row] + 2 * POINTS > MOST:
-                total[row] += gradient
-                missed[row] += off
-            else:
+            fine = abs(off) <= share * tolerance * float(travelled[row])
+            mendable = abs(off) > rounding[row]
+            if not fine and mendable and not points and used[row] + 2 * POINTS <= MOST:
                 again += piece.halves
                 used[row] += 2 * POINTS
+                continue
+            total[row] += gradient
+            missed[row] += off
+            hidden[row] += 0.0 if fine or mendable else abs(off)
         todo = again
     first = torch.tensor([values[row, 0.0] for row in range(len(way))], dtype=torch.float64)
     assert travelled is not None  # there is at least one piece
-    return Averaged(total, last.double().cpu() - first, missed, travelled, used)
+    return Averaged(total, last.double().cpu() - first, missed, travelled, largest, hidden, used)
 
 
 def _gradients(
@@ -128,3 +134,10 @@ def _travelled(values: dict[tuple[int, float], float], rows: int) -> Tensor:
         return (y for (_, y) in sorted((t, y) for (which, t), y in values.items() if which == row))
 
     return torch.tensor([sum(abs(b - a) for a, b in pairwise(along(row))) for row in range(rows)], dtype=torch.float64)
+
+
+def _largest(values: dict[tuple[int, float], float], rows: int) -> Tensor:
+    found = [0.0] * rows
+    for (row, _), y in values.items():
+        found[row] = max(found[row], abs(y))
+    return torch.tensor(found, dtype=torch.float64)
