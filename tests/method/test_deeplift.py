@@ -52,6 +52,25 @@ def test_deeplift_refuses_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> Non
         whence.explain(TEXTS[0], tiny.model(), TOKENIZER, method="deeplift")
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_a_miss_is_judged_by_the_scale_of_the_output(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same miss of a thousandth or a thousand times the logits has the same verdict."""
+    module = sys.modules["whence.method.deeplift"]
+    exact = module.through_block
+    model = tiny.model(dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.classifier.parameters():
+            parameter.mul_(size)
+
+    def explained(off: float) -> Any:
+        monkeypatch.setattr(module, "through_block", lambda now, then, multiplier: off * exact(now, then, multiplier))
+        return whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift")
+
+    assert abs(explained(1.001).delta) < 0.05 * size
+    with pytest.raises(whence.WhenceError, match="deeplift misses the change"):
+        explained(1.5)
+
+
 def test_deeplift_adds_up_where_captums_does_not() -> None:
     """captum's DeepLift on the same embeddings, baseline and logit."""
     captum = pytest.importorskip("captum.attr", reason="captum is not installed (it comes with the extra dev)")
