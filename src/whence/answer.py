@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """The number explained. `kind` is "class", "token", "start", "end", "answer" or "none".
+    """The number explained. `kind` is "class", "token", "start", "end", "answer", "none" or "random".
 
     "none" is an explanation of a representation: nothing was predicted, or the method does not look at what was. Its
-    label is the token that is represented.
+    label is the token that is represented. "random" is no explanation: numbers to compare explanations with.
     """
 
     kind: str
@@ -20,7 +20,14 @@ class Target:
     foil: int | None = None
     foil_label: str | None = None
 
+    @property
+    def towards(self) -> bool:
+        """Whether an output is explained."""
+        return self.kind not in ("none", "random")
+
     def __str__(self) -> str:
+        if self.kind == "random":
+            return "nothing: random scores, to compare with"
         if self.kind == "none":
             return f"what {self.label or 'a token'} is made of, not towards a class or word"
         named = f"{self.kind} '{self.label}'" if self.kind in ("class", "token") else f"{self.kind} {self.label}"
@@ -43,3 +50,4 @@ class Answer:
     reading: Reading
     prediction: str | None
     probabilities: dict[str, float]
+    predicted: Target | None = None  # the class or word of the prediction, where another is explained

@@ -56,6 +56,7 @@ def _methods() -> list[dict[str, Any]]:
             "summary": each.summary,
             "of": None if each is base else base.name,
             "towards": base.class_specific,
+            "random": base.random,
             "signed": base.signed,
             "idea": IDEAS[rooms[base.name]],
             "paper": each.paper.short,

@@ -295,7 +295,7 @@ def by_name(names: Sequence[str], found: Mapping[str, Outcome], failed: Mapping[
 
 def _alike(found: list[Explanation]) -> bool:
     """Whether a method that looks at no target gave the same for each of them: the same row."""
-    return all(each.target == found[0].target and each.target.kind == "none" for each in found)
+    return all(each.target == found[0].target and not each.target.towards for each in found)
 
 
 def _warn_of_failures(results: Sequence[Comparison]) -> None:

@@ -53,7 +53,7 @@ class Explanation:
     signed: bool = False
     additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
-    measured: Target = NO_TARGET  # and the output by which measures judge it: the target, unless that is none
+    measured: Target = NO_TARGET  # and the output by which measures judge it: the target; if it is none, the prediction
     reading: Reading = NO_READING
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Explanation:
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
-        if self.target.kind != "none":
+        if self.target.towards:
             object.__setattr__(self, "measured", self.target)
         if not self.spans:
             object.__setattr__(self, "spans", [None] * n)

@@ -332,8 +332,8 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf) -> Expl
             **({"drop_self": True} if job.drop_self else {}),
         },
         defaults={name: value for name, value in job.method.options.items() if name not in job.options},
-        target=found.target if job.method.class_specific else _represented(sentence, found.reading),
-        measured=found.target,
+        target=found.target if job.method.class_specific else _represented(job.method, sentence, found.reading),
+        measured=found.target if job.judged == "target" else found.predicted or found.target,
         reading=found.reading,
         prediction=found.prediction,
         probabilities=found.probabilities,
@@ -355,8 +355,10 @@ def _rows_alone(parts: dict[str, Any], position: int | None) -> dict[str, Any]:
     }
 
 
-def _represented(sentence: Sentence, reading: Reading) -> Target:
+def _represented(method: Method, sentence: Sentence, reading: Reading) -> Target:
     """What a method explains that does not look at the output."""
+    if method.random:
+        return Target("random")
     where = reading.position
     return Target("none", label="the mean of all tokens" if where is None else sentence.tokens[where])
 

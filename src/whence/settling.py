@@ -45,6 +45,7 @@ class Job:
     drop_self: bool
     options: dict[str, Any]
     keep: str = "maps"  # or "scores": of a map only the rows that answer
+    judged: str = "prediction"  # what measures judge it by if it looks at no output; or "target", as those that do
 
     @property
     def layerwise(self) -> bool:
@@ -84,7 +85,7 @@ class Wanted:
 USUAL = Wanted()
 
 
-def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL) -> Job:
+def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL, judged: str = "prediction") -> Job:
     """What a method is to do on this model; what stands in its own name goes before what all are asked."""
     wanted = replace(wanted, **chosen.how)
     method, preset, name = chosen.method, chosen.preset, chosen.asked
@@ -103,7 +104,7 @@ def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL) -> Job:
         name = method.name  # "attention-rollout" joined in another way is no rollout
     reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "reading")
     kept = _keep(wanted.keep, reach, wanted.head)
-    return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept)
+    return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
 
 
 def settle_jobs(
@@ -175,8 +176,10 @@ def refuse_unseen_targets(opened: Opened, questions: Sequence[Question], asked: 
     if not targets or answered or opened.task in ("question-answering", "encoder"):
         return
     names = ", ".join(each.asked for each in asked)
+    say = f"say{'s' * (len(asked) == 1)} what a representation is made of"
+    say = "has random scores" if all(each.method.random for each in asked) else say
     answering = ", ".join(each.name for each in methods() if each.class_specific)
     raise WhenceError(
-        f"{names} say{'s' * (len(asked) == 1)} what a representation is made of, the same for every target; leave "
-        f"target and foil out, or choose a method that looks at them: {answering}"
+        f"{names} {say}, the same for every target; leave target and foil out, or choose a method that looks at "
+        f"them: {answering}"
     )

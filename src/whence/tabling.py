@@ -51,7 +51,7 @@ Writer = Callable[[int, "Explanation"], None]  # the number of the input, and it
 def record(number: int, explanation: Explanation) -> dict[str, Any]:
     """One explanation: its columns, those of tokens as lists."""
     target = explanation.target
-    towards = None if target.kind == "none" else str(target.label)
+    towards = str(target.label) if target.towards else None
     places = [span or (None, None, None) for span in explanation.spans]
     return {
         "input": number,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.answer import Answer, Reading
+from whence.answer import Answer, Reading, Target
 from whence.errors import WhenceError
 from whence.explanation import Explanation
 from whence.jobs import Advance, Outcome, batches, run_all
@@ -132,16 +132,18 @@ def _taken(sentence: Sentence, places: list[int]) -> Sentence:
 def _explained(opened: Opened, whole: Cut, question: Question, jobs: Sequence[Job], batch_size: int) -> Found:
     parts = whole.parts
     prediction, probabilities = _predicted(opened, parts, batch_size)
-    chosen = opened.task == "classification" and question.target is None and bool(probabilities)
-    if chosen:
-        question = replace(question, target=next(i for i, label in opened.labels.items() if label == prediction))
+    best = next((Target("class", i, label) for i, label in opened.labels.items() if label == prediction), None)
+    chosen = best is not None and question.target is None
+    if best is not None and chosen:
+        question = replace(question, target=best.index)
     bare = [replace(job, keep="scores") for job in jobs]
     found = run_all(opened, parts, [question] * len(parts), bare, batch_size)
     joined: Found = []
     for outcomes in zip(*found, strict=True):  # of one job, in every window
         failed = next((each for each in outcomes if isinstance(each, WhenceError)), None)
         every = zip(*(each for each in outcomes if not isinstance(each, WhenceError)), strict=True)  # by target
-        joined.append(failed or [_joined(whole, list(each), prediction, probabilities, chosen) for each in every])
+        whole_text = [_joined(whole, list(each), prediction, probabilities, chosen) for each in every]
+        joined.append(failed or [each if best is None else replace(each, measured=best) for each in whole_text])
     return joined
 
 

@@ -12,12 +12,14 @@ import tiny
 import whence
 from whence import jobs
 from whence.defaults import COMPARED, COMPARED_MAPS, TOWARDS
+from whence.evidence.sentence import checks
 from whence.explanation import Explanation
 from whence.method import choose, lookup
 from whence.settling import Question, settle_job
+from whence.view.terminal import heading
 
 TOKENIZER = tiny.tokenizer()
-MAPS = [each.name for each in whence.methods() if not each.class_specific]
+MAPS = [each.name for each in whence.methods() if not each.class_specific and not each.random]
 
 
 def explain(task: str = "classification", text: str = "the deep film", **asked: Any) -> Any:
@@ -149,7 +151,8 @@ def test_side_by_side_each_says_what_it_explains() -> None:
     found = whence.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="LABEL_2", foil="LABEL_0")
     assert str(found["attcat"].target) == "class 'LABEL_2' rather than 'LABEL_0'"
     assert found["alti"].target.kind == "none"
-    assert found["alti"].measured == found["attcat"].target
+    assert found["alti"].measured.label == found["alti"].prediction  # which is all that it can speak of
+    assert found["alti"].measured.foil is None
     every = whence.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="all")
     assert list(every) == ["attcat: LABEL_0", "attcat: LABEL_1", "attcat: LABEL_2", "alti"]
     with pytest.raises(whence.WhenceError, match="globenc, alti say what a representation is made of"):
@@ -171,10 +174,44 @@ def test_measures_follow_the_prediction_whatever_is_explained() -> None:
     """`run` is what `evaluate` measures: its targets are the same for every method."""
     opened = whence.open_model(tiny.model(), TOKENIZER)
     sentences = jobs_sentences(opened)
-    both = [settle_job(opened, choose(name)) for name in ("attcat", "alti")]
+    both = [settle_job(opened, choose(name), judged="target") for name in ("attcat", "alti")]
     ((first,), (second,)) = jobs.run(opened, sentences, [Question(2, 0, None)], both, 1)[0]
     assert first.measured == second.measured
     assert first.measured.label == "LABEL_2"
+
+
+@pytest.mark.parametrize("target", ["LABEL_0", "LABEL_1", "LABEL_2"])
+def test_a_method_that_looks_at_no_class_is_checked_by_the_prediction(target: str) -> None:
+    """Beside another class too, which the scores do not speak of: its evidence is that of a call without a target."""
+    model = tiny.model()
+    text = "the film is deep and not very good"
+    with_target = whence.compare(text, model, TOKENIZER, ["attcat", "alti"], target=target)
+    alone = explain(text=text, method="alti")
+    assert alone.measured.label == alone.prediction
+    assert with_target["alti"].measured == alone.measured
+    assert with_target["attcat"].measured.label == target
+    beside, usual = (next(checks([each], model, TOKENIZER)) for each in (with_target["alti"], alone))
+    assert beside.target == usual.target
+    np.testing.assert_allclose(beside.probabilities, usual.probabilities, atol=1e-6)
+
+
+def test_a_word_beside_another_is_judged_by_the_predicted_one() -> None:
+    model = tiny.model(task="masked-lm")
+    found = whence.compare("the [MASK] film", model, TOKENIZER, ["attcat", "alti"], target="cat", foil="dog")
+    best = explain("masked-lm", "the [MASK] film", method="attcat").target
+    assert best.label not in ("cat", "dog")
+    assert (found["attcat"].measured.label, found["alti"].measured) == ("cat", best)
+
+
+def test_random_scores_say_so() -> None:
+    found = whence.compare("the film", tiny.model(), TOKENIZER, ["attcat", "random"])["random"]
+    assert str(found.target) == "nothing: random scores, to compare with"
+    assert found.measured.label == found.prediction
+    assert "made of" not in repr(found) + found.to_html().partition("<script>")[0] + heading(found).plain
+    assert found.to_dict()["target"]["kind"] == "random"
+    assert Explanation.from_dict(found.to_dict()).target == found.target
+    with pytest.raises(whence.WhenceError, match="random has random scores, the same for every target"):
+        explain(method="random", target=1)
 
 
 def jobs_sentences(opened: Any) -> Any:

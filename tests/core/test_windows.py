@@ -91,6 +91,9 @@ def test_lists_comparisons_ids_and_words() -> None:
     assert np.allclose(several[1].scores, one.scores, atol=1e-5)
     both = whence.compare(LONG, MODEL, TOKENIZER, ["attcat", "alti"], long="windows")
     assert np.allclose(both["attcat"].scores, one.scores, atol=1e-5)
+    for target in ("LABEL_0", "LABEL_1", None):  # a method that looks at no class is judged by the whole's prediction
+        both = whence.compare(LONG, MODEL, TOKENIZER, ["attcat", "alti"], long="windows", target=target)
+        assert both["alti"].measured.label == both["alti"].prediction == one.prediction
     assert np.allclose(explain(TOKENIZER(LONG)["input_ids"]).scores, one.scores, atol=1e-5)
     words = explain(WORDS[:100], tokenizer_kwargs={"is_split_into_words": True})
     assert words.words().tokens == ["[CLS]", *WORDS[:100], "[SEP]"]

@@ -279,6 +279,7 @@ def _list_methods() -> None:
     groups: dict[str, list[Row]] = {}
     for each in stored()["methods"]:
         kind = "Towards one output" if each["towards"] else "What a token is made of, towards no class"
+        kind = "Random scores" if each["random"] else kind
         made_of = f" (of {each['of']})" if each["of"] else ""
         row = Row(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))
         groups.setdefault(f"{kind}: {each['idea']}", []).append(row)

@@ -215,8 +215,9 @@ def _settle(
     opened = open_model(model, tokenizer)
     sentences, single = reader(opened, False, None).read(inputs)
     questions = settle_questions(len(sentences), single, target, foil, position)
-    # Scores are all that is compared.
-    return opened, sentences, questions, [settle_job(opened, each, Wanted(rows="reading")) for each in chosen]
+    only_scores = Wanted(rows="reading")  # are compared
+    jobs = [settle_job(opened, each, only_scores, judged="target") for each in chosen]
+    return opened, sentences, questions, jobs
 
 
 def _explain(

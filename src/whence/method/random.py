@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     additive=False,
     blocks=False,
     aggregate="last",
+    random=True,
 )
 def random(layer: LayerTrace, *, seed: Annotated[int, least(0)] = 0) -> Tensor:
     """Uniform noise, rows summing to one; the same for the same sentence, layer and seed."""

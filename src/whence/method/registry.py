@@ -65,6 +65,7 @@ class Method:
     aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
     run: Run = field(repr=False)
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
+    random: bool  # explains nothing: scores to compare with
 
     @property
     def summary(self) -> str:
@@ -124,6 +125,7 @@ def method(
     blocks: bool = True,
     aggregate: str | None = "rollout",
     heads: Run | None = None,
+    random: bool = False,
 ) -> Callable[[Run], Run]:
     """Register the decorated function under `name` and its symbols.
 
@@ -137,7 +139,20 @@ def method(
         joined = aggregate if kind == "map" else None
         adds = (kind == "map" and not signed) if additive is None else additive
         _METHODS[name] = Method(
-            name, symbols, paper, kind, needs, signed, adds, class_specific, gradient, blocks, joined, run, heads
+            name,
+            symbols,
+            paper,
+            kind,
+            needs,
+            signed,
+            adds,
+            class_specific,
+            gradient,
+            blocks,
+            joined,
+            run,
+            heads,
+            random,
         )
         return run
 

@@ -8,6 +8,7 @@ whose representation that entry is read from, so the row of a map that answers f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -43,7 +44,11 @@ def answer(
         "question-answering": _answering,
         "encoder": _encoder,
     }[opened.task]
-    return resolve(opened, sentence, output, row, target, foil, position)
+    found = resolve(opened, sentence, output, row, target, foil, position)
+    asked = target is not None or foil is not None
+    if not asked or found.target.kind not in ("class", "token") or regression(opened):
+        return found
+    return replace(found, predicted=resolve(opened, sentence, output, row, None, None, position).target)
 
 
 def answers(

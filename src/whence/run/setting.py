@@ -194,5 +194,5 @@ def jobs(opened: Opened, setting: Setting) -> list[Job]:
         chosen = choose(name)
         if "seed" in chosen.method.options:
             chosen = replace(chosen, options={"seed": setting.seed, **chosen.options})
-        found.append(settle_job(opened, chosen, Wanted(rows="reading")))
+        found.append(settle_job(opened, chosen, Wanted(rows="reading"), judged="target"))
     return found
