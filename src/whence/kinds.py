@@ -3,9 +3,9 @@
     def alti(layer, *, metric: Literal["l1", "l2"] = "l1", budget: Annotated[int, least(1)] | None = None): ...
 
 What is checked are the annotations of a function's parameters: `bool`, `int`, `float`, `str`, `None`, `Literal`,
-`list[int]`, `Mapping`, paths, unions of these, and bounds by `Annotated[int, least(1)]`. A parameter without an
-annotation is taken to be of the kind of its default. Anything else (`Any`, a class) is not checked. Numbers of numpy's
-or torch's are taken for Python's own.
+`list[int]`, `tuple[int, ...]`, `Mapping`, paths, unions of these, and bounds by `Annotated[int, least(1)]`. A parameter
+without an annotation is taken to be of the kind of its default. Anything else (`Any`, a class) is not checked. Numbers
+of numpy's or torch's are taken for Python's own.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def _known(kind: Any) -> bool:
 
 
 def _is_list(kind: Any) -> bool:
-    return get_origin(kind) in (list, Sequence) and get_args(kind)[0] in LISTS
+    args = get_args(kind)
+    alike = get_origin(kind) in (list, Sequence) or (get_origin(kind) is tuple and args[1:] == (...,))
+    return alike and args[0] in LISTS
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
@@ -183,7 +185,7 @@ def _as(value: Any, kind: Any) -> Any:
     if origin is Literal:  # a choice is a word: 1 is not True, and an array compares with nothing
         fits = isinstance(value, str) and value in args
     elif _is_list(kind):
-        return _list(value, args[0])
+        return _list(value, args[0]) if origin is not tuple else tuple(_list(value, args[0]))
     elif kind is Mapping or origin is Mapping:
         named = not args or args[0] is str
         fits = isinstance(value, Mapping) and not (named and any(not isinstance(key, str) for key in value))

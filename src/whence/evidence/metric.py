@@ -13,6 +13,7 @@ from whence.errors import WhenceError
 from whence.evidence import consistency, erasure, sanity
 from whence.evidence.probing import Code, Probe
 from whence.explanation import Explanation
+from whence.kinds import kinds_of
 
 if TYPE_CHECKING:
     from whence.data import Example
@@ -90,6 +91,13 @@ class Metric:
         """The options and their defaults."""
         more = (chosen_by(each) for each in (self.way, self.again, self.probe))
         return {name: value for each in (options_of(self.run), *more) for name, value in each.items()}
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """What each option may be, as annotations (`whence.kinds`)."""
+        more = (type(each).__init__ for each in (self.way, self.again, self.probe) if each is not None)
+        known = {name: kind for each in (self.run, *more) for name, kind in kinds_of(each).items()}
+        return {name: known[name] for name in self.options}
 
 
 def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:

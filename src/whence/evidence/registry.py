@@ -27,6 +27,7 @@ from whence.asking import parse
 from whence.errors import WhenceError
 from whence.evidence import measures  # noqa: F401 (they register themselves)
 from whence.evidence.metric import METRICS, Asked, Metric, chosen_by
+from whence.kinds import checked
 from whence.listed import Listed
 
 
@@ -52,8 +53,8 @@ def lookup(text: str) -> Asked:
     if unknown := set(options) - set(found.options):
         known = ", ".join(found.options) or "none"
         raise WhenceError(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")
-    for option, value in options.items():
-        _refuse_kind(name, option, value, found.options[option])
+    kinds = found.kinds
+    options = {key: checked(f"'{name}' cannot have {key}", value, kinds[key]) for key, value in options.items()}
     choices = {"protocol": found.protocols, **found.choices}
     for option, value in options.items():
         if option in choices and value not in choices[option]:
@@ -77,26 +78,9 @@ def lookup(text: str) -> Asked:
     return Asked(text.strip(), found, options, reference or None, where, way, again, probe)
 
 
-def _refuse_kind(name: str, option: str, value: Any, default: Any) -> None:
-    """A word where a number or a yes is expected would be taken for a yes, or fail far from here."""
-    flag, number = isinstance(value, bool), isinstance(value, int | float)
-    if isinstance(default, bool):
-        expected, fits = "true or false", flag
-    elif isinstance(default, int | float):
-        expected, fits = "a number", number and not flag
-    elif isinstance(default, tuple):
-        expected, fits = "a list, such as [0.1,0.5]", isinstance(value, list | tuple)
-    else:  # a token may be named by its id, a model by a number
-        expected, fits = "a word", isinstance(value, str) or (number and not flag)
-    if not fits:
-        raise WhenceError(f"'{name}' cannot have {option}={value!r}; expected {expected}")
-
-
 def _settled(default: Any, options: dict[str, Any]) -> Any:
     """The way, change or probe that the options choose, which are taken out."""
     chosen = {key: options.pop(key) for key in chosen_by(default) if key in options}
-    if isinstance(chosen.get("shares"), list):
-        chosen["shares"] = tuple(chosen["shares"])
     return None if default is None else replace(default, **chosen)
 
 
