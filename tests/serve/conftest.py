@@ -7,24 +7,51 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the page needs the extra: pip install -e '.[serve]'")
-pytest.importorskip("httpx", reason="the tests of the page need httpx")
-
-from starlette.testclient import TestClient
-
 import tiny
 from whence.model import Opened, open_model
-from whence.serve.app import guarded
-from whence.serve.guard import Rules
-from whence.serve.limits import Limits
-from whence.serve.line import Line
-from whence.serve.running import Server
 
 HERE = "http://127.0.0.1:8000"
+NEEDED = {
+    "fastapi": "the page needs the extra: pip install -e '.[serve]'",
+    "uvicorn": "the page needs the extra: pip install -e '.[serve]'",
+    "httpx": "the tests of the page need httpx",
+}
+
+
+def missing() -> str | None:
+    """Why the page cannot be tested here; None if it can."""
+    for name, reason in NEEDED.items():
+        try:
+            __import__(name)
+        except ImportError:
+            return reason
+    return None
+
+
+if not missing():
+    from starlette.testclient import TestClient
+
+    from whence.serve.app import guarded
+    from whence.serve.guard import Rules
+    from whence.serve.limits import Limits
+    from whence.serve.line import Line
+    from whence.serve.running import Server
+
+
+class Untested(pytest.Module):
+    """A file of tests that is skipped before it is imported. A skip in this file would stop pytest altogether."""
+
+    def collect(self) -> Any:
+        pytest.skip(str(missing()), allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> Any:
+    return Untested.from_parent(parent, path=module_path) if missing() else None
 
 
 @pytest.fixture(scope="session")
