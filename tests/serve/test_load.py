@@ -85,17 +85,27 @@ def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypat
     assert "5 requests wait already" in refused[0].json()["detail"]
 
 
+@pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("streams", [False, True])
 def test_shutting_down_tells_those_who_wait(
-    models: dict[str, Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streams: bool
+    models: dict[str, Opened],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    streams: bool,
+    looks: bool,
 ) -> None:
-    """One under way that would take a minute and five that wait: each is told, soon, and the log says nothing."""
+    """One under way that would take a minute and five that wait: each is told, soon, and the log says nothing.
+
+    Also where the one under way is in the middle of a method, which does not look up.
+    """
     monkeypatch.setattr("whence.serve.line.GRACE", 0.2)
 
     def slow(_asked: Any, _opened: Any, _limits: Any, talk: Any) -> Iterator[dict[str, Any]]:
         for _ in range(600):
             time.sleep(0.1)
-            talk.check()
+            if looks:
+                talk.check()
         yield {"event": "done"}
 
     monkeypatch.setattr(asking, "told" if streams else "compared", slow)
@@ -120,6 +130,8 @@ def test_shutting_down_tells_those_who_wait(
         assert said["detail"] == "the server is shutting down"
         assert (said["status"] if streams else response.status_code) == 503
     assert not caplog.records
+    assert not capfd.readouterr().err
+    assert not [each for each in threading.enumerate() if each.name == "whence-worker"]
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -37,13 +39,27 @@ def serve_command(
     need("uvicorn", extra="serve")
     from whence.serve.running import run
 
-    run(
-        model or (),
-        host=host,
-        port=port,
-        names=allow_host or (),
-        token=token,
-        browse=open_page,
-        device=device,
-        say=typer.echo,
-    )
+    try:
+        run(
+            model or (),
+            host=host,
+            port=port,
+            names=allow_host or (),
+            token=token,
+            browse=open_page,
+            device=device,
+            say=typer.echo,
+        )
+    except KeyboardInterrupt:
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """Out, now that everybody has been answered.
+
+    Python's own way takes torch apart piece by piece, which takes seconds on a busy machine, and torch aborts with a
+    message of its own where the worker is still in the middle of an operation.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)

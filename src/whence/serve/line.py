@@ -9,12 +9,14 @@ gone leaves the line, or is stopped at the next block of the model's pass.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,7 +25,8 @@ from whence.serve.limits import Limits
 
 Event = dict[str, Any]
 PULSE = 0.5  # seconds between two words about the place in line
-GRACE = 1.0  # seconds that a job under way has left when the server shuts down
+GRACE = 1.0  # seconds that a job under way has left when the server shuts down, ...
+PATIENCE = 1.5  # ... and then to come to the end of the operation that it is in
 CLOSING: Event = {"event": "error", "status": 503, "detail": "the server is shutting down", "code": "closing"}
 
 log = logging.getLogger("whence.serve")
@@ -33,8 +36,8 @@ class Full(Exception):
     """The line is as long as it may get."""
 
 
-class Closed(Exception):
-    """The server is shutting down."""
+class Closed(BaseException):
+    """The server is shutting down. As with an interrupt, nobody on the way may take it for an error of their own."""
 
 
 class Stopped(Exception):
@@ -74,6 +77,8 @@ class Line:
         self._changed = threading.Condition()
         self._ends: float | None = None  # when the job under way is stopped; None while the server is open
         self._thread = threading.Thread(target=self._run, name="whence-worker", daemon=True)
+        self._interrupter = threading.Timer(GRACE, self._interrupt)
+        self._interrupter.daemon = True
 
     def start(self) -> None:
         self._thread.start()
@@ -83,6 +88,7 @@ class Line:
         with self._changed:
             if self._ends is None:
                 self._ends = time.monotonic() + GRACE
+                self._interrupter.start()
             waiting = list(self._jobs)
             self._jobs.clear()
             self._changed.notify_all()
@@ -91,10 +97,17 @@ class Line:
             self._post(job, None)
 
     def close(self) -> None:
-        """End the worker after the block under way; one that takes longer is left to die with the process."""
+        """End the worker after the operation under way; one that takes longer is left to die with the process."""
         self.shut()
         if self._thread.is_alive() and self._ends is not None:
-            self._thread.join(timeout=max(0.0, self._ends + 1 - time.monotonic()))
+            self._thread.join(timeout=max(0.0, self._ends + PATIENCE - time.monotonic()))
+        self._interrupter.cancel()
+
+    def _interrupt(self) -> None:
+        """Stop a method between two blocks too: models are borrowed so that they bear it (`whence.model.borrowing`)."""
+        with self._changed:
+            if self._working is not None and self._thread.ident is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(Closed))
 
     @property
     def waiting(self) -> int:
@@ -125,7 +138,7 @@ class Line:
                 try:
                     found = await asyncio.wait_for(job.outbox.get(), PULSE)
                 except TimeoutError:
-                    if self._ends is not None and time.monotonic() > self._ends + 1:  # the worker is stuck in a block
+                    if self._ends is not None and time.monotonic() > self._ends + PATIENCE:  # the worker is stuck
                         yield "error", encoded(CLOSING)
                         return
                     if not job.started:
@@ -162,6 +175,10 @@ class Line:
     # The side of the worker -------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with suppress(Closed):  # one that comes when the job has just ended
+            self._work()
+
+    def _work(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._jobs or self._ends is not None)
