@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from whence.writing import write
+
 FILE = Path(__file__).with_name("catalogue.json")
 # The room of a method -> the idea that its methods share.
 IDEAS = {
@@ -99,5 +101,5 @@ def _recipes() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(made(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write(FILE, json.dumps(made(), ensure_ascii=False, indent=1) + "\n")
     print(f"written to {FILE.name}")

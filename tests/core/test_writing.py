@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import whence
 from whence.errors import WhenceError
 from whence.writing import write
 
@@ -47,6 +49,17 @@ def test_what_was_there_survives_a_fault_at_any_stage(
     monkeypatch.undo()
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
+
+
+def test_nothing_is_written_in_another_way() -> None:
+    """A report that a kill cuts in half would be taken for a finished one."""
+    source = Path(whence.__file__).parent
+    others = [
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if re.search(r"\.write_(text|bytes)\(|json\.dump\(", path.read_text(encoding="utf-8"))
+    ]
+    assert others == ["writing.py"]
 
 
 def test_mode_and_links_stay(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -224,3 +227,29 @@ def test_agreement_by_layer() -> None:
     ):
         with pytest.raises(WhenceError, match=message):
             call()
+
+
+@pytest.mark.parametrize("n", range(2, 13))
+def test_scores_agree_with_themselves(n: int) -> None:
+    """Within rounding, which is another on every machine; hence nothing may ask whether it is 1 exactly."""
+    rng = np.random.default_rng(n)
+    for scores in (rng.normal(size=n), rng.permutation(n) / 7, np.arange(n) * 1e-30, 1e30 * rng.random(n)):
+        for measure in (correlation.spearman, correlation.pearson, correlation.kendall):
+            assert measure(scores, scores) == pytest.approx(1, abs=1e-12)
+            assert measure(scores, -scores) == pytest.approx(-1, abs=1e-12)
+            assert abs(measure(scores, scores)) <= 1
+        assert correlation.spearman(scores, scores, protocol="dense") == pytest.approx(1, abs=1e-12)
+
+
+def test_nothing_asks_whether_an_agreement_is_exactly_one() -> None:
+    computed = re.compile(r"spearman|pearson|kendall|correlat|agree|\brho\b|mean\(|\.dot\(|\.sum\(|@")
+    found = []
+    for path in Path(whence.__file__).parent.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Compare) and any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
+                sides = [ast.unparse(each) for each in (node.left, *node.comparators)]
+                ones = [each for each in sides if each.replace(" ", "") in ("1", "1.0", "-1", "-1.0")]
+                if ones and any(computed.search(each) for each in sides):
+                    found.append(f"{path.name}:{node.lineno} {ast.unparse(node)}")
+    assert found == []

@@ -141,6 +141,7 @@ def test_a_folder_takes_one_run(tiny: Path, tmp_path: Path) -> None:
     assert classify.classify([train], settings, Columns(), model=str(tiny), fresh=True).steps == 5
     loop.prepare(tmp_path / "other", {"lr": 1, "seed": 0}, fresh=False)
     loop.prepare(tmp_path / "other", {"lr": 1, "seed": 0}, fresh=False)
+    assert [each.name for each in (tmp_path / "other" / loop.CHECKPOINTS).iterdir()] == ["run.json"]
     with pytest.raises(WhenceError, match=r"unfinished run with other settings \(lr\)"):
         loop.prepare(tmp_path / "other", {"lr": 2, "seed": 0}, fresh=False)
 

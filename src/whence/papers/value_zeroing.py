@@ -42,6 +42,7 @@ from whence.papers.recipe import (
     used,
 )
 from whence.papers.samples import half
+from whence.writing import write
 
 if TYPE_CHECKING:
     from whence.data import Dataset
@@ -129,7 +130,7 @@ def fine_tuned(asked: Asked) -> str:
     folder.parent.mkdir(parents=True, exist_ok=True)
     rows = folder.with_suffix(".jsonl")
     lines = (json.dumps({"text": each.text, "target": each.target, "foil": each.foil}) for each in train)
-    rows.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write(rows, "".join(f"{line}\n" for line in lines))
     way = Run(folder, learning_rate=1e-4, patience=0, seed=asked.seed, device=asked.device or "auto", progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WhenceWarning)  # rows whose words are not single pieces are left out

@@ -16,6 +16,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, Traine
 
 from whence.errors import WhenceError
 from whence.train.order import Change, Ordered
+from whence.writing import write
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -92,7 +93,7 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
             "repeat them to go on with it, or pass --fresh to start again"
         )
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(text)
+    write(kept, text)
 
 
 def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
@@ -127,7 +128,7 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
         "outcome": {**asdict(outcome), "out": None},
         "made_with": versions(trainer.args.device),
     }
-    (run.out / REPORT).write_text(json.dumps(report, indent=1, default=str) + "\n")
+    write(run.out / REPORT, json.dumps(report, indent=1, default=str) + "\n")
     shutil.rmtree(run.out / CHECKPOINTS, ignore_errors=True)
     return outcome
 
@@ -242,7 +243,7 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) 
         # transformers' SDPA path may still put the causal mask back; this key makes from_pretrained choose eager.
         file = out / "config.json"
         config = json.loads(file.read_text())
-        file.write_text(json.dumps({**config, "attn_implementation": attention}, indent=2, sort_keys=True) + "\n")
+        write(file, json.dumps({**config, "attn_implementation": attention}, indent=2, sort_keys=True) + "\n")
 
 
 def versions(device: Any) -> dict[str, str]:
