@@ -77,3 +77,25 @@ def test_an_unknown_token_with_another_part_to_play(tokens: dict[str, str], expe
     text = "the strange film <e>" if "<?>" in tokens.values() else "the good film <e>"
     found = [reader(tokenizer).read(way)[0][0] for way in ways(text, tokenizer)]
     assert [sentence.special for sentence in found] == [expected] * 3
+
+
+@pytest.mark.parametrize("method", ["integrated-gradients", "deeplift"])
+@pytest.mark.parametrize("layer", [None, 1])
+def test_a_baseline_of_padding_is_read_where_the_sentence_is(method: str, layer: int | None) -> None:
+    """GPT-2's classifier reads the last token that is not padding: of a baseline of padding alone it would read another
+    token than of the sentence, and the scores would add up the difference of two places."""
+    model = tiny.model("gpt2", dtype=torch.float64)
+    long, short = TOKENIZER("the film is deep and not very good", add_special_tokens=False)["input_ids"], [9, 15, 21]
+    options = {"tolerance": 1e-6} if method == "integrated-gradients" else {}
+    both = whence.explain(
+        [long, short], model, TOKENIZER, method=method, target=1, baseline="pad", layer=layer, **options
+    )
+    for ids, found in zip((long, short), both, strict=True):
+        blank = torch.full((1, len(ids)), model.config.pad_token_id)
+        with torch.no_grad():
+            own = model(torch.tensor([ids])).logits[0, 1]
+            elsewhere = model(blank).logits[0, 1]
+            there = model.score(model.transformer(blank, attention_mask=torch.ones_like(blank))[0])[0, -1, 1]
+        assert abs(elsewhere - there) > 0.05  # or this test would see nothing
+        assert found.position == len(ids) - 1
+        assert found.scores.sum() == pytest.approx(float(own - there), abs=1e-5)
