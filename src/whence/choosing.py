@@ -2,9 +2,10 @@
 
 A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS`, and by the
 next where that one says that it cannot answer (its own check fails, or there is no token for a baseline). Of a model
-whose blocks are not known, methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder, a
-masked language model without a mask), or where a map is asked for (a row, layers, a head, an aggregation), `MAPS` says
-what a representation is made of. docs/methods.md has the numbers behind the choice.
+whose blocks are not known, methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder),
+or where a map is asked for (a row, layers, a head, an aggregation), `MAPS` says what a representation is made of. A
+model that predicts at a place which nobody has named (a masked language model without a mask, a tagger without a
+position) is refused: nobody meant [CLS]. docs/methods.md has the numbers behind the choice.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from whence.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS
 from whence.errors import Unsuited, WhenceError, warn
 from whence.method import Chosen, choose, lookup
 from whence.model import Opened, Sentence
+from whence.model.target import no_number
 from whence.settling import Question, Wanted
 
 T = TypeVar("T")
+PLACED = ("masked-lm", "token-classification")  # which predict at one place of the text
 
 
 def is_default(method: Any) -> bool:
@@ -38,7 +41,7 @@ def candidates(
     names: tuple[str, ...] = TOWARDS if opened.family.mapped else UNMAPPED
     if wanted.head is not None:
         names = HEADS
-    elif wanted.asks_maps(opened.depth) or not towards_output(opened, sentences, questions):
+    elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
         names = MAPS
     able = [name for name in names if set(options) <= set(lookup(name)[0].options)]
     try:
@@ -51,14 +54,17 @@ def compared(
     opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question], wanted: Wanted
 ) -> tuple[str, ...]:
     """The methods that are compared when none are named."""
-    if wanted.asks_maps(opened.depth) or not towards_output(opened, sentences, questions):
+    if wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
         return COMPARED_MAPS
     return COMPARED if opened.family.mapped else UNMAPPED
 
 
-def towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
+def _towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
     """Whether there is a number to explain for every input, and none asks for a row instead."""
-    return all(_has_number(opened, *each) for each in zip(sentences, questions, strict=True))
+    every = all(_has_number(opened, *each) for each in zip(sentences, questions, strict=True))
+    if not every and opened.task in PLACED:
+        raise no_number(opened)
+    return every
 
 
 def _has_number(opened: Opened, sentence: Sentence, question: Question) -> bool:

@@ -20,17 +20,17 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from whence.choosing import candidates, is_default
+from whence.choosing import PLACED, candidates, is_default
 from whence.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from whence.errors import WhenceError
-from whence.explaining import reader
+from whence.explaining import reader, refuse_misspelt
 from whence.jobs import batches
 from whence.kinds import checks_arguments, least
 from whence.method import Chosen, choose
 from whence.method.value_zeroing import ranks
 from whence.model import Opened, Sentence, open_model
 from whence.model.rerun import TOKENS as RERUN
-from whence.settling import AUTO, UNASKED, Job, Wanted, settle_job
+from whence.settling import AUTO, UNASKED, Job, Question, Wanted, settle_job
 
 
 @dataclass(frozen=True)
@@ -268,6 +268,7 @@ def estimate(
 
     Instead of `inputs`, `tokens` says how long one input would be.
     """
+    refuse_misspelt(estimate, options)
     chosen = None if is_default(method) else choose(method, options)  # a misspelt name is said at once
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
@@ -277,7 +278,8 @@ def estimate(
     sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head)
     if chosen is None:
-        chosen = candidates(opened, sentences, [UNASKED] * len(sentences), wanted, options)[0]
+        asked = Question(None, None, 0) if opened.task in PLACED else UNASKED  # one place costs as much as another
+        chosen = candidates(opened, sentences, [asked] * len(sentences), wanted, options)[0]
     return estimate_job(opened, sentences, settle_job(opened, chosen, wanted), batch_size)
 
 

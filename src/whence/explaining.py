@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from whence import choosing
@@ -14,7 +16,7 @@ from whence.explanation import Explanation
 from whence.jobs import Outcome
 from whence.kinds import checks_arguments, least
 from whence.many import Given, How, chunks, explained, read
-from whence.method import Chosen, choose, list_of_names
+from whence.method import Chosen, choose, list_of_names, methods
 from whence.model import Opened, Reader, Trace, collate, open_model
 from whence.model import capture as capture_batch
 from whence.progress import bar
@@ -98,6 +100,7 @@ def explain(
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
     """
+    refuse_misspelt(explain, options)
     named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
@@ -256,6 +259,15 @@ def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] |
         any_length=long == "windows",
         type_count=getattr(opened.config, "type_vocab_size", None),
     )
+
+
+def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse an argument of the function that is misspelt: it would be taken for an option of the method."""
+    own = inspect.signature(function).parameters
+    known = {option for each in methods() for option in each.options}
+    for name in sorted(options.keys() - known):
+        if near := get_close_matches(name, own, n=1):
+            raise WhenceError(f"{function.__name__} has no argument {name!r}; did you mean {near[0]!r}?", code="option")
 
 
 def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Question]:

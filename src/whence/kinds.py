@@ -15,6 +15,7 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache, wraps
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -111,6 +112,7 @@ def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        _refuse_unknown(function.__name__, signature, kwargs)
         given = signature.bind(*args, **kwargs)
         for name, kind in known().items():
             if name in given.arguments and signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD:
@@ -118,6 +120,16 @@ def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
         return function(*given.args, **given.kwargs)
 
     return call
+
+
+def _refuse_unknown(name: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:
+    """Python's own error for an argument that there is not, with what may have been meant."""
+    own = signature.parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in own.values()):
+        return
+    for unknown in given.keys() - own.keys():
+        near = get_close_matches(unknown, own, n=1)
+        raise TypeError(f"{name} has no argument {unknown!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 
 def _kind(parameter: inspect.Parameter, run: Any) -> Any:

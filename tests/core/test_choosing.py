@@ -50,8 +50,8 @@ def test_an_output_is_explained_with_signs(task: str, text: str, asked: dict[str
     ("task", "asked"),
     [
         ("encoder", {}),
-        ("masked-lm", {}),  # no mask
-        ("token-classification", {}),  # no token
+        ("masked-lm", {"aggregate": "rollout"}),
+        ("token-classification", {"layers": (0, 1)}),
         ("classification", {"position": 1}),
         ("classification", {"layers": (0, 2)}),
         ("classification", {"aggregate": "flow"}),

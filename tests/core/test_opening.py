@@ -235,6 +235,27 @@ def test_a_model_opened_by_name_in_inference_mode_is_good_for_gradients_later(tm
         assert np.isfinite(whence.explain("the cat", folder, method=method, dtype=dtype).scores).all()
 
 
+def test_a_name_of_the_hub_without_a_network_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """huggingface_hub would ask six times within half a minute."""
+
+    asked: list[str] = []
+
+    class Unplugged:
+        def head(self, address: str, **_: Any) -> None:
+            asked.append(address)
+            raise OSError("Name or service not known")
+
+    monkeypatch.setattr("whence.model.loading.get_session", Unplugged)
+    monkeypatch.setattr("huggingface_hub.file_download.http_backoff", lambda *_, **__: pytest.fail("it asks again"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with pytest.raises(WhenceError, match=r"neither a folder nor in the cache, and https?://\S+ cannot be reached"):
+        whence.explain("the cat", "nobody/nothing-of-this-name")
+    assert len(asked) == 1
+    with pytest.raises(WhenceError, match="cannot open the model './nothing'"):
+        whence.explain("the cat", "./nothing")
+    assert len(asked) == 1  # which is no name of the hub's
+
+
 def test_opening_draws_no_random_numbers(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, task="masked-lm")
     before = process()

@@ -21,6 +21,17 @@ def refused(match: str, *args: Any, **kwargs: Any) -> None:
         whence.explain(*args, **kwargs)
 
 
+def test_a_misspelt_argument() -> None:
+    model = tiny.model()
+    refused(r"explain has no argument 'metod'; did you mean 'method'\?", "the cat", model, TOKENIZER, metod="alti")
+    refused(r"no option 'n_step'; did you mean 'n_steps'\?", "a", model, TOKENIZER, "integrated-gradients", n_step=3)
+    refused("no option 'xyzzy'; its options", "the cat", model, TOKENIZER, "attcat", xyzzy=1)
+    with pytest.raises(WhenceError, match=r"estimate has no argument 'aggregat'; did you mean 'aggregate'\?"):
+        whence.estimate("the cat", model, TOKENIZER, aggregat="flow")
+    with pytest.raises(TypeError, match=r"compare has no argument 'method'; did you mean 'methods'\?"):
+        whence.compare("the cat", model, TOKENIZER, method="alti")  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("name", ["deberta-v2", "mpnet"])
 def test_architectures_that_do_not_use_the_interface(name: str) -> None:
     config = transformers.AutoConfig.for_model(

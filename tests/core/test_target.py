@@ -91,11 +91,19 @@ def test_a_word_at_the_mask() -> None:
     assert elsewhere.position == 2
 
 
-def test_nothing_asked_and_nothing_masked_leaves_the_maps() -> None:
-    for task in ("masked-lm", "token-classification"):
-        found = whence.explain("the good film", tiny.model(task=task), TOKENIZER)
-        assert found.target.kind == "none"
-        assert found.position == 0
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [("masked-lm", r"write \[MASK\] for the word"), ("token-classification", "say with position= which one")],
+)
+def test_nothing_asked_and_nothing_masked(task: str, says: str) -> None:
+    """What was meant is not known, unless a method is named that explains a representation."""
+    model = tiny.model(task=task)
+    for call in (whence.explain, whence.compare):
+        with pytest.raises(whence.WhenceError, match=f"no number to explain: .*{says}"):
+            call("the good film", model, TOKENIZER)
+    found = whence.explain("the good film", model, TOKENIZER, "alti")
+    assert (found.target.kind, found.position) == ("none", 0)
+    assert whence.estimate("the good film", model, TOKENIZER).method == "deeplift"
 
 
 def test_the_next_token() -> None:

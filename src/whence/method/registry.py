@@ -202,8 +202,11 @@ def choose(asked: str | Chosen, options: Mapping[str, Any] | None = None) -> Cho
     every = {**written, **(options or {})}
     if unknown := every.keys() - method.options:
         known = ", ".join(method.options) or "none"
+        near = get_close_matches(min(unknown), method.options, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
         raise WhenceError(
-            f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; its options: {known}", code="option"
+            f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; {hint}its options: {known}",
+            code="option",
         )
     kinds = method.kinds
     return Chosen(name, method, preset, {key: _option(name, key, each, kinds[key]) for key, each in every.items()}, how)

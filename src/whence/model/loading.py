@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import constants, get_session, try_to_load_from_cache
 
 from whence import zoo
 from whence.errors import WhenceError, warn
@@ -33,6 +34,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
 DEPTH = {"num_hidden_layers", "n_layer", "n_layers"}  # options that leave layers of a checkpoint out
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -52,6 +54,26 @@ class Request:
     @property
     def source(self) -> str:
         return str(zoo.path(self.name)) if self.shipped else self.name
+
+    @cached_property
+    def cached_only(self) -> dict[str, bool]:
+        """For from_pretrained: no way to the hub, where there is none. It would be tried for half a minute."""
+        of_hub = HUB_NAME.fullmatch(self.source) and not Path(self.source).exists()
+        return {"local_files_only": True} if of_hub and not _reachable() else {}
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether this is a model of the hub's that is neither here nor can be had."""
+        return bool(self.cached_only) and not isinstance(try_to_load_from_cache(self.source, "config.json"), str)
+
+
+def _reachable() -> bool:
+    """Whether the hub answers, asked once, through the user's own proxies and settings."""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except Exception:  # of the network, or that the user has set HF_HUB_OFFLINE
+        return False
+    return True
 
 
 def stamp(source: str) -> str:
@@ -82,8 +104,10 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     except WhenceError:
         raise
     except Exception as error:  # whatever a broken checkpoint makes transformers raise
+        away = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
+        reason = away if request.out_of_reach else _reason(error)
         raise WhenceError(
-            f"cannot open the model '{request.name}': {_reason(error)} (expected a shipped model: "
+            f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
             f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
             f"reachable or cached)"
         ) from error
@@ -103,10 +127,10 @@ def _reason(error: Exception) -> str:
 
 def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     source = request.source
-    _check_dtype(source)
-    config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE)
+    _check_dtype(request)
+    config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
     task = request.task or _task_in(config)
-    options = {**OWN_CODE, "ignore_mismatched_sizes": True, **dict(request.options)}
+    options = {**OWN_CODE, **request.cached_only, "ignore_mismatched_sizes": True, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
         options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
     model, info = getattr(transformers, TASKS[task][0]).from_pretrained(source, output_loading_info=True, **options)
@@ -116,17 +140,17 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
             model = model.to(request.device)
         except (RuntimeError, AssertionError) as error:
             raise WhenceError(f"cannot use the device '{request.device}': {error}") from error
-    return model, _tokenizer(source) if tokenizer is None else tokenizer
+    return model, _tokenizer(request) if tokenizer is None else tokenizer
 
 
-def _tokenizer(source: str) -> Any | None:
+def _tokenizer(request: Request) -> Any | None:
     """None where the checkpoint has none: transformers would make one up that knows no word."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source, **OWN_CODE)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(request.source, **OWN_CODE, **request.cached_only)
     return tokenizer if len(tokenizer) > len(tokenizer.all_special_ids) else None
 
 
-def _check_dtype(source: str) -> None:
-    config, _ = transformers.PreTrainedConfig.get_config_dict(source)
+def _check_dtype(request: Request) -> None:
+    config, _ = transformers.PreTrainedConfig.get_config_dict(request.source, **request.cached_only)
     named = config.get("dtype", config.get("torch_dtype"))
     dtype = getattr(torch, named, named) if isinstance(named, str) else named
     if named not in (None, "auto") and not isinstance(dtype, torch.dtype):
@@ -209,9 +233,9 @@ POOLINGS = {"cls": "first", "cls_token": "first", "mean": "mean", "mean_tokens":
 
 def pooling(request: Request) -> str | None:
     """Which position a sentence embedding is read from, as a sentence-transformers checkpoint says in its folder."""
-    modules = _json(request.source, "modules.json") or []
+    modules = _json(request, "modules.json") or []
     where = next((each.get("path") for each in modules if str(each.get("type", "")).endswith(".Pooling")), "1_Pooling")
-    config = _json(request.source, f"{where}/config.json")
+    config = _json(request, f"{where}/config.json")
     if config is None:
         return None
     flags = [key.removeprefix("pooling_mode_") for key, on in config.items() if key.startswith("pooling_mode_") and on]
@@ -225,11 +249,12 @@ def pooling(request: Request) -> str | None:
     return None
 
 
-def _json(source: str, name: str) -> Any | None:
+def _json(request: Request, name: str) -> Any | None:
     """A file of a checkpoint, in a folder or on the hub; None if there is none."""
     found = transformers.utils.cached_file(
-        source,
+        request.source,
         name,
+        **request.cached_only,
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
@@ -239,4 +264,4 @@ def _json(source: str, name: str) -> Any | None:
     try:
         return json.loads(Path(found).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise WhenceError(f"cannot read {name} of the model '{source}': {error}") from error
+        raise WhenceError(f"cannot read {name} of the model '{request.source}': {error}") from error

@@ -81,7 +81,7 @@ def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
     """
     target, where = found.target, found.reading.position
     if target.kind == "none" or target.index is None:
-        raise _no_number(opened)
+        raise no_number(opened)
     if target.kind == "answer":
         both: Tensor = promote(output.start_logits[row, target.index]) + promote(output.end_logits[row, target.end])
         return both
@@ -113,7 +113,7 @@ def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
     """The entries that `logit` adds up."""
     target, where = found.target, found.reading.position
     if target.kind == "none" or target.index is None:
-        raise _no_number(opened)
+        raise no_number(opened)
     if target.kind == "answer":
         assert target.end is not None
         return [Term(1, target.index, 0), Term(1, target.end, 1)]
@@ -126,7 +126,7 @@ def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
     return [Term(1, where, target.index), *against]
 
 
-def _no_number(opened: Opened) -> WhenceError:
+def no_number(opened: Opened) -> WhenceError:
     """What is missing for there to be a number; each kind of model lacks something else."""
     mask = getattr(opened.tokenizer, "mask_token", None) or "a mask"
     lacks = {
