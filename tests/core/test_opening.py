@@ -246,12 +246,10 @@ def test_a_name_of_the_hub_without_a_network_is_refused_at_once(monkeypatch: pyt
             raise OSError("Name or service not known")
 
     monkeypatch.setattr("whence.model.loading.get_session", Unplugged)
-    monkeypatch.setattr("huggingface_hub.file_download.http_backoff", lambda *_, **__: pytest.fail("it asks again"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with pytest.raises(WhenceError, match=r"neither a folder nor in the cache, and https?://\S+ cannot be reached"):
         whence.explain("the cat", "nobody/nothing-of-this-name")
     assert len(asked) == 1
-    with pytest.raises(WhenceError, match="cannot open the model './nothing'"):
+    with pytest.raises(WhenceError, match=r"cannot open the model '\./nothing'"):
         whence.explain("the cat", "./nothing")
     assert len(asked) == 1  # which is no name of the hub's
 
