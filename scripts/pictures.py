@@ -30,7 +30,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 IMAGES = DOCS / "img"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n!\[[^\]]*\]\((\S+)\))?", re.MULTILINE | re.DOTALL)
 # AttCAT, figure 5b, and Value Zeroing, figure 4.
-REVIEW = "i really didn ' t like this movie . some of the actors were good , but overall the movie was boring ."
+REVIEW = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
 HAT = "the pictures of some hat [MASK] scaring marcus ."
 
 

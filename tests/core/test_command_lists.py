@@ -58,6 +58,20 @@ def test_a_method_is_cited() -> None:
         assert "Paper(" not in said
 
 
+@pytest.mark.parametrize("columns", [80, 160])
+def test_what_is_said_of_one_method_fits(columns: int) -> None:
+    for each in whence.methods():
+        said = printed("methods", each.name, columns=columns)
+        assert max(map(len, said.splitlines())) <= columns
+    lines = printed("methods", "deeplift", columns=80).splitlines()
+    assert "    y = σ(x), elementwise   Δy = (σ(x) − σ(x')) / (x − x') Δx   the rescale rule" in lines
+    assert "https://arxiv.org/abs/1704.02685" in lines
+
+
+def test_an_estimate_is_broken_between_words() -> None:
+    assert max(map(len, printed("estimate", "a film .", columns=80).splitlines())) <= 80
+
+
 def test_names_are_completed() -> None:
     assert complete_method("deep") == ["deeplift"]
     assert set(complete_method("alti,attention-r")) == {"alti,attention-rollout", "alti,attention-residual"}
@@ -76,7 +90,7 @@ def test_words_or_pieces_and_a_check() -> None:
     assert data["evidence"][0].startswith("deeplift: Without its top 2 words the probability ")
     assert json.loads(printed("explain", text, "--json", "--words", columns=100))["granularity"] == "word"
     assert "deeplift: Without its top 2 words" in printed("explain", text, "--check", columns=200)
-    assert "no check: " in printed("explain", "a film .", "--model", "whence/mlm", "--check", columns=100)
+    assert "no check: " in printed("explain", "a film .", "-m", "whence/mlm", "-M", "alti", "--check", columns=100)
 
 
 def test_the_default_says_which_method_it_was() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,26 @@ def test_a_comparison_fits_a_narrow_terminal(
         evaluate(TEXTS, ["globenc", "attention-rollout"], ["aopc", "log-odds"], out=tmp_path / name)
         for name in ("one", "other")
     )
-    for compared in (compare_runs(one, other), compare_methods(one)):
+    long = replace(compare_methods(one)[0], first="transformer-attribution", second="norm-fixed-residual-flow")
+    for compared in (compare_runs(one, other), compare_methods(one), [*compare_methods(one), long]):
         show_comparison(compared)
         shown = capsys.readouterr().out
         assert "…" not in shown
         assert "attention-rollout" in shown
         assert all(cell in shown for row in comparison(compared) for cell in row[-6:])
+        assert max(map(len, shown.splitlines())) <= 80
+        said = " ".join(shown.split())
+        assert f"corrected by Holm for all {len(compared)} comparisons" in said
+        assert "Cohen's d_z" in said
+
+
+def test_a_small_difference_is_not_shown_as_none(tmp_path: Path) -> None:
+    run = evaluate(TEXTS, ["globenc", "alti"], "aopc", out=tmp_path / "run")
+    (each,) = compare_methods(run)
+    small = replace(each, found=replace(each.found, difference=-0.00012, interval=(-0.00031, 0.0)))
+    head, row = comparison([small])
+    assert row[head.index("difference")] == "-1.2e-04"
+    assert row[head.index("99 % interval")] == "-3.1e-04 +0.000"
 
 
 def test_the_first_rows_or_some_drawn_by_the_seed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
 from whence.aggregate import rollout
+from whence.answer import Target
 from whence.comparison import Comparison
 from whence.errors import WhenceError, WhenceWarning
 from whence.explanation import Explanation
@@ -241,6 +242,15 @@ def test_edges_of_the_answer_of_its_paths_and_the_strongest() -> None:
 def test_relative_weights_of_nothing() -> None:
     assert (relative(np.zeros((1, 2, 2))) == 0).all()
     assert relative(np.ones((1, 1, 1))).tolist() == [[[1.0]]]
+
+
+@pytest.mark.parametrize("kind", ["text", "tokens", "layers", "maps", "map"])
+def test_the_key_says_what_scores_are_for(kind: str) -> None:
+    one = replace(example(signed=True), target=Target("class", 0, "good"))
+    assert {"against", "for class 'good'"} <= set(written(one.plot(kind)))
+    other = replace(one, target=Target("class", 1, "bad", foil=0, foil_label="good"))
+    assert "for class 'bad' rather than 'good'" in written(other.plot(kind))
+    assert "for" in written(Comparison({"one": one, "other": other}).plot(kind))
 
 
 def test_methods_under_and_beside_each_other() -> None:

@@ -416,7 +416,7 @@ def test_scores_alone(opened: Open) -> None:
     page.locator(".token").first.hover()
     settle(page)
     assert page.locator(".picture").count() == 0
-    assert page.get_by_text("No layers or map or graph: this explanation has none.").is_visible()
+    assert page.get_by_text("given gives one score for each token, and no layers or map or graph.").is_visible()
     assert near(grounds(page), colours(intensities(given.scores, True), True))
     assert page.locator(".readout").inner_text().split() == ["good", "score", "0.9"]
     assert (

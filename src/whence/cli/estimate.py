@@ -66,4 +66,9 @@ def estimate_command(
         dtype=dtype,
         **method_options(option or []),
     )
-    print(json.dumps(asdict(found)) if as_json else found)
+    if as_json:
+        print(json.dumps(asdict(found)))
+        return
+    from rich.console import Console
+
+    Console().print(str(found), markup=False, highlight=False)

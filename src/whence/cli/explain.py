@@ -250,6 +250,7 @@ def methods_command(
         return
     from rich.console import Console
 
+    from whence.cli.prose import fitted
     from whence.method import lookup
 
     console = Console()
@@ -268,7 +269,7 @@ def methods_command(
         f"cite: {method.paper if preset is None else preset.paper}",
     )
     for part in facts:
-        console.print(part, markup=False, highlight=False)
+        console.print(fitted(part, console.width), markup=False, highlight=False, soft_wrap=True)
         console.print()
 
 

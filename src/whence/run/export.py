@@ -84,11 +84,25 @@ def comparison(compared: Sequence[Compared]) -> Rows:
     rows = [[*head, "p (t)", "p (W)", "d", "n"]]
     for each in compared:
         found, layer = each.found, ["" if each.layer is None else str(each.layer)] if layered else []
-        interval = f"{found.interval[0]:+.3f} {found.interval[1]:+.3f}"
+        interval = f"{_signed(found.interval[0])} {_signed(found.interval[1])}"
         chances = (f"{found.t_p:.1g}", f"{found.wilcoxon_p:.1g}", f"{found.effect:.2f}", str(found.count))
         layer += [each.method] if named else []
-        rows.append([each.metric, *layer, each.first, each.second, f"{found.difference:+.3f}", interval, *chances])
+        rows.append([each.metric, *layer, each.first, each.second, _signed(found.difference), interval, *chances])
     return rows
+
+
+def legend(compared: Sequence[Compared]) -> str:
+    """What the columns of a comparison mean."""
+    return (
+        f"difference: the mean over n examples of first − second, with its bootstrap interval. p (t), p (W): of the "
+        f"paired t test and of Wilcoxon's signed-rank test, corrected by Holm for all {len(compared)} comparisons "
+        f"here. d: the mean difference in standard deviations of the differences (Cohen's d_z)."
+    )
+
+
+def _signed(value: float) -> str:
+    """Three decimals; what they would show as 0 and is none, by its size."""
+    return f"{value:+.3f}" if not value or abs(value) >= 5e-4 else f"{value:+.1e}"
 
 
 def _best(metric: str, whole: dict[Key, Summary]) -> str | None:
@@ -161,7 +175,7 @@ def show(run: Run, *, layers: bool = False) -> None:
 
 
 def show_comparison(compared: Sequence[Compared]) -> None:
-    """A narrow table for each measure; where two runs are compared, which they are stands above."""
+    """A narrow table for each measure and what its columns mean; where two runs are compared, which stands above."""
     from rich.console import Console
 
     console, said = Console(), {"metric"}
@@ -172,7 +186,18 @@ def show_comparison(compared: Sequence[Compared]) -> None:
         rows = comparison([each for each in compared if each.metric == metric])
         shown = [i for i, name in enumerate(rows[0]) if name not in said]
         console.print(f"\n{metric}", markup=False, highlight=False)
-        console.print(_terminal([[row[i] for i in shown] for row in rows]))
+        console.print(_fitting([[row[i] for i in shown] for row in rows], console.width))
+    console.print(f"\n{legend(compared)}", markup=False, highlight=False)
+
+
+def _fitting(rows: Rows, width: int) -> Any:
+    """The table; where it is too wide, the names that are compared in one column, which may break."""
+    names = ("first", "second")
+    sizes = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    if sum(sizes) <= width or names[0] not in rows[0]:
+        return _terminal(rows)
+    at = rows[0].index(names[0])
+    return _terminal([[*row[:at], f"{row[at]} − {row[at + 1]}", *row[at + 2 :]] for row in rows], " − ".join(names))
 
 
 def described(run: Run) -> list[str]:
@@ -223,13 +248,14 @@ def _narrow(rows: Rows, width: int) -> list[Rows]:
     return [[[row[0], *(row[i] for i in group)] for row in rows] for group in groups]
 
 
-def _terminal(rows: Rows) -> Any:
+def _terminal(rows: Rows, breaks: str | None = None) -> Any:
+    """As a table of rich's: names of methods stay whole or, where one column is said to break, all others do."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in rows[0]:
-        table.add_column(name, no_wrap=name == "method")
+        table.add_column(name, no_wrap=name == "method" if breaks is None else name != breaks)
     for row in rows[1:]:
         table.add_row(*(Text(cell.strip("*"), style="bold" if cell.startswith("**") else "") for cell in row))
     return table

@@ -182,8 +182,11 @@ def layer_tables(explanation: Explanation, width: int, depth: str | None = "true
     if power:
         yield Text(f"all × 10^{power}", "dim")
     label = max(map(cell_len, explanation.pieces)) + 1
-    across = max(1, (width - label) // COLUMN)
+    tables = -(-len(rows) // max(1, (width - label) // COLUMN))
+    across = -(-len(rows) // tables)  # as many in each: no last one of a single column
     for start in range(0, len(rows), across):
+        if start:
+            yield Text("")
         yield _layer_table(explanation, shown, range(start, min(start + across, len(rows))), depth)
 
 

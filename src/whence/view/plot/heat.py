@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whence.explanation import Explanation
 from whence.view.colour import ink, shades
 from whence.view.plot.canvas import GAP, SIZE, SMALL, TINY, Picture
 from whence.view.plot.lettering import INCH, extent, short, widest
@@ -19,6 +20,7 @@ Array = NDArray[np.floating[Any]]
 NARROWEST = 0.095  # inches of a cell whose label is still read; a wider matrix goes on below
 WIDEST = 0.24
 KEY = 0.12  # inches that a key is high
+TARGET = 44  # letters of what scores are for: what fits beside a key on a column of a page
 UPRIGHT = {"rotation": 90, "rotation_mode": "anchor", "ha": "right", "va": "center_baseline"}
 
 
@@ -177,11 +179,17 @@ def label_step(room: float) -> int:
     return max(1, int(np.ceil(TINY * 0.95 / (room * INCH))))
 
 
-def keys(picture: Picture, top: float, signs: set[bool], low: str, high: str) -> None:
-    """What the colours mean, at the right: of numbers with signs, of those without, or of both."""
+def towards(named: Mapping[str, Explanation]) -> str:
+    """What scores with signs are for or against, where it is the same for all of them."""
+    said = {str(each.target) for each in named.values() if each.signed and each.target.kind not in ("none", "random")}
+    return said.pop() if len(said) == 1 else ""
+
+
+def keys(picture: Picture, top: float, signs: set[bool], low: str, high: str, target: str = "") -> None:
+    """What the colours mean, at the right: of numbers with signs (for `target`), of those without, or of both."""
     right = picture.get_size_inches()[0] - GAP
     if True in signs:
-        right = key(picture, right, top, True, "against", "for") - 3 * GAP
+        right = key(picture, right, top, True, "against", short(f"for {target}".strip(), TARGET)) - 3 * GAP
     if False in signs:
         key(picture, right, top, False, low, high)
 

@@ -34,10 +34,10 @@ def widest(texts: list[str], size: float, **style: Any) -> float:
     return max((extent(text, size, **style)[0] for text in texts), default=0.0)
 
 
-def short(text: str) -> str:
+def short(text: str, most: int = LONGEST) -> str:
     """A label, as it will be drawn, without its middle if it is long."""
     shown = _drawable(text, _chosen())[0]
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 5]}…{shown[-4:]}"
+    return shown if len(shown) <= most else f"{shown[: most - 5]}…{shown[-4:]}"
 
 
 def right_to_left(text: str) -> bool:

@@ -28,6 +28,7 @@ from whence.view.plot.heat import (
     place,
     strips,
     total_height,
+    towards,
     with_row,
 )
 from whence.view.plot.lettering import extent, widest
@@ -57,7 +58,7 @@ def layers(
     bars = _bars_width(probabilities)
     pieces = strips(sheets, width - 2 * GAP - bars)
     layout = arrange(pieces, width - 2 * GAP - bars, ROW, widest_cell=0.4 if tokens is not None else WIDEST)
-    picture = _placed(pieces, layout, width, theme, scale, "layer", labelled=True, left=bars)
+    picture = _placed(pieces, layout, width, theme, scale, "layer", labelled=True, left=bars, target=towards(named))
     if probabilities:
         first = next(iter(named.values()))
         _probability_bars(picture, first, probabilities, GAP, GAP + layout.title, len(pieces[0].rows) * ROW)
@@ -84,7 +85,7 @@ def maps(
     ]
     size = max(len(sheet.columns) for sheet in sheets)
     layout = arrange(sheets, width - 2 * GAP, widest_cell=0.16, narrowest=min(NARROWEST, SMALLEST / size))
-    return _placed(sheets, layout, width, theme, scale, "map")
+    return _placed(sheets, layout, width, theme, scale, "map", target=towards(named))
 
 
 def one_map(
@@ -105,7 +106,15 @@ def one_map(
         row = found.mean(0) if each.position is None else found[each.position]
         label = "mean" if each.position is None else each.pieces[each.position]
         sheets.append(with_row(sheet, intensities(row, each.signed, each.position), label))
-    return _placed(sheets, arrange(sheets, width - 2 * GAP, widest_cell=0.2), width, theme, scale, "map or row")
+    return _placed(
+        sheets,
+        arrange(sheets, width - 2 * GAP, widest_cell=0.2),
+        width,
+        theme,
+        scale,
+        "map or row",
+        target=towards(named),
+    )
 
 
 def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, special: bool = True) -> Picture:
@@ -123,7 +132,16 @@ def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, spec
     rows[:, aside] *= PALE
     signs = [each.signed for each in named.values()]
     sheets = strips([Sheet(rows, list(named), [first.pieces[i] for i in shown], signs)], width - 2 * GAP)
-    return _placed(sheets, arrange(sheets, width - 2 * GAP, ROW * 1.15), width, theme, "row", "row", labelled=True)
+    return _placed(
+        sheets,
+        arrange(sheets, width - 2 * GAP, ROW * 1.15),
+        width,
+        theme,
+        "row",
+        "row",
+        labelled=True,
+        target=towards(named),
+    )
 
 
 def _layer_sheet(name: str, explanation: Explanation, scale: str, tokens: Any, answer: bool) -> Sheet:
@@ -187,13 +205,14 @@ def _placed(
     *,
     labelled: bool = False,
     left: float = 0.0,
+    target: str = "",
 ) -> Picture:
     """The sheets on a page that is as high as they need, with the key to their colours."""
     picture = Picture(width, total_height(sheets, layout, labelled) + KEY + 4 * GAP, theme)
     bottom = place(picture, sheets, layout, GAP + left, GAP, labelled)
     signs = {sign for sheet in sheets for sign in ([sheet.signed] if isinstance(sheet.signed, bool) else sheet.signed)}
     unit = {"all": "largest", "row": "largest of the row"}.get(scale, f"largest of the {what}")
-    keys(picture, bottom + GAP, signs, "0", unit)
+    keys(picture, bottom + GAP, signs, "0", unit, target)
     return picture
 
 

@@ -13,7 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 from whence.explanation import Explanation
 from whence.view.colour import hexadecimal, ink, shade, strengths
 from whence.view.plot.canvas import GAP, SIZE, Picture, Theme
-from whence.view.plot.heat import KEY, keys
+from whence.view.plot.heat import KEY, keys, towards
 from whence.view.plot.lettering import extent, right_to_left
 from whence.view.terminal import gaps
 
@@ -55,7 +55,7 @@ def highlighted(named: Mapping[str, Explanation], width: float, theme: Theme, *,
             _stamp(picture, replace(piece, x=GAP + x), top + heading + piece.line * PITCH, explanation.signed)
         top += height + apart
     if legend:
-        keys(picture, top - apart + GAP, {each.signed for each in named.values()}, "less", "more")
+        keys(picture, top - apart + GAP, {each.signed for each in named.values()}, "less", "more", towards(named))
     return picture
 
 

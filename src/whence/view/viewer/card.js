@@ -1,6 +1,7 @@
 // One explanation: its name, its text, a line of words about what is in focus, and the pictures asked for.
 
 import { make } from "./dom.js";
+import { layersView } from "./layers.js";
 import { picture } from "./picture.js";
 import { readout } from "./readout.js";
 import { textView } from "./text.js";
@@ -14,7 +15,7 @@ export function card(subject, subjects, views, acts) {
     make("h2", {}, subject.name === subject.record.method ? subject.title : subject.name,
       make("small", {}, facts(subject, subjects[0])), subject.signed ? signs() : null),
     text.element, words.element, make("div", { class: "pictures" }, ...pictures.map((each) => each.element)),
-    missing(views.filter((view) => !view.has(subject))), make("slot", { name: `under-${number}` }));
+    missing(views.filter((view) => !view.has(subject)), subject), make("slot", { name: `under-${number}` }));
   return {
     subject, element, text, pictures,
     /** The pictures whose numbers have changed. */
@@ -46,7 +47,8 @@ function signs() {
 }
 
 /** Why a picture that was asked for is not there. */
-function missing(views) {
+function missing(views, subject) {
+  const gives = layersView.has(subject) ? "scores for each layer" : "one score for each token";
   const names = views.map((view) => view.name).join(" or ");
-  return names ? make("p", { class: "none" }, `No ${names}: this explanation has none.`) : null;
+  return names ? make("p", { class: "none" }, `${subject.record.method} gives ${gives}, and no ${names}.`) : null;
 }
