@@ -141,7 +141,8 @@ def test_one_method_is_told_in_full() -> None:
     out = run("methods", "N_Enc")
     assert out.startswith("globenc: ")
     assert "options: normalize=False" in out
-    assert "N_Enc      =" in out  # the formula
+    assert "    N_Enc      =  ‖g" in out  # the formula, in line with those above it
+    assert "    N_ResLN    =  ‖g" in out
     assert "GlobEnc: Quantifying Global Token Attribution" in out.replace("\n", " ")
     assert run("methods", "rollout").startswith("attention-rollout = attention-fixed-residual, rollout")
 

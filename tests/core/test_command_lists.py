@@ -64,7 +64,8 @@ def test_what_is_said_of_one_method_fits(columns: int) -> None:
         said = printed("methods", each.name, columns=columns)
         assert max(map(len, said.splitlines())) <= columns
     lines = printed("methods", "deeplift", columns=80).splitlines()
-    assert "    y = σ(x), elementwise   Δy = (σ(x) − σ(x')) / (x − x') Δx   the rescale rule" in lines
+    assert "    y = σ(x), elementwise  Δy = (σ(x) − σ(x')) / (x − x') Δx" in "\n".join(lines)
+    assert "    y = a b                Δy = ½(a + a') Δb + ½(b + b') Δa" in "\n".join(lines)  # in line
     assert "https://arxiv.org/abs/1704.02685" in lines
 
 

@@ -154,7 +154,7 @@ def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, 
     told = stream(client, **asked, methods=both, heads=True, evidence=True, form="viewer")
     assert [each["name"] for each in told if each["event"] == "explanation"] == both
     assert {each["event"] for each in told if each["event"] in ("failed", "error")} == set()
-    refused = client.post("/api/explain", json={**asked, "model": "tiny-mlm"})
+    refused = client.post("/api/explain", json={**asked, "model": "tiny-mlm", "inputs": f"{text} [MASK]"})
     assert (refused.status_code, "classifiers" in refused.json()["detail"]) == (400, True)
 
 

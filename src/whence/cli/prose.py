@@ -18,7 +18,7 @@ def fitted(text: str, width: int) -> str:
 def _paragraph(text: str, width: int) -> Iterator[str]:
     for kept, lines in groupby(text.splitlines(), _stands_alone):
         if kept:
-            yield from (part for line in lines for part in _formula(line, width))
+            yield from _formulas(list(lines), width)
         else:
             yield from textwrap.wrap(" ".join(lines), width, break_on_hyphens=False, break_long_words=False)
 
@@ -27,18 +27,32 @@ def _stands_alone(line: str) -> bool:
     return line.startswith((" ", "http", "- ", "|"))
 
 
-def _formula(line: str, width: int) -> list[str]:
-    """A line that is too long has its columns closer together, and what is still too long goes on below."""
-    if len(line) <= width:
-        return [line]
-    closer = line[: len(line) - len(line.lstrip())] + re.sub(r" {3,}", "   ", line.strip())
-    broken = textwrap.wrap(
-        closer,
-        width,
-        subsequent_indent=HANGING,
-        break_on_hyphens=False,
-        break_long_words=False,
-        replace_whitespace=False,
-        drop_whitespace=True,
-    )
-    return broken or [line]
+def _formulas(lines: list[str], width: int) -> Iterator[str]:
+    """Where one is too long, all have their columns closer together, and what is still too long goes on below."""
+    if max(map(len, lines)) > width:
+        lines = _closer(lines)
+    for line in lines:
+        folded = _folded(line, width)
+        yield from (
+            [folded]
+            if len(folded) <= width
+            else textwrap.wrap(folded, width, subsequent_indent=HANGING, break_on_hyphens=False, break_long_words=False)
+        )
+
+
+def _folded(line: str, width: int) -> str:
+    """As many gaps given up, from the right, as it takes to fit."""
+    for gap in reversed(list(re.finditer(r"(?<=\S) {3,}", line))):
+        if len(line) <= width:
+            break
+        line = f"{line[: gap.start()]}  {line[gap.end() :]}"
+    return line
+
+
+def _closer(lines: list[str]) -> list[str]:
+    """No more than two blanks between columns, which stay in line."""
+    long = max(map(len, lines))
+    blank = [all(line[at : at + 1] in ("", " ") for line in lines) for at in range(long)]
+    indent = blank.index(False)
+    kept = [at for at in range(long) if at < indent or not (at > 1 and all(blank[at - 2 : at + 1]))]
+    return ["".join(line[at : at + 1] for at in kept).rstrip() for line in lines]
