@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from whence.data import MASK, Example, read
-from whence.data.grammar import PARADIGMS
-from whence.train import prompt
-from whence.train.models import locate
+from wherefrom.data import MASK, Example, read
+from wherefrom.data.grammar import PARADIGMS
+from wherefrom.training import prompt
+from wherefrom.training.checkpoints import locate
 
 BATCH = 128
 GRAMMAR = [f"grammar:{name}" for name in [*PARADIGMS, "distractor=1", "distractor=2", "distractor=3"]]
@@ -27,7 +27,7 @@ GRAMMAR = [f"grammar:{name}" for name in [*PARADIGMS, "distractor=1", "distracto
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data", nargs="*", default=GRAMMAR)
-    parser.add_argument("--model", default="whence/mlm")
+    parser.add_argument("--model", default="wherefrom/mlm")
     parser.add_argument("--folder")
     parser.add_argument("--limit", type=int)
     options = parser.parse_args()

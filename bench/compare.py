@@ -45,7 +45,7 @@ def main() -> None:
     import torch
     import transformers
 
-    import whence
+    import wherefrom
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -57,8 +57,8 @@ def main() -> None:
     for _ in range(options.runs + 1):
         with torch.no_grad():
             forward.append(seconds(lambda: model(torch.tensor([ids]))))
-        together.append(seconds(lambda: whence.compare(ids, model, methods=METHODS, target=0)))
-        apart.append(seconds(lambda: [whence.explain(ids, model, method=name, target=0) for name in METHODS]))
+        together.append(seconds(lambda: wherefrom.compare(ids, model, methods=METHODS, target=0)))
+        apart.append(seconds(lambda: [wherefrom.explain(ids, model, method=name, target=0) for name in METHODS]))
     one, ten, plain = (statistics.median(times[1:]) for times in (together, apart, forward))
     put(
         "compare",

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence import LayerTrace
+from wherefrom import LayerTrace
 
 
 def norm_maps(layer: LayerTrace) -> list[Tensor]:

@@ -2,11 +2,11 @@
 
     python bench/evaluate.py [--quick] [--device cuda] [--threads 2] [--rows 10000] [--batch-size 16]
 
-The shipped sentiment model; five cheap methods. Erasure: the same AOPC curves, once as `whence evaluate` computes them
-and once with one forward pass for each step of each sentence and method, which is how the papers' code does it; the
+The shipped sentiment model; five cheap methods. Erasure: the same AOPC curves, once as `wherefrom evaluate` computes
+them and once with one forward pass for each step of each sentence and method, which is how the papers' code does it; the
 largest difference of a probability is given. Then a whole evaluation in a process of its own, its memory and its
-estimate of the time left taken down after every shard. Data: SST-2's training split where WHENCE_DATA names a folder
-that has it, else whence's own grammar. Writes its table into bench/README.md.
+estimate of the time left taken down after every shard. Data: SST-2's training split where WHEREFROM_DATA names a folder
+that has it, else wherefrom's own grammar. Writes its table into bench/README.md.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from written import put
 
 METHODS = ("attention", "attention-rollout", "globenc", "attcat", "random")
 METRICS = ("aopc", "log-odds")
-MODEL = "whence/sentiment"
+MODEL = "wherefrom/sentiment"
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 def data(limit: int) -> Any:
-    import whence
+    import wherefrom
 
-    folder = os.environ.get("WHENCE_DATA")
+    folder = os.environ.get("WHEREFROM_DATA")
     if folder and (Path(folder) / "sst2").is_dir():
-        return whence.data.read("sst2", "train", limit=limit)
-    return whence.data.read("grammar", limit=limit)
+        return wherefrom.data.read("sst2", "train", limit=limit)
+    return wherefrom.data.read("grammar", limit=limit)
 
 
 def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     """Seconds of both ways over the same sentences, taking turns."""
     import torch
 
-    from whence.answer import Answer
-    from whence.evidence.erasure import Way, _plan, curves
-    from whence.explaining import reader
-    from whence.jobs import AUTO, Question, run, settle_job, settle_reach
-    from whence.model import collate, open_model
-    from whence.model.capture import rerunning
-    from whence.model.output import explained
+    from wherefrom.api import reader
+    from wherefrom.metric.erasure import Way, _plan, curves
+    from wherefrom.model import collate, open_model
+    from wherefrom.model.capture import rerunning
+    from wherefrom.model.output import explained
+    from wherefrom.pipeline.execution import AUTO, Question, run, settle_job, settle_reach
+    from wherefrom.result.answer import Answer
 
     torch.set_num_threads(arguments.threads)
     opened = open_model(MODEL, device=arguments.device)
@@ -97,8 +97,8 @@ def evaluating(arguments: argparse.Namespace) -> dict[str, Any]:
     """The whole evaluation; after every shard: seconds gone, rows done, memory and the time left as estimated."""
     import torch
 
-    import whence
-    from whence.run import evaluating as module
+    import wherefrom
+    from wherefrom.evaluation import steps as module
 
     torch.set_num_threads(arguments.threads)
     noted: list[tuple[float, int, float, float]] = []
@@ -113,7 +113,7 @@ def evaluating(arguments: argparse.Namespace) -> dict[str, Any]:
     module.bar = noting
     rows = 200 if arguments.quick else arguments.rows
     with tempfile.TemporaryDirectory() as folder:
-        whence.evaluate(
+        wherefrom.evaluate(
             data(rows),
             MODEL,
             methods=METHODS,

@@ -24,7 +24,7 @@ from networkx.algorithms.flow import edmonds_karp
 from written import put
 
 from oracles.flow import graph
-from whence.aggregate.flow import flow_values
+from wherefrom.aggregate.flow import flow_values
 
 SHIPPED = "the shipped sentiment model's"
 SINKS = 3  # solved by networkx, of 32
@@ -74,11 +74,11 @@ from the wall and the dog would not stop barking at the empty chair by the windo
 
 def shipped(depth: int, n: int) -> np.ndarray:
     """The attention of the sentiment model that ships inside, ½ attention + ½ I, on n tokens of prose."""
-    import whence
+    import wherefrom
 
-    opened = whence.open_model("whence/sentiment")
+    opened = wherefrom.open_model("wherefrom/sentiment")
     ids = opened.tokenizer(PROSE)["input_ids"][:n]
-    found = whence.explain(ids, opened, method="attention-fixed-residual", aggregate=None)
+    found = wherefrom.explain(ids, opened, method="attention-fixed-residual", aggregate=None)
     return np.asarray(found.maps[:depth], dtype=np.float64)
 
 
@@ -99,7 +99,7 @@ def main() -> None:
     arguments.add_argument("--write", action="store_true", help="put the table into bench/README.md")
     write = arguments.parse_args().write
     lines = [
-        "| attention | networkx, one row of 6 × 32 | whence, that row | ratio | all rows and layers of 12 × 64 |",
+        "| attention | networkx, one row of 6 × 32 | wherefrom, that row | ratio | all rows and layers of 12 × 64 |",
         "|---|---|---|---|---|",
     ]
     for kind in KINDS:

@@ -16,8 +16,8 @@ import torch
 import transformers
 from written import put
 
-import whence
-from whence.method.hta import hta_x_input
+import wherefrom
+from wherefrom.method.hta import hta_x_input
 
 LENGTHS = (16, 32, 64)
 BACKWARD = 24  # backward passes that are timed
@@ -54,7 +54,7 @@ def main() -> None:
         "|---|---|---|---|",
     ]
     for n in LENGTHS:
-        layer = whence.capture(torch.randint(1000, 20_000, (n,)).tolist(), model, grad=True).layers[0]
+        layer = wherefrom.capture(torch.randint(1000, 20_000, (n,)).tolist(), model, grad=True).layers[0]
         x, output = layer.raw["x"], layer.raw["output"]
 
         def back(output: torch.Tensor = output, x: torch.Tensor = x) -> None:

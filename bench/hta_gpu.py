@@ -14,7 +14,7 @@ import time
 import torch
 import transformers
 
-import whence
+import wherefrom
 
 
 def lengths(count: int) -> list[int]:
@@ -35,12 +35,12 @@ def main() -> None:
     config = transformers.BertConfig(num_hidden_layers=chosen.layers, num_labels=2)
     model = transformers.BertForSequenceClassification(config).eval().to(chosen.device)
     sentences = [torch.randint(1000, 20_000, (n,)).tolist() for n in lengths(chosen.sentences)]
-    whence.explain(sentences[:2], model, method="hta-x-input")  # to warm up
+    wherefrom.explain(sentences[:2], model, method="hta-x-input")  # to warm up
     if chosen.device.startswith("cuda"):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
-    found = whence.explain(sentences, model, method="hta-x-input", batch_size=32)
+    found = wherefrom.explain(sentences, model, method="hta-x-input", batch_size=32)
     seconds = time.perf_counter() - begin
     tokens = sum(map(len, sentences))
     print(f"{len(found)} sentences, {tokens} tokens, {chosen.layers} layers on {chosen.device}: {seconds:.1f} s")

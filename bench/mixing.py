@@ -53,9 +53,9 @@ def contestants(n: int, batch: int) -> dict[str, Contestant]:
     import torch
     import transformers
 
-    from whence.method import lookup, norms
-    from whence.method.value_zeroing import value_zeroing
-    from whence.model import LayerTrace, Reader, collate, open_model, stream
+    from wherefrom.method import lookup, norms
+    from wherefrom.method.value_zeroing import value_zeroing
+    from wherefrom.model import LayerTrace, Reader, collate, open_model, stream
 
     torch.manual_seed(0)
     torch.set_grad_enabled(False)

@@ -32,7 +32,7 @@ def contestants(n: int) -> dict[str, Callable[[], Any]]:
     import torch
     import transformers
 
-    import whence
+    import wherefrom
 
     torch.manual_seed(0)
     model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval()
@@ -44,7 +44,7 @@ def contestants(n: int) -> dict[str, Callable[[], Any]]:
             model(inputs)
 
     def explained(method: str, **options: Any) -> Callable[[], Any]:
-        return lambda: whence.explain(ids, model, method=method, target=0, **options)
+        return lambda: wherefrom.explain(ids, model, method=method, target=0, **options)
 
     def by_captum() -> None:
         """LayerIntegratedGradients as captum's tutorial on BERT has it."""
@@ -62,7 +62,7 @@ def contestants(n: int) -> dict[str, Callable[[], Any]]:
     return {
         "forward": forward,
         **{name: explained(name) for name in TOGETHER},
-        "these five together": lambda: whence.compare(ids, model, methods=TOGETHER, target=0),
+        "these five together": lambda: wherefrom.compare(ids, model, methods=TOGETHER, target=0),
         "integrated-gradients": explained("integrated-gradients", n_steps=STEPS, baseline=103),
         "integrated-gradients: captum": by_captum,
         "deeplift": explained("deeplift", baseline=103),

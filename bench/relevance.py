@@ -2,7 +2,7 @@
 
     python bench/relevance.py [--quick] [--threads 2]
 
-A randomly initialised BERT-base classifier in float32. Each call is the whole `whence.explain`: captured pass,
+A randomly initialised BERT-base classifier in float32. Each call is the whole `wherefrom.explain`: captured pass,
 gradient, the pass in float64, relevance, rollout. The contestants take turns and the fastest run of each counts. With
 one thread, CPU time is taken instead of wall time: other work on the machine then counts for little. Peak memory is
 that of a fresh process which does nothing else, beyond what it held once the model had run. Writes its table into
@@ -32,7 +32,7 @@ def contestants(n: int, batch: int) -> dict[str, Callable[[], Any]]:
     import torch
     import transformers
 
-    import whence
+    import wherefrom
 
     torch.manual_seed(0)
     model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval()
@@ -43,12 +43,12 @@ def contestants(n: int, batch: int) -> dict[str, Callable[[], Any]]:
             model(inputs)
 
     def explained(method: str) -> Callable[[], Any]:
-        return lambda: whence.explain(inputs, model, method=method, target=0)
+        return lambda: wherefrom.explain(inputs, model, method=method, target=0)
 
     return {
         "forward": forward,
         **{name: explained(name) for name in METHODS},
-        TOGETHER: lambda: whence.compare(inputs[0].tolist(), model, methods=METHODS, target=0),
+        TOGETHER: lambda: wherefrom.compare(inputs[0].tolist(), model, methods=METHODS, target=0),
     }
 
 

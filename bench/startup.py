@@ -1,4 +1,4 @@
-"""How long `import whence` and `whence --help` take, beside a bare Python and beside what they must import.
+"""How long `import wherefrom` and `wherefrom --help` take, beside a bare Python and beside what they must import.
 
 python bench/startup.py
 """
@@ -13,12 +13,12 @@ import time
 RUNS = 7
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
-    "import whence": ["-c", "import whence"],
+    "import wherefrom": ["-c", "import wherefrom"],
     "import typer, rich": ["-c", "import typer, rich.console"],
-    "whence --help": ["-m", "whence", "--help"],
+    "wherefrom --help": ["-m", "wherefrom", "--help"],
     "import torch": ["-c", "import torch"],
     "import torch, transformers": ["-c", "import torch, transformers.modeling_utils"],
-    "whence methods": ["-m", "whence", "methods"],
+    "wherefrom methods": ["-m", "wherefrom", "methods"],
 }
 
 

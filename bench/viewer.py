@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from whence.explanation import Explanation
-from whence.view.html import document
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.html import document
 
 TIMED = """
 window.spent = [];
@@ -33,7 +33,7 @@ window.requestAnimationFrame = (work) => ask((now) => {
 """
 FRAMES = "async (work) => { spent.length = 0; await eval(work)(); return spent.map((each) => each.ms); }"
 FRAME = "const frame = () => new Promise((done) => setTimeout(() => requestAnimationFrame(() => done()), 0));"
-ROOT = "const root = document.querySelector('[data-whence]').shadowRoot;"
+ROOT = "const root = document.querySelector('[data-wherefrom]').shadowRoot;"
 STEPS = {
     "hover every token": """for (const token of root.querySelector(".text").querySelectorAll(".token")) {
         token.dispatchEvent(new PointerEvent("pointerover", { bubbles: true })); await frame(); }""",

@@ -11,8 +11,8 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import sync_playwright
 
-from whence.serve.about import opened_by_name
-from whence.serve.app import guarded
+from wherefrom.server.app import guarded
+from wherefrom.server.catalog import opened_by_name
 
 IMAGE = Path(__file__).parents[1] / "docs" / "img" / "page.png"
 TEXT = "i really didn't like this movie . some of the actors were good , but overall the movie was boring ."
@@ -21,7 +21,7 @@ TEXT = "i really didn't like this movie . some of the actors were good , but ove
 def main() -> None:
     bound = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(guarded(opened_by_name(["whence/sentiment"])), log_level="warning", ws="none")
+        uvicorn.Config(guarded(opened_by_name(["wherefrom/sentiment"])), log_level="warning", ws="none")
     )
     threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True).start()
     while not server.started:

@@ -1,4 +1,4 @@
-"""Put what `whence reproduce` wrote into docs/papers.md: python scripts/papers.py FOLDER
+"""Put what `wherefrom reproduce` wrote into docs/papers.md: python scripts/papers.py FOLDER
 
 Between the comments `<!-- result: abnar2020/table1 -->` and `<!-- end -->` of the page stands the Markdown of that
 recipe, taken from FOLDER/abnar2020/table1.md, so that no number is typed by hand. `| columns: dot mean, AP mean` keeps

@@ -22,9 +22,9 @@ from nbclient import NotebookClient
 from PIL import Image
 from rich.console import Console
 
-import whence
-from whence.explanation import Explanation
-from whence.view.terminal import show
+import wherefrom
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.terminal import show
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 IMAGES = DOCS / "img"
@@ -46,7 +46,7 @@ def picture(name: str, explanations: Sequence[Explanation], *, width: int, layer
     show([replace(each, seconds=0.0) for each in explanations], layers=layers, console=console)
     IMAGES.mkdir(parents=True, exist_ok=True)
     # A fixed id instead of a random one: the same answer gives the same file.
-    console.save_svg(str(IMAGES / f"{name}.svg"), title=title, unique_id=f"whence-{name}")
+    console.save_svg(str(IMAGES / f"{name}.svg"), title=title, unique_id=f"wherefrom-{name}")
     print(f"docs/img/{name}.svg")
 
 
@@ -96,14 +96,14 @@ def tour(notebook: Path) -> None:
 
 def main() -> None:
     methods = ["deeplift", "attcat", "transformer-attribution", "alti", "globenc", "attention-rollout"]
-    compared = whence.compare(REVIEW, methods=methods)
+    compared = wherefrom.compare(REVIEW, methods=methods)
     picture(
-        "compare", list(compared.values()), width=120, title=f"whence compare … --methods {','.join(methods[:3])},…"
+        "compare", list(compared.values()), width=120, title=f"wherefrom compare … --methods {','.join(methods[:3])},…"
     )
-    single = whence.explain("a deep and meaningful film .", method="attcat")
-    picture("explain", [single], width=104, layers=True, title="whence explain … --method attcat --layers")
-    zeroed = whence.explain(HAT, model="whence/mlm", method="value-zeroing")
-    picture("maps", [zeroed], width=176, layers=True, title="whence explain … --method value-zeroing --layers")
+    single = wherefrom.explain("a deep and meaningful film .", method="attcat")
+    picture("explain", [single], width=104, layers=True, title="wherefrom explain … --method attcat --layers")
+    zeroed = wherefrom.explain(HAT, model="wherefrom/mlm", method="value-zeroing")
+    picture("maps", [zeroed], width=176, layers=True, title="wherefrom explain … --method value-zeroing --layers")
     gallery(DOCS / "gallery.md")
     tour(DOCS / "tour.ipynb")
 

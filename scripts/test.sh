@@ -3,7 +3,7 @@
 # Arguments go to pytest, e.g.  sh scripts/test.sh -m slow
 set -eu
 cd "$(dirname "$0")/.."
-VENV=${WHENCE_VENV:-.venv}
+VENV=${WHEREFROM_VENV:-.venv}
 [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV"
 "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 "$VENV/bin/ruff" format --check .

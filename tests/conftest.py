@@ -12,7 +12,7 @@ import pytest
 
 # What is shown and where it is looked for must not depend on whose terminal, notebook or cloud machine it is.
 TERMINAL = ("COLUMNS", "LINES", "COLORFGBG", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE")
-OTHERS = ("CLICOLOR", "CLICOLOR_FORCE", "TTY_INTERACTIVE", "GITHUB_ACTIONS", "MPLBACKEND", "WHENCE_DATA")
+OTHERS = ("CLICOLOR", "CLICOLOR_FORCE", "TTY_INTERACTIVE", "GITHUB_ACTIONS", "MPLBACKEND", "WHEREFROM_DATA")
 for name in (*TERMINAL, *OTHERS):
     os.environ.pop(name, None)
 os.environ.update(
@@ -28,8 +28,8 @@ from hypothesis import settings  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import tiny, golden and oracles by name
 
-settings.register_profile("whence", deadline=None, max_examples=25, derandomize=True, database=None)
-settings.load_profile("whence")
+settings.register_profile("wherefrom", deadline=None, max_examples=25, derandomize=True, database=None)
+settings.load_profile("wherefrom")
 
 
 @pytest.fixture(autouse=True)

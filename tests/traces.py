@@ -9,8 +9,8 @@ import transformers
 from torch import Tensor
 
 import tiny
-import whence
-from whence.method import lookup
+import wherefrom
+from wherefrom.method import lookup
 
 LENGTHS = (7, 4)  # a padded batch; float64 so that a difference is a mistake
 
@@ -22,13 +22,13 @@ def layers(
     seed: int = 0,
     model: Any = None,
     **changes: Any,
-) -> list[whence.LayerTrace]:
+) -> list[wherefrom.LayerTrace]:
     """The layers of one batch of random sentences."""
     model = tiny.model(variant, "encoder", dtype=dtype, seed=seed, **changes) if model is None else model
-    return whence.capture([tiny.ids(n, seed + k) for k, n in enumerate(lengths)], model).layers
+    return wherefrom.capture([tiny.ids(n, seed + k) for k, n in enumerate(lengths)], model).layers
 
 
-def maps(layer: whence.LayerTrace, name: str, **options: Any) -> list[Tensor]:
+def maps(layer: wherefrom.LayerTrace, name: str, **options: Any) -> list[Tensor]:
     """One method's map of each sentence in a layer, in float64 and without padding."""
     found = lookup(name)[0].run(layer, **options)
     return [found[row, :n, :n].double() for row, n in enumerate(layer.mask.sum(1).tolist())]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import golden
 import tiny
-import whence
+import wherefrom
 from oracles import flow as oracle
-from whence.aggregate.flow import flow, flow_values
+from wherefrom.aggregate.flow import flow, flow_values
 
-FLOW = sys.modules["whence.aggregate.flow"]  # the package shows the function under this name
+FLOW = sys.modules["wherefrom.aggregate.flow"]  # the package shows the function under this name
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -161,7 +161,7 @@ def test_what_cannot_flow_is_refused() -> None:
     for wrong in (-0.1, np.nan, np.inf):
         maps = np.ones((2, 3, 3))
         maps[1, 1, 1] = wrong
-        with pytest.raises(whence.WhenceError, match="not negative"):
+        with pytest.raises(wherefrom.WherefromError, match="not negative"):
             flow(maps)
 
 
@@ -171,14 +171,14 @@ CASES = [(case, sentence) for case in golden.having("attention_flow") for senten
 @pytest.mark.parametrize(("case", "sentence"), CASES, ids=lambda each: getattr(each, "name", each))
 def test_the_authors_flow(case: golden.Golden, sentence: str) -> None:
     """Abnar & Zuidema's own code, in float64."""
-    found = whence.explain(case.ids(sentence), case.model(), method="attention-flow")
+    found = wherefrom.explain(case.ids(sentence), case.model(), method="attention-flow")
     if ("attention_flow", f"{sentence}_flow") in case:
         expected = case["attention_flow", f"{sentence}_flow"]
         assert np.abs(found.aggregated - expected).max() <= 1e-6
     if ("attention_flow", f"{sentence}_flow_lastlayer_rows") in case:
         expected = case["attention_flow", f"{sentence}_flow_lastlayer_rows"]
         assert np.abs(found.aggregated[-1, : len(expected)] - expected).max() <= 1e-6
-    rollout = whence.explain(case.ids(sentence), case.model(), method="attention-rollout").aggregated
+    rollout = wherefrom.explain(case.ids(sentence), case.model(), method="attention-rollout").aggregated
     assert np.abs(rollout - case["attention_flow", f"{sentence}_rollout"]).max() <= 1e-10
 
 
@@ -206,19 +206,19 @@ def test_globencs_maximum_flow(case: golden.Golden, sentence: str, key: str) -> 
 
 def test_the_reading_row_alone() -> None:
     model, ids = tiny.model(), tiny.ids(9)
-    whole = whence.explain(ids, model, method="attention-flow")
-    row = whence.explain(ids, model, method="attention-flow", rows="reading")
+    whole = wherefrom.explain(ids, model, method="attention-flow")
+    row = wherefrom.explain(ids, model, method="attention-flow", rows="reading")
     assert row.aggregated is None
     assert np.abs(row.layer_scores - whole.aggregated[:, 0]).max() <= 1e-6
     assert np.abs(row.scores - whole.scores).max() <= 1e-6
-    rolled = whence.explain(ids, model, method="attention-rollout", rows="reading")
-    assert np.allclose(rolled.scores, whence.explain(ids, model, method="attention-rollout").scores)
-    mean = whence.explain(ids, model, method="attention-flow", rows="reading", position="mean")
+    rolled = wherefrom.explain(ids, model, method="attention-rollout", rows="reading")
+    assert np.allclose(rolled.scores, wherefrom.explain(ids, model, method="attention-rollout").scores)
+    mean = wherefrom.explain(ids, model, method="attention-flow", rows="reading", position="mean")
     assert np.abs(mean.scores - whole.aggregated[-1].mean(0)).max() <= 1e-6
 
 
 def test_all_flows_of_a_long_text_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whence.jobs.LARGE_FLOW", 100)
-    with pytest.warns(whence.WhenceWarning, match="rows='reading'"):
-        whence.explain(tiny.ids(9), tiny.model(), method="attention-flow")
-    whence.explain(tiny.ids(9), tiny.model(), method="attention-flow", rows="reading")
+    monkeypatch.setattr("wherefrom.pipeline.execution.LARGE_FLOW", 100)
+    with pytest.warns(wherefrom.WherefromWarning, match="rows='reading'"):
+        wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow")
+    wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow", rows="reading")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tiny
-import whence
+import wherefrom
 from oracles import flow as oracle
-from whence.aggregate import AGGREGATIONS
+from wherefrom.aggregate import AGGREGATIONS
 
 
 def test_sum_mean_and_last_by_hand() -> None:
@@ -35,9 +35,9 @@ def test_every_aggregation_begins_with_the_first_map(name: str) -> None:
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_from_any_layer_to_any_layer(name: str) -> None:
     model, ids = tiny.model(), tiny.ids(6)
-    whole = whence.explain(ids, model, method="attention-fixed-residual", aggregate=name)
+    whole = wherefrom.explain(ids, model, method="attention-fixed-residual", aggregate=name)
     for start, end in ((0, 3), (0, 1), (1, 3), (2, 3), (0, 2)):
-        part = whence.explain(ids, model, method="attention-fixed-residual", aggregate=name, layers=(start, end))
+        part = wherefrom.explain(ids, model, method="attention-fixed-residual", aggregate=name, layers=(start, end))
         assert (part.maps == whole.maps[start:end]).all()
         assert np.allclose(part.aggregated, AGGREGATIONS[name](whole.maps[start:end]))
         assert np.allclose(part.scores, part.aggregated[-1, 0])
@@ -47,19 +47,19 @@ def test_from_any_layer_to_any_layer(name: str) -> None:
 def test_equation_one_by_hand() -> None:
     """A(l_i) A(l_{i-1}) … A(l_j), and the flow from l_i to the input of l_j."""
     model, ids = tiny.model(), tiny.ids(5)
-    maps = whence.explain(ids, model, method="attention", aggregate=None).maps.astype(np.float64)
-    rolled = whence.explain(ids, model, method="attention", layers=(1, None))
+    maps = wherefrom.explain(ids, model, method="attention", aggregate=None).maps.astype(np.float64)
+    rolled = wherefrom.explain(ids, model, method="attention", layers=(1, None))
     assert np.allclose(rolled.aggregated[1], maps[2] @ maps[1], atol=1e-6)
     values = oracle.flow_values(maps[1:])
-    flowed = whence.explain(ids, model, method="attention", aggregate="flow", layers=(1, None))
+    flowed = wherefrom.explain(ids, model, method="attention", aggregate="flow", layers=(1, None))
     assert np.allclose(flowed.aggregated, values / values.sum(-1, keepdims=True), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_one_head_over_part_of_the_layers(name: str) -> None:
     model, ids = tiny.model(), tiny.ids(6)
-    every = whence.explain(ids, model, method="attention", head="all")
-    one = whence.explain(ids, model, method="attention", aggregate=name, head=2, layers=(1, 3))
+    every = wherefrom.explain(ids, model, method="attention", head="all")
+    one = wherefrom.explain(ids, model, method="attention", aggregate=name, head=2, layers=(1, 3))
     expected = AGGREGATIONS[name](every.head_maps[1:, 2], every.maps[1:])
     assert np.allclose(one.aggregated, expected, atol=1e-6)
 
@@ -70,9 +70,9 @@ def test_a_sentence_does_not_see_its_neighbours(variant: str, name: str) -> None
     model = tiny.model(variant, "encoder")
     sentences = [tiny.ids(n, n) for n in (9, 3, 6)]
     how: dict[str, Any] = {"method": "attention-fixed-residual", "aggregate": name}
-    together = whence.explain(sentences, model, **how)
+    together = wherefrom.explain(sentences, model, **how)
     for each, ids in zip(together, sentences, strict=True):
-        alone = whence.explain(ids, model, **how)
+        alone = wherefrom.explain(ids, model, **how)
         assert np.abs(each.aggregated - alone.aggregated).max() <= 1e-5
         assert np.abs(each.scores - alone.scores).max() <= 1e-5
 
@@ -81,12 +81,12 @@ def test_a_sentence_does_not_see_its_neighbours(variant: str, name: str) -> None
     "layers", [(0, 4), (2, 2), (-1, 2), (0,), 3, (True, 2), (0, 2.0), ("0", "2"), (3, None)], ids=str
 )
 def test_wrong_layers(layers: Any) -> None:
-    with pytest.raises(whence.WhenceError, match="layers is"):
-        whence.explain(tiny.ids(4), tiny.model(), layers=layers)
+    with pytest.raises(wherefrom.WherefromError, match="layers is"):
+        wherefrom.explain(tiny.ids(4), tiny.model(), layers=layers)
 
 
 def test_wrong_rows_and_aggregation() -> None:
-    with pytest.raises(whence.WhenceError, match="expected 'all' or 'reading'"):
-        whence.explain(tiny.ids(4), tiny.model(), rows="last")
-    with pytest.raises(whence.WhenceError, match="rollout, flow, sum, mean, last"):
-        whence.explain(tiny.ids(4), tiny.model(), aggregate="product")
+    with pytest.raises(wherefrom.WherefromError, match="expected 'all' or 'reading'"):
+        wherefrom.explain(tiny.ids(4), tiny.model(), rows="last")
+    with pytest.raises(wherefrom.WherefromError, match="rollout, flow, sum, mean, last"):
+        wherefrom.explain(tiny.ids(4), tiny.model(), aggregate="product")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-import whence
-from whence.aggregate import aggregate, aggregate_row
-from whence.aggregate.receptive import even_reader
+import wherefrom
+from wherefrom.aggregate import aggregate, aggregate_row
+from wherefrom.aggregate.receptive import even_reader
 
 N = 7
 
@@ -67,20 +67,20 @@ def test_a_head_is_compared_with_an_even_head() -> None:
 
 def test_explain() -> None:
     model, ids = tiny.model("gpt2", "encoder"), tiny.ids(6)
-    plain = whence.explain(ids, model, method="attention-rollout")
+    plain = wherefrom.explain(ids, model, method="attention-rollout")
     for name in ("attention-rollout", "attention-flow"):
-        found = whence.explain(ids, model, method=name, receptive_field=True)
+        found = wherefrom.explain(ids, model, method=name, receptive_field=True)
         kind = found.aggregate
         assert np.allclose(found.aggregated, aggregate(kind, plain.maps, receptive_field=True), atol=1e-6)
         assert np.allclose(found.aggregated.sum(-1), 1, atol=1e-6)
         assert found.options == {"receptive_field": True}
-        assert np.abs(found.scores - whence.explain(ids, model, method=name).scores).max() > 0.01
+        assert np.abs(found.scores - wherefrom.explain(ids, model, method=name).scores).max() > 0.01
 
 
 def test_refused() -> None:
-    with pytest.raises(whence.WhenceError, match="sees all"):
-        whence.explain(tiny.ids(4), tiny.model(), receptive_field=True)
-    with pytest.raises(whence.WhenceError, match="corrects rollout and flow, not none"):
-        whence.explain(tiny.ids(4), tiny.model("gpt2", "encoder"), method="raw-attention", receptive_field=True)
-    with pytest.raises(whence.WhenceError, match="look ahead"):
+    with pytest.raises(wherefrom.WherefromError, match="sees all"):
+        wherefrom.explain(tiny.ids(4), tiny.model(), receptive_field=True)
+    with pytest.raises(wherefrom.WherefromError, match="corrects rollout and flow, not none"):
+        wherefrom.explain(tiny.ids(4), tiny.model("gpt2", "encoder"), method="raw-attention", receptive_field=True)
+    with pytest.raises(wherefrom.WherefromError, match="look ahead"):
         aggregate("rollout", np.ones((2, 3, 3)), receptive_field=True)

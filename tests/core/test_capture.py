@@ -13,11 +13,11 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 import tiny
-import whence
-from whence.errors import WhenceError
-from whence.model import LayerTrace, Reader, collate, open_model, stream
-from whence.model.borrowing import configs
-from whence.model.families import FAMILIES
+import wherefrom
+from wherefrom.errors import WherefromError
+from wherefrom.model import LayerTrace, Reader, collate, open_model, stream
+from wherefrom.model.families import FAMILIES
+from wherefrom.model.undo import configs
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -37,7 +37,7 @@ def test_every_family_has_a_tiny_model() -> None:
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
 def test_blocks_put_together_again_give_the_models_own_hidden_states(variant: str, dtype: torch.dtype) -> None:
     model = tiny.model(variant, dtype=dtype)
-    trace = whence.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
+    trace = wherefrom.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
     inputs = {"input_ids": trace.batch.ids, "attention_mask": trace.batch.attention_mask}
     with torch.no_grad():
         hidden = model(**inputs, output_hidden_states=True).hidden_states
@@ -56,7 +56,7 @@ def test_blocks_put_together_again_give_the_models_own_hidden_states(variant: st
 
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
 def test_the_recorded_parts_fit_each_other(variant: str) -> None:
-    trace = whence.capture([tiny.ids(8)], tiny.model(variant, dtype=torch.float64))
+    trace = wherefrom.capture([tiny.ids(8)], tiny.model(variant, dtype=torch.float64))
     for layer in trace.layers:
         block = layer.block
         logits = layer.query @ layer.key.transpose(2, 3) * layer.scaling
@@ -85,7 +85,7 @@ def test_the_output_under_capture_is_that_of_eager_attention(variant: str, task:
             tiny.model(variant, task)
         return
     model = tiny.model(variant, task, dtype=torch.float64)
-    trace = whence.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
+    trace = wherefrom.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
     model.set_attn_implementation("eager")
     with torch.no_grad():
         eager = model(input_ids=trace.batch.ids, attention_mask=trace.batch.attention_mask)
@@ -98,8 +98,8 @@ def test_the_output_under_capture_is_that_of_eager_attention(variant: str, task:
 @pytest.mark.parametrize("variant", ["bert", "distilbert", "albert"])
 def test_feed_forward_in_chunks(variant: str) -> None:
     """Some configs feed the tokens to the FFN in pieces, which changes nothing but the calls."""
-    whole = whence.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64))
-    pieces = whence.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64, chunk_size_feed_forward=2))
+    whole = wherefrom.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64))
+    pieces = wherefrom.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64, chunk_size_feed_forward=2))
     for a, b in zip(whole.layers, pieces.layers, strict=True):
         assert torch.allclose(a.u, b.u, atol=1e-12)
         assert torch.allclose(a.w, b.w, atol=1e-12)
@@ -108,14 +108,16 @@ def test_feed_forward_in_chunks(variant: str) -> None:
 
 def test_gpt2_upcast_attention_is_followed() -> None:
     model = tiny.model("gpt2", dtype=torch.bfloat16, reorder_and_upcast_attn=True)
-    trace = whence.capture(tiny.ids(9), model)
+    trace = wherefrom.capture(tiny.ids(9), model)
     model.set_attn_implementation("eager")
     with torch.no_grad():
         assert torch.equal(model(trace.batch.ids, use_cache=False).logits, trace.output.logits)
 
 
 def test_a_bidirectional_gpt2_sees_what_comes_later() -> None:
-    causal, encoder = (whence.capture(tiny.ids(6), tiny.model(v)).layers[0].attention for v in ("gpt2", "gpt2-encoder"))
+    causal, encoder = (
+        wherefrom.capture(tiny.ids(6), tiny.model(v)).layers[0].attention for v in ("gpt2", "gpt2-encoder")
+    )
     later = torch.ones(6, 6).triu(1).bool()
     assert (causal[..., later] == 0).all()
     assert (encoder[..., later] > 0).all()
@@ -123,12 +125,12 @@ def test_a_bidirectional_gpt2_sees_what_comes_later() -> None:
 
 def test_bfloat16_comes_out_as_float32() -> None:
     model = tiny.model("bert", dtype=torch.bfloat16)
-    layer = whence.capture(tiny.ids(6), model).layers[1]
+    layer = wherefrom.capture(tiny.ids(6), model).layers[1]
     assert layer.raw["attention"].dtype == torch.bfloat16
     for t in (layer.x, layer.attention, layer.value, layer.u, layer.w, layer.output, layer.f, layer.block.norm1.gamma):
         assert t.dtype == torch.float32
-    exact = whence.explain(tiny.ids(6), tiny.model("bert"), method="attention")
-    coarse = whence.explain(tiny.ids(6), model, method="attention")
+    exact = wherefrom.explain(tiny.ids(6), tiny.model("bert"), method="attention")
+    coarse = wherefrom.explain(tiny.ids(6), model, method="attention")
     assert abs(exact.scores - coarse.scores).max() < 0.05
 
 
@@ -143,12 +145,12 @@ def test_a_keyword_that_changes_attention_is_refused_by_name(keyword: str, monke
     monkeypatch.setattr(inner, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, keyword: 1.0}))
     before = state(model)
     with pytest.raises(
-        WhenceError, match=f"BertSelfAttention is computed with {keyword}, which whence does not follow"
+        WherefromError, match=f"BertSelfAttention is computed with {keyword}, which wherefrom does not follow"
     ):
-        whence.capture(tiny.ids(5), model)
+        wherefrom.capture(tiny.ids(5), model)
     assert state(model) == before
     monkeypatch.setattr(inner, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, keyword: None}))
-    whence.capture(tiny.ids(5), model)
+    wherefrom.capture(tiny.ids(5), model)
 
 
 # The model comes back -------------------------------------------------------------------------------------
@@ -232,15 +234,15 @@ def test_sub_configs_and_submodels_with_their_own_config_come_back() -> None:
 def test_a_capture_inside_a_capture() -> None:
     outer, inner = tiny.model("bert"), tiny.model("gpt2")
     seen: list[Any] = []
-    run(outer, lambda layer: seen.append((layer.index, len(whence.capture(tiny.ids(5), inner).layers))))
+    run(outer, lambda layer: seen.append((layer.index, len(wherefrom.capture(tiny.ids(5), inner).layers))))
     assert seen == [(0, 3), (1, 3), (2, 3)]
-    assert "whence" not in AttentionInterface._global_mapping
+    assert "wherefrom" not in AttentionInterface._global_mapping
 
 
 def test_threads_with_one_model_do_not_mix() -> None:
     model = tiny.model("bert")
     inputs = [tiny.ids(4 + i % 5, seed=i) for i in range(12)]
-    expected = [whence.explain(each, model, method="attention") for each in inputs]
+    expected = [wherefrom.explain(each, model, method="attention") for each in inputs]
     before = state(model)
     found: dict[int, Any] = {}
     start = threading.Barrier(4)
@@ -248,7 +250,7 @@ def test_threads_with_one_model_do_not_mix() -> None:
     def work(k: int) -> None:
         start.wait()
         for i in range(k, 12, 4):
-            found[i] = whence.explain(inputs[i], model, method="attention")
+            found[i] = wherefrom.explain(inputs[i], model, method="attention")
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for thread in threads:
@@ -283,8 +285,8 @@ def test_another_thread_may_run_the_model_meanwhile() -> None:
 
 def test_gradients_flow_when_asked_for() -> None:
     model = tiny.model("bert")
-    trace = whence.capture(tiny.ids(6), model, grad=True)
+    trace = wherefrom.capture(tiny.ids(6), model, grad=True)
     gradient = torch.autograd.grad(trace.output.logits[0, 1], [layer.raw["attention"] for layer in trace.layers])
     assert all(float(g.abs().sum()) > 0 for g in gradient)
     assert all(p.grad is None for p in model.parameters())
-    assert not whence.capture(tiny.ids(6), model).output.logits.requires_grad
+    assert not wherefrom.capture(tiny.ids(6), model).output.logits.requires_grad

@@ -9,22 +9,22 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence import jobs
-from whence.defaults import COMPARED, COMPARED_MAPS, TOWARDS
-from whence.evidence.sentence import checks
-from whence.explanation import Explanation
-from whence.method import choose, lookup
-from whence.settling import Question, settle_job
-from whence.view.terminal import heading
+import wherefrom
+from wherefrom.defaults import COMPARED, COMPARED_MAPS, TOWARDS
+from wherefrom.method import choose, lookup
+from wherefrom.metric.spotcheck import checks
+from wherefrom.pipeline import execution
+from wherefrom.pipeline.resolution import Question, settle_job
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.terminal import heading
 
 TOKENIZER = tiny.tokenizer()
-MAPS = [each.name for each in whence.methods() if not each.class_specific and not each.random]
+MAPS = [each.name for each in wherefrom.methods() if not each.class_specific and not each.random]
 
 
 def explain(task: str = "classification", text: str = "the deep film", **asked: Any) -> Any:
     model = tiny.model("gpt2" if task == "causal-lm" else "bert", task)
-    return whence.explain(text, model, TOKENIZER, **asked)
+    return wherefrom.explain(text, model, TOKENIZER, **asked)
 
 
 @pytest.mark.parametrize(
@@ -70,34 +70,36 @@ def test_one_head() -> None:
 
 
 @pytest.mark.parametrize("variant", [*tiny.VARIANTS])
-@pytest.mark.filterwarnings("ignore::whence.errors.WhenceWarning")  # a random model in half precision may miss a sum
+@pytest.mark.filterwarnings(
+    "ignore::wherefrom.errors.WherefromWarning"
+)  # a random model in half precision may miss a sum
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_family_has_an_answer(variant: str, dtype: torch.dtype) -> None:
-    found = whence.explain("a good film", tiny.model(variant, dtype=dtype), TOKENIZER)
+    found = wherefrom.explain("a good film", tiny.model(variant, dtype=dtype), TOKENIZER)
     assert found.method in TOWARDS
     assert np.abs(found.scores).max() > 0
 
 
 def test_the_next_method_is_announced() -> None:
     """Without a tokenizer there is no token for a baseline."""
-    with pytest.warns(whence.WhenceWarning, match=r"token for a baseline.*Explained by attcat instead"):
-        found = whence.explain([5, 6, 7], tiny.model())
+    with pytest.warns(wherefrom.WherefromWarning, match=r"token for a baseline.*Explained by attcat instead"):
+        found = wherefrom.explain([5, 6, 7], tiny.model())
     assert found.method == "attcat"
-    with pytest.warns(whence.WhenceWarning, match="deeplift is missing from the comparison"):
-        assert list(whence.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
+    with pytest.warns(wherefrom.WherefromWarning, match="deeplift is missing from the comparison"):
+        assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
 
 
 def test_a_method_that_was_named_is_not_replaced() -> None:
-    with pytest.raises(whence.WhenceError, match="token for a baseline"):
-        whence.explain([5, 6, 7], tiny.model(), method="deeplift")
-    with pytest.raises(whence.WhenceError, match="it is deeplift: 'deeplift' has no option 'odd'"):
+    with pytest.raises(wherefrom.WherefromError, match="token for a baseline"):
+        wherefrom.explain([5, 6, 7], tiny.model(), method="deeplift")
+    with pytest.raises(wherefrom.WherefromError, match="it is deeplift: 'deeplift' has no option 'odd'"):
         explain(odd=1)
     assert explain(baseline="pad").options == {"baseline": "pad"}
 
 
 def test_compared_by_default() -> None:
-    assert tuple(whence.compare("the film", tiny.model(), TOKENIZER)) == COMPARED
-    assert tuple(whence.compare("the film", tiny.model(task="encoder"), TOKENIZER)) == COMPARED_MAPS
+    assert tuple(wherefrom.compare("the film", tiny.model(), TOKENIZER)) == COMPARED
+    assert tuple(wherefrom.compare("the film", tiny.model(task="encoder"), TOKENIZER)) == COMPARED_MAPS
 
 
 def test_what_is_named_in_the_defaults_exists() -> None:
@@ -106,8 +108,8 @@ def test_what_is_named_in_the_defaults_exists() -> None:
 
 
 def test_the_estimate_is_of_the_same_method() -> None:
-    assert whence.estimate("the film", tiny.model(), TOKENIZER).method == "deeplift"
-    assert whence.estimate("the film", tiny.model(task="encoder"), TOKENIZER).method == "alti"
+    assert wherefrom.estimate("the film", tiny.model(), TOKENIZER).method == "deeplift"
+    assert wherefrom.estimate("the film", tiny.model(task="encoder"), TOKENIZER).method == "alti"
 
 
 # What is explained ------------------------------------------------------------------------------------------
@@ -120,11 +122,13 @@ def test_a_method_that_looks_at_no_class_says_so_and_refuses_one(method: str) ->
     assert found.measured.kind == "class"
     assert "class '" not in repr(found)
     for asked in ({"target": "LABEL_2"}, {"target": "LABEL_2", "foil": "LABEL_0"}, {"foil": 0}, {"target": "all"}):
-        with pytest.raises(whence.WhenceError, match=r"the same for every target; .* choose .* attcat.* deeplift"):
+        with pytest.raises(
+            wherefrom.WherefromError, match=r"the same for every target; .* choose .* attcat.* deeplift"
+        ):
             explain(method=method, **asked)
 
 
-@pytest.mark.parametrize("method", [each.name for each in whence.methods() if each.class_specific])
+@pytest.mark.parametrize("method", [each.name for each in wherefrom.methods() if each.class_specific])
 def test_a_method_that_takes_a_target_looks_at_it(method: str) -> None:
     one, other = (explain(method=method, target=target).scores for target in ("LABEL_0", "LABEL_2"))
     assert np.abs(one - other).max() > 1e-6
@@ -133,7 +137,7 @@ def test_a_method_that_takes_a_target_looks_at_it(method: str) -> None:
 def test_a_word_at_the_mask_is_no_row_but_the_edge_of_an_answer_is() -> None:
     masked = explain("masked-lm", "the [MASK] film", method="alti")
     assert str(masked.target) == "what [MASK] is made of, not towards a class or word"
-    with pytest.raises(whence.WhenceError, match="the same for every target"):
+    with pytest.raises(wherefrom.WherefromError, match="the same for every target"):
         explain("masked-lm", "the [MASK] film", method="alti", target="cat")
     start, end = (explain("question-answering", method="alti", target=edge) for edge in ("start", "end"))
     assert (start.measured.kind, end.measured.kind) == ("start", "end")
@@ -148,15 +152,15 @@ def test_the_mean_of_all_tokens() -> None:
 
 def test_side_by_side_each_says_what_it_explains() -> None:
     model = tiny.model()
-    found = whence.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="LABEL_2", foil="LABEL_0")
+    found = wherefrom.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="LABEL_2", foil="LABEL_0")
     assert str(found["attcat"].target) == "class 'LABEL_2' rather than 'LABEL_0'"
     assert found["alti"].target.kind == "none"
     assert found["alti"].measured.label == found["alti"].prediction  # which is all that it can speak of
     assert found["alti"].measured.foil is None
-    every = whence.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="all")
+    every = wherefrom.compare("the film", model, TOKENIZER, ["attcat", "alti"], target="all")
     assert list(every) == ["attcat: LABEL_0", "attcat: LABEL_1", "attcat: LABEL_2", "alti"]
-    with pytest.raises(whence.WhenceError, match="globenc, alti say what a representation is made of"):
-        whence.compare("the film", model, TOKENIZER, ["globenc", "alti"], target="LABEL_2")
+    with pytest.raises(wherefrom.WherefromError, match="globenc, alti say what a representation is made of"):
+        wherefrom.compare("the film", model, TOKENIZER, ["globenc", "alti"], target="LABEL_2")
 
 
 def test_it_is_kept_with_the_result() -> None:
@@ -172,10 +176,10 @@ def test_it_is_kept_with_the_result() -> None:
 
 def test_measures_follow_the_prediction_whatever_is_explained() -> None:
     """`run` is what `evaluate` measures: its targets are the same for every method."""
-    opened = whence.open_model(tiny.model(), TOKENIZER)
+    opened = wherefrom.open_model(tiny.model(), TOKENIZER)
     sentences = jobs_sentences(opened)
     both = [settle_job(opened, choose(name), judged="target") for name in ("attcat", "alti")]
-    ((first,), (second,)) = jobs.run(opened, sentences, [Question(2, 0, None)], both, 1)[0]
+    ((first,), (second,)) = execution.run(opened, sentences, [Question(2, 0, None)], both, 1)[0]
     assert first.measured == second.measured
     assert first.measured.label == "LABEL_2"
 
@@ -185,7 +189,7 @@ def test_a_method_that_looks_at_no_class_is_checked_by_the_prediction(target: st
     """Beside another class too, which the scores do not speak of: its evidence is that of a call without a target."""
     model = tiny.model()
     text = "the film is deep and not very good"
-    with_target = whence.compare(text, model, TOKENIZER, ["attcat", "alti"], target=target)
+    with_target = wherefrom.compare(text, model, TOKENIZER, ["attcat", "alti"], target=target)
     alone = explain(text=text, method="alti")
     assert alone.measured.label == alone.prediction
     assert with_target["alti"].measured == alone.measured
@@ -197,24 +201,24 @@ def test_a_method_that_looks_at_no_class_is_checked_by_the_prediction(target: st
 
 def test_a_word_beside_another_is_judged_by_the_predicted_one() -> None:
     model = tiny.model(task="masked-lm")
-    found = whence.compare("the [MASK] film", model, TOKENIZER, ["attcat", "alti"], target="cat", foil="dog")
+    found = wherefrom.compare("the [MASK] film", model, TOKENIZER, ["attcat", "alti"], target="cat", foil="dog")
     best = explain("masked-lm", "the [MASK] film", method="attcat").target
     assert best.label not in ("cat", "dog")
     assert (found["attcat"].measured.label, found["alti"].measured) == ("cat", best)
 
 
 def test_random_scores_say_so() -> None:
-    found = whence.compare("the film", tiny.model(), TOKENIZER, ["attcat", "random"])["random"]
+    found = wherefrom.compare("the film", tiny.model(), TOKENIZER, ["attcat", "random"])["random"]
     assert str(found.target) == "nothing: random scores, to compare with"
     assert found.measured.label == found.prediction
     assert "made of" not in repr(found) + found.to_html().partition("<script>")[0] + heading(found).plain
     assert found.to_dict()["target"]["kind"] == "random"
     assert Explanation.from_dict(found.to_dict()).target == found.target
-    with pytest.raises(whence.WhenceError, match="random has random scores, the same for every target"):
+    with pytest.raises(wherefrom.WherefromError, match="random has random scores, the same for every target"):
         explain(method="random", target=1)
 
 
 def jobs_sentences(opened: Any) -> Any:
-    from whence.explaining import reader
+    from wherefrom.api import reader
 
     return reader(opened, False, None).read("the film")[0]

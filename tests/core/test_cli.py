@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 import tiny
-import whence
-from whence.cli import app, main
-from whence.explanation import Explanation
+import wherefrom
+from wherefrom.cli import app, main
+from wherefrom.result.explanation import Explanation
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """The program from its very beginning, in this process: arguments, environment, exit status."""
 
     def go(*arguments: str, **environment: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["whence", *arguments])
+        monkeypatch.setattr(sys, "argv", ["wherefrom", *arguments])
         for name, value in {"COLUMNS": "100", **environment}.items():
             monkeypatch.setenv(name, value)
         code = 0
@@ -62,19 +62,19 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return go
 
 
-@pytest.mark.filterwarnings("default::whence.errors.WhenceWarning")
+@pytest.mark.filterwarnings("default::wherefrom.errors.WherefromWarning")
 def test_a_warning_is_one_line_of_ours(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
     data = tmp_path / "data.csv"
     data.write_text("text\nthe [MASK] is good\n", encoding="utf-8")
     asked = ("--data", str(data), "--model", folder, "--methods", "attention", "--metrics", "aopc")
     found = typed("evaluate", *asked, "--out", str(tmp_path / "run"), COLUMNS="400")
     assert found.stderr.startswith("warning: 1 of the 1 texts hold [MASK], and ")
-    assert "WhenceWarning" not in found.stderr
+    assert "WherefromWarning" not in found.stderr
 
 
 def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
     out = run("explain", "a deep film .", "--model", folder)
-    found = whence.explain("a deep film .", folder)
+    found = wherefrom.explain("a deep film .", folder)
     assert f"predicts {found.prediction} ({found.probabilities[found.prediction]:.3f})" in out
     assert f"film {found.scores[3]:.3g}" in out
     assert "read at: first token [CLS]" in out
@@ -83,7 +83,7 @@ def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
 def test_explain_as_json(folder: str) -> None:
     out = run("explain", "a deep film .", "-m", folder, "--method", "attcat", "--target", "good", "--json")
     found = Explanation.from_dict(json.loads(out))
-    expected = whence.explain("a deep film .", folder, method="attcat", target="good")
+    expected = wherefrom.explain("a deep film .", folder, method="attcat", target="good")
     assert np.array_equal(found.layer_scores, expected.layer_scores)
     assert found.target.label == "good"
 
@@ -110,7 +110,9 @@ def test_pictures(folder: str, tmp_path: Path) -> None:
         file = tmp_path / f"{command}.svg"
         method = "attention" if command == "explain" else "attention,alti"
         run(command, "a film", "-m", folder, "--save", str(file), "-M", method, *chosen)
-        found = getattr(whence, command)("a film", folder, None, method.split(",") if "," in method else method).words()
+        found = getattr(wherefrom, command)(
+            "a film", folder, None, method.split(",") if "," in method else method
+        ).words()
         assert file.read_bytes() == found.plot(kind).file("svg")
 
 
@@ -118,7 +120,7 @@ def test_html_is_the_viewer(folder: str, tmp_path: Path) -> None:
     for command, name in (("explain", "one.html"), ("compare", "several.html")):
         said = run(command, "the film", "--model", folder, "--html", str(tmp_path / name))
         assert said.strip() == f"written to {tmp_path / name}"
-        assert "data-whence" in (tmp_path / name).read_text(encoding="utf-8")
+        assert "data-wherefrom" in (tmp_path / name).read_text(encoding="utf-8")
 
 
 def test_compare(folder: str) -> None:
@@ -130,7 +132,7 @@ def test_compare(folder: str) -> None:
 
 def test_methods_lists_every_name(typed: Callable[..., Outcome]) -> None:
     out = typed("methods", COLUMNS="200").stdout
-    for each in whence.methods():
+    for each in wherefrom.methods():
         assert each.name in out
         assert all(symbol in out for symbol in each.symbols)
         assert each.paper.short in out
@@ -182,33 +184,33 @@ def test_colour_only_where_it_is_wanted(folder: str, typed: Callable[..., Outcom
 def test_help_is_instant_and_import_is_light() -> None:
     """Neither loads torch or transformers; times are left to `bench/startup.py`."""
     check = (
-        "import sys, whence, whence.cli; whence.__version__; "
+        "import sys, wherefrom, wherefrom.cli; wherefrom.__version__; "
         "print(sorted(m for m in ('torch', 'transformers', 'scipy', 'numpy', 'pyarrow') if m in sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
-    shown = subprocess.run([sys.executable, "-m", "whence", "--help"], capture_output=True, text=True, check=True)
+    shown = subprocess.run([sys.executable, "-m", "wherefrom", "--help"], capture_output=True, text=True, check=True)
     assert "explain" in shown.stdout
 
 
 def test_the_public_names_are_all_there() -> None:
-    for name in whence.__all__:
-        assert getattr(whence, name) is not None
-    assert set(whence.__all__) <= set(dir(whence))
+    for name in wherefrom.__all__:
+        assert getattr(wherefrom, name) is not None
+    assert set(wherefrom.__all__) <= set(dir(wherefrom))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        whence.nonsense  # noqa: B018
+        wherefrom.nonsense  # noqa: B018
 
 
 def test_a_missing_extra_is_named() -> None:
-    from whence.extras import need
+    from wherefrom.extras import need
 
-    with pytest.raises(whence.WhenceError, match=r"pip install -e '\.\[plot\]'"):
+    with pytest.raises(wherefrom.WherefromError, match=r"pip install -e '\.\[plot\]'"):
         need("a_package_that_is_not_there", extra="plot")
     assert need("json", extra="plot").loads("1") == 1
 
 
 def test_version() -> None:
-    assert CliRunner().invoke(app, ["--version"]).output == f"whence {whence.__version__}\n"
+    assert CliRunner().invoke(app, ["--version"]).output == f"wherefrom {wherefrom.__version__}\n"
 
 
 # Many texts -----------------------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ def test_a_file_of_texts_into_a_table(folder: str, tmp_path: Path) -> None:
     texts = ["a good film", "the cat is bad", "a dog ."]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     (tmp_path / "texts.csv").write_text("id,review\n" + "".join(f"1,{text}\n" for text in texts), encoding="utf-8")
-    expected = whence.explain(texts, folder, method="attcat")
+    expected = wherefrom.explain(texts, folder, method="attcat")
     asked = ("explain", "--model", folder, "--method", "attcat")
     for name, more in {"texts.txt": (), "texts.csv": ("--column", "review")}.items():
         out = tmp_path / f"{name}.jsonl"
@@ -234,7 +236,7 @@ def test_a_file_of_texts_into_a_table(folder: str, tmp_path: Path) -> None:
     assert (tmp_path / "pairs.csv").read_text(encoding="utf-8").count("\n") == 1 + 7
 
 
-@pytest.mark.filterwarnings("default::whence.errors.WhenceWarning")
+@pytest.mark.filterwarnings("default::wherefrom.errors.WherefromWarning")
 def test_lines_that_cannot_be_explained_are_named(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
     (tmp_path / "texts.txt").write_text("a cat\n\na dog\n", encoding="utf-8")
     out = tmp_path / "scores.csv"

@@ -9,12 +9,12 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-import whence
-from whence import catalogue
-from whence.cli import app
-from whence.cli.explain import complete_method, complete_model
-from whence.cli.reproduce import complete_recipe
-from whence.method import lookup
+import wherefrom
+from wherefrom import index
+from wherefrom.cli import app
+from wherefrom.cli.explain import complete_method, complete_model
+from wherefrom.cli.reproduce import complete_recipe
+from wherefrom.method import lookup
 
 LISTS = ("methods", "metrics", "models", "reproduce")
 
@@ -26,15 +26,15 @@ def printed(*arguments: str, columns: int) -> str:
 
 
 def test_the_catalogue_is_up_to_date() -> None:
-    made = json.loads(json.dumps(catalogue.made()))
-    assert catalogue.stored() == made, "run: python -m whence.catalogue"
+    made = json.loads(json.dumps(index.made()))
+    assert index.stored() == made, "run: python -m wherefrom.index"
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_reads_at_80_columns_and_uses_160(name: str) -> None:
     narrow, wide = printed(name, columns=80), printed(name, columns=160)
     assert max(map(len, narrow.splitlines())) <= 80
-    entries = len(catalogue.stored().get({"reproduce": "recipes"}.get(name, name), "abc"))
+    entries = len(index.stored().get({"reproduce": "recipes"}.get(name, name), "abc"))
     assert len(narrow.splitlines()) < 4 * entries + 30
     words = [len(line.split()) for line in narrow.splitlines() if line.strip()]
     assert sum(words) / len(words) > 4  # no columns of single words
@@ -44,7 +44,7 @@ def test_a_list_reads_at_80_columns_and_uses_160(name: str) -> None:
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_needs_no_torch(name: str) -> None:
     code = (
-        f"import sys; sys.argv = ['whence', '{name}']\nfrom whence.cli import main\ntry: main()\n"
+        f"import sys; sys.argv = ['wherefrom', '{name}']\nfrom wherefrom.cli import main\ntry: main()\n"
         "except SystemExit: pass\nassert 'torch' not in sys.modules, 'torch'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -60,7 +60,7 @@ def test_a_method_is_cited() -> None:
 
 @pytest.mark.parametrize("columns", [80, 160])
 def test_what_is_said_of_one_method_fits(columns: int) -> None:
-    for each in whence.methods():
+    for each in wherefrom.methods():
         said = printed("methods", each.name, columns=columns)
         assert max(map(len, said.splitlines())) <= columns
     lines = printed("methods", "deeplift", columns=80).splitlines()
@@ -76,7 +76,7 @@ def test_an_estimate_is_broken_between_words() -> None:
 def test_names_are_completed() -> None:
     assert complete_method("deep") == ["deeplift"]
     assert set(complete_method("alti,attention-r")) == {"alti,attention-rollout", "alti,attention-residual"}
-    assert complete_model("whence/s") == ["whence/sentiment"]
+    assert complete_model("wherefrom/s") == ["wherefrom/sentiment"]
     assert "abnar2020/table1" in complete_recipe("abnar")
 
 
@@ -91,9 +91,9 @@ def test_words_or_pieces_and_a_check() -> None:
     assert data["evidence"][0].startswith("deeplift: Without its top 2 words the probability ")
     assert json.loads(printed("explain", text, "--json", "--words", columns=100))["granularity"] == "word"
     assert "deeplift: Without its top 2 words" in printed("explain", text, "--check", columns=200)
-    assert "no check: " in printed("explain", "a film .", "-m", "whence/mlm", "-M", "alti", "--check", columns=100)
+    assert "no check: " in printed("explain", "a film .", "-m", "wherefrom/mlm", "-M", "alti", "--check", columns=100)
 
 
 def test_the_default_says_which_method_it_was() -> None:
     assert "deeplift" in printed("explain", "a film .", columns=100)
-    assert whence.explain("a film .").method == "deeplift"
+    assert wherefrom.explain("a film .").method == "deeplift"

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import tiny
-import whence
-from whence.comparison import Comparison
-from whence.errors import WhenceError, WhenceWarning
+import wherefrom
+from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.result.comparison import Comparison
 
 TEXT = "the cat sat on a mat"
 TOKENIZER = tiny.tokenizer()
 
 
 def compare(methods: Any, **more: Any) -> Any:
-    return whence.compare(TEXT, tiny.model(), TOKENIZER, methods=methods, **more)
+    return wherefrom.compare(TEXT, tiny.model(), TOKENIZER, methods=methods, **more)
 
 
 @pytest.mark.filterwarnings("ignore:integrated gradients have not converged")
@@ -31,14 +31,14 @@ def test_options_stand_in_the_names() -> None:
     ]
     found = compare(names)
     assert list(found) == names
-    first = whence.explain(TEXT, model, TOKENIZER, method="integrated-gradients", n_steps=5)
-    second = whence.explain(TEXT, model, TOKENIZER, method="ablation(by=mask)", of="logit")
-    third = whence.explain(TEXT, model, TOKENIZER, method="attention", aggregate="flow", layers=(0, 2))
+    first = wherefrom.explain(TEXT, model, TOKENIZER, method="integrated-gradients", n_steps=5)
+    second = wherefrom.explain(TEXT, model, TOKENIZER, method="ablation(by=mask)", of="logit")
+    third = wherefrom.explain(TEXT, model, TOKENIZER, method="attention", aggregate="flow", layers=(0, 2))
     for name, alone in zip(names, (first, second, third), strict=True):
         assert np.allclose(found[name].scores, alone.scores, atol=1e-6)
         assert found[name].options == alone.options
         assert found[name].method == alone.method
-    assert whence.estimate(TEXT, model, TOKENIZER, "random(seed=1)").method == "random"
+    assert wherefrom.estimate(TEXT, model, TOKENIZER, "random(seed=1)").method == "random"
 
 
 def test_a_wrong_name_or_option_is_an_error_of_the_call() -> None:
@@ -50,15 +50,15 @@ def test_a_wrong_name_or_option_is_an_error_of_the_call() -> None:
         (5, "methods=5; expected a list of names"),
         (["random(seed=1", "attention"], "cannot read"),
     ):
-        with pytest.raises(WhenceError, match=said):
+        with pytest.raises(WherefromError, match=said):
             compare(methods)
 
 
-@pytest.mark.filterwarnings("ignore::whence.errors.WhenceWarning")
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.WherefromWarning")
 def test_a_method_that_fails_does_not_take_the_others_with_it(tmp_path: Path, capsys: Any) -> None:
     methods = ["attention", "ablation(by=59999)", "alti"]
     with pytest.warns(
-        WhenceWarning, match="ablation.by=59999. is missing from the comparison: .*no token to blank out"
+        WherefromWarning, match="ablation.by=59999. is missing from the comparison: .*no token to blank out"
     ):
         found = compare(methods)
     assert list(found) == ["attention", "alti"]
@@ -73,7 +73,7 @@ def test_a_method_that_fails_does_not_take_the_others_with_it(tmp_path: Path, ca
     assert "failed" not in compare(["attention"]).to_dict()
 
 
-@pytest.mark.filterwarnings("ignore::whence.errors.WhenceWarning")
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.WherefromWarning")
 def test_what_a_method_cannot_take_is_its_own_failure() -> None:
     found = compare(["alti", "attcat"], layers=(0, 2))
     assert list(found) == ["alti"]
@@ -83,15 +83,15 @@ def test_what_a_method_cannot_take_is_its_own_failure() -> None:
 
 
 def test_where_all_fail_the_first_error_is_raised() -> None:
-    with pytest.raises(WhenceError, match="no token to blank out"):
+    with pytest.raises(WherefromError, match="no token to blank out"):
         compare(["ablation(by=59999)", "ablation-pairs(by=59999)"])
 
 
-@pytest.mark.filterwarnings("ignore::whence.errors.WhenceWarning")
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.WherefromWarning")
 def test_of_several_inputs_only_those_that_fail_lack_the_method() -> None:
     """A baseline of so many tokens fits one of the sentences, which share a batch."""
     ids = TOKENIZER(TEXT)["input_ids"]
     name = f"integrated-gradients(n_steps=5, baseline={ids})"
-    found = whence.compare([TEXT, "a cat"], tiny.model(), TOKENIZER, methods=[name, "alti"])
+    found = wherefrom.compare([TEXT, "a cat"], tiny.model(), TOKENIZER, methods=[name, "alti"])
     assert [list(each) for each in found] == [[name, "alti"], ["alti"]]
     assert [list(each.failed) for each in found] == [[], [name]]

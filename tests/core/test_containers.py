@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import tiny
-import whence
-from whence.errors import WhenceError
-from whence.explanation import Explanation
+import wherefrom
+from wherefrom.errors import WherefromError
+from wherefrom.result.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
 MODEL: Any = tiny.model()
 TEXTS = ["the cat is good", "a bad film", "the keys to the cabinets are deep ."]
-EXPECTED = whence.explain(TEXTS, MODEL, TOKENIZER)
+EXPECTED = wherefrom.explain(TEXTS, MODEL, TOKENIZER)
 WORDS = {"is_split_into_words": True}
 
 
@@ -43,88 +43,88 @@ def one_by_one() -> Iterator[str]:
     ids=["array", "objects", "deque", "keys", "rows"],
 )
 def test_containers_of_texts(inputs: Any) -> None:
-    same(whence.explain(inputs, MODEL, TOKENIZER), EXPECTED)
+    same(wherefrom.explain(inputs, MODEL, TOKENIZER), EXPECTED)
 
 
 def test_generators() -> None:
-    same(whence.explain(one_by_one(), MODEL, TOKENIZER), EXPECTED)
-    same(whence.explain((text for text in TEXTS[:1]), MODEL, TOKENIZER), EXPECTED[:1])
-    with pytest.raises(WhenceError, match="input 0: "):
-        whence.explain(iter([5, 6]), MODEL, TOKENIZER)  # each item is an input
+    same(wherefrom.explain(one_by_one(), MODEL, TOKENIZER), EXPECTED)
+    same(wherefrom.explain((text for text in TEXTS[:1]), MODEL, TOKENIZER), EXPECTED[:1])
+    with pytest.raises(WherefromError, match="input 0: "):
+        wherefrom.explain(iter([5, 6]), MODEL, TOKENIZER)  # each item is an input
 
 
 def test_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS}, index=[7, 3, 5])
-    same(whence.explain(table["text"], MODEL, TOKENIZER), EXPECTED)
-    same(whence.explain(table["text"].astype("string"), MODEL, TOKENIZER), EXPECTED)
-    same([whence.explain(pandas.Series(TOKENIZER(TEXTS[0])["input_ids"]), MODEL, TOKENIZER)], EXPECTED[:1])
-    with pytest.raises(WhenceError, match=r"table was given, with the columns text.*table\['text'\]"):
-        whence.explain(table, MODEL, TOKENIZER)
-    with pytest.raises(WhenceError, match="input 1: there is none"):
-        whence.explain(pandas.Series(["a cat", None]), MODEL, TOKENIZER)
+    same(wherefrom.explain(table["text"], MODEL, TOKENIZER), EXPECTED)
+    same(wherefrom.explain(table["text"].astype("string"), MODEL, TOKENIZER), EXPECTED)
+    same([wherefrom.explain(pandas.Series(TOKENIZER(TEXTS[0])["input_ids"]), MODEL, TOKENIZER)], EXPECTED[:1])
+    with pytest.raises(WherefromError, match=r"table was given, with the columns text.*table\['text'\]"):
+        wherefrom.explain(table, MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match="input 1: there is none"):
+        wherefrom.explain(pandas.Series(["a cat", None]), MODEL, TOKENIZER)
 
 
 def test_datasets() -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict({"text": TEXTS, "label": [0, 1, 1]})
-    same(whence.explain(data["text"], MODEL, TOKENIZER), EXPECTED)
-    same(whence.explain(data, MODEL, TOKENIZER), EXPECTED)
+    same(wherefrom.explain(data["text"], MODEL, TOKENIZER), EXPECTED)
+    same(wherefrom.explain(data, MODEL, TOKENIZER), EXPECTED)
     encoded = datasets.Dataset.from_dict({**TOKENIZER(TEXTS, padding=True), "label": [0, 1, 1]})
-    same(whence.explain(encoded, MODEL, TOKENIZER), EXPECTED)
-    same(whence.explain(encoded.with_format("torch"), MODEL, TOKENIZER), EXPECTED)
-    with pytest.raises(WhenceError, match=r"neither input_ids nor a column 'text'.*dataset\['review'\]"):
-        whence.explain(data.rename_column("text", "review"), MODEL, TOKENIZER)
-    with pytest.raises(WhenceError, match=r"several splits.*dataset\['train'\]"):
-        whence.explain(datasets.DatasetDict(train=data), MODEL, TOKENIZER)
+    same(wherefrom.explain(encoded, MODEL, TOKENIZER), EXPECTED)
+    same(wherefrom.explain(encoded.with_format("torch"), MODEL, TOKENIZER), EXPECTED)
+    with pytest.raises(WherefromError, match=r"neither input_ids nor a column 'text'.*dataset\['review'\]"):
+        wherefrom.explain(data.rename_column("text", "review"), MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match=r"several splits.*dataset\['train'\]"):
+        wherefrom.explain(datasets.DatasetDict(train=data), MODEL, TOKENIZER)
 
 
 def test_a_tuple_is_a_pair_of_texts_and_nothing_else() -> None:
-    assert whence.explain(("the cat", "is good"), MODEL, TOKENIZER).texts == ("the cat", "is good")
+    assert wherefrom.explain(("the cat", "is good"), MODEL, TOKENIZER).texts == ("the cat", "is good")
     for inputs in (("a cat",), ("a", "cat", "is", "good"), ([5, 6], [7, 8])):
-        with pytest.raises(WhenceError, match=f"a tuple of {len(inputs)} was given.*in a list"):
-            whence.explain(inputs, MODEL, TOKENIZER)
-    with pytest.raises(WhenceError, match="set has no order"):
-        whence.explain({"a cat", "a dog"}, MODEL, TOKENIZER)
+        with pytest.raises(WherefromError, match=f"a tuple of {len(inputs)} was given.*in a list"):
+            wherefrom.explain(inputs, MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match="set has no order"):
+        wherefrom.explain({"a cat", "a dog"}, MODEL, TOKENIZER)
 
 
 def test_rows_by_name() -> None:
-    pair = whence.explain({"question": "the cat", "context": "is good", "id": 3}, MODEL, TOKENIZER)
+    pair = wherefrom.explain({"question": "the cat", "context": "is good", "id": 3}, MODEL, TOKENIZER)
     assert pair.texts == ("the cat", "is good")
-    with pytest.raises(WhenceError, match="'text' holds a list; expected one text a row"):
-        whence.explain({"text": ["the cat"]}, MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match="'text' holds a list; expected one text a row"):
+        wherefrom.explain({"text": ["the cat"]}, MODEL, TOKENIZER)
 
 
 def test_every_row_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(WhenceError, match=r"2 of 4 inputs cannot be read: input 1: the text is empty.*; input 3: "):
-        whence.explain(["a cat", "", "a dog", " "], MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match=r"2 of 4 inputs cannot be read: input 1: the text is empty.*; input 3: "):
+        wherefrom.explain(["a cat", "", "a dog", " "], MODEL, TOKENIZER)
 
 
 def test_words() -> None:
     words = ["The", "key,", "meaningful", "didn't!"]
-    found = whence.explain(words, MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
-    plain = whence.explain(" ".join(words), MODEL, TOKENIZER)
+    found = wherefrom.explain(words, MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
+    plain = wherefrom.explain(" ".join(words), MODEL, TOKENIZER)
     same([found], [plain])
     assert found.spans == plain.spans
     assert found.words().tokens == ["[CLS]", *words, "[SEP]"]
     assert plain.words().tokens != found.words().tokens
     again = Explanation.from_dict(found.to_dict())
     assert again.words().words().tokens == found.words().tokens
-    several = whence.explain([words, ["a", "cat"], np.array(words)], MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
-    same(several, [plain, whence.explain("a cat", MODEL, TOKENIZER), plain])
-    pair = whence.explain((words, ["a", "cat"]), MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
+    several = wherefrom.explain([words, ["a", "cat"], np.array(words)], MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
+    same(several, [plain, wherefrom.explain("a cat", MODEL, TOKENIZER), plain])
+    pair = wherefrom.explain((words, ["a", "cat"]), MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
     assert pair.words().tokens == ["[CLS]", *words, "[SEP]", "a", "cat", "[SEP]"]
 
 
 def test_words_that_are_none() -> None:
-    with pytest.raises(WhenceError, match="expected a list of words"):
-        whence.explain("a cat", MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
-    with pytest.raises(WhenceError, match=r"input 0: it is itself a list.*is_split_into_words"):
-        whence.explain([["a", "good", "cat"]], MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match="expected a list of words"):
+        wherefrom.explain("a cat", MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
+    with pytest.raises(WherefromError, match=r"input 0: it is itself a list.*is_split_into_words"):
+        wherefrom.explain([["a", "good", "cat"]], MODEL, TOKENIZER)
 
 
 def test_ablation_takes_the_words_given() -> None:
-    found = whence.explain(
+    found = wherefrom.explain(
         ["good,", "cat"], MODEL, TOKENIZER, "ablation", unit="word", tokenizer_kwargs=WORDS, of="logit"
     )
     assert found.tokens[1:3] == ["good", ","]
@@ -135,13 +135,13 @@ def test_ablation_takes_the_words_given() -> None:
 
 
 def test_unknown_words_are_marked() -> None:
-    found = whence.explain("a ☃ cat ☃", MODEL, TOKENIZER)
+    found = wherefrom.explain("a ☃ cat ☃", MODEL, TOKENIZER)
     assert found.pieces == ["[CLS]", "a", "☃", "cat", "☃", "[SEP]"]
     assert found.unknown == [False, False, True, False, True, False]
     assert found.words().unknown == found.unknown
-    by_ids = whence.explain(TOKENIZER("a ☃ cat ☃")["input_ids"], MODEL, TOKENIZER)
+    by_ids = wherefrom.explain(TOKENIZER("a ☃ cat ☃")["input_ids"], MODEL, TOKENIZER)
     assert by_ids.unknown == found.unknown
-    assert whence.explain([5, 6], MODEL, method="attention").unknown == [False, False]
+    assert wherefrom.explain([5, 6], MODEL, method="attention").unknown == [False, False]
 
 
 def test_blanks_go_with_a_word() -> None:
@@ -155,9 +155,9 @@ def test_blanks_go_with_a_word() -> None:
     inner.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, **special)
-    found = whence.explain("  a  a ", tiny.model("roberta"), tokenizer)
+    found = wherefrom.explain("  a  a ", tiny.model("roberta"), tokenizer)
     assert found.tokens == ["<s>", "Ġ", "Ġa", "Ġ", "Ġa", "Ġ", "</s>"]
     assert found.pieces[1] == "Ġ"
     assert found.groups == [[0], [1, 2, 3], [4, 5], [6]]
     assert found.words().tokens == ["<s>", "a", "a", "</s>"]
-    assert whence.data.token_mask(found, [(0, 7)]).tolist() == [False, False, True, False, True, False, False]
+    assert wherefrom.data.token_mask(found, [(0, 7)]).tolist() == [False, False, True, False, True, False, False]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from whence.method import citations, registry
+from wherefrom.method import base, citations
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(citations, "AUTHOR_2030", citations.ABNAR_2020, raising=False)
     for name in ("_METHODS", "_NAMES"):
-        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+        monkeypatch.setattr(base, name, dict(getattr(base, name)))
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     for block in blocks[:2]:
@@ -26,4 +26,4 @@ def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(names["maps"]) == 10
     assert all(bool((layer >= 0).all()) and layer.dim() == 3 for layer in names["maps"])
     assert isinstance(names["maps"][0], torch.Tensor)
-    assert registry.lookup("VN")[0].options == {"power": 2.0}
+    assert base.lookup("VN")[0].options == {"power": 2.0}

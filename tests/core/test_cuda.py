@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tiny
-import whence
+import wherefrom
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 TEXTS = ["the film is deep and meaningful", "a cat"]
@@ -26,7 +26,7 @@ def test_the_gpu_gives_what_the_cpu_gives(variant: str) -> None:
         "ablation",
         "TransAtt",
     ):
-        here = whence.explain(TEXTS, model.cpu(), tokenizer, method=method)
-        there = whence.explain(TEXTS, model.cuda(), tokenizer, method=method)
+        here = wherefrom.explain(TEXTS, model.cpu(), tokenizer, method=method)
+        there = wherefrom.explain(TEXTS, model.cuda(), tokenizer, method=method)
         for a, b in zip(here, there, strict=True):
             assert np.abs(a.scores - b.scores).max() <= 1e-8 * max(1.0, np.abs(a.scores).max())

@@ -12,33 +12,33 @@ import transformers
 from typer.testing import CliRunner
 
 import tiny
-import whence
-from whence import estimating
-from whence.cli import app
-from whence.estimating import METHODS, TOWARDS, Rates, Shape, forward
-from whence.method import methods
+import wherefrom
+from wherefrom import cost
+from wherefrom.cli import app
+from wherefrom.cost import METHODS, TOWARDS, Rates, Shape, forward
+from wherefrom.method import methods
 
 
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose speed does not vary."""
-    monkeypatch.setattr(estimating, "_rates", lambda *_: Rates(1e10, 5e10, 1e10, 1e9, 1e7, 1e5, 5e3, 1e8))
+    monkeypatch.setattr(cost, "_rates", lambda *_: Rates(1e10, 5e10, 1e10, 1e9, 1e7, 1e5, 5e3, 1e8))
 
 
 @pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize("name", METHODS)
 def test_more_costs_more(name: str) -> None:
     model = tiny.model()
-    small, large = (whence.estimate(tokens=n, model=model, method=name) for n in (8, 32))
+    small, large = (wherefrom.estimate(tokens=n, model=model, method=name) for n in (8, 32))
     assert 0 < small.seconds < large.seconds
     assert 0 < small.memory < large.memory
     assert small.seconds == pytest.approx(sum(small.parts.values()))
-    part = whence.estimate(tokens=8, model=model, method=name, layers=(1, 2))
+    part = wherefrom.estimate(tokens=8, model=model, method=name, layers=(1, 2))
     assert part.parts[name] == pytest.approx(small.parts[name] / 3)
-    many = whence.estimate([tiny.ids(8)] * 40, model, method=name)
+    many = wherefrom.estimate([tiny.ids(8)] * 40, model, method=name)
     assert many.inputs == 40
     assert many.seconds > 3 * small.seconds  # three batches
-    assert many.memory == whence.estimate([tiny.ids(8)] * 16, model, method=name).memory  # batch by batch
+    assert many.memory == wherefrom.estimate([tiny.ids(8)] * 16, model, method=name).memory  # batch by batch
 
 
 def test_every_method_has_a_cost() -> None:
@@ -49,7 +49,7 @@ def test_every_method_has_a_cost() -> None:
 @pytest.mark.parametrize("name", TOWARDS)
 def test_a_method_of_one_output_costs_passes(name: str) -> None:
     model = tiny.model()
-    small, large = (whence.estimate(tokens=n, model=model, method=name) for n in (8, 32))
+    small, large = (wherefrom.estimate(tokens=n, model=model, method=name) for n in (8, 32))
     assert 1 < small.parts[name] / small.parts["forward pass"] < 150
     assert small.seconds < large.seconds
     assert small.memory < large.memory
@@ -58,23 +58,23 @@ def test_a_method_of_one_output_costs_passes(name: str) -> None:
 @pytest.mark.usefixtures("steady")
 def test_steps_and_tokens_cost() -> None:
     def parts(**asked: Any) -> float:
-        found = whence.estimate(model=tiny.model(), **asked).parts
+        found = wherefrom.estimate(model=tiny.model(), **asked).parts
         return found[asked["method"]] / found["forward pass"]
 
     assert parts(tokens=9, method="integrated-gradients", n_steps=20) == pytest.approx(28)
     assert parts(tokens=9, method="integrated-gradients") == pytest.approx(56)
     assert parts(tokens=30, method="ablation") == pytest.approx(18)
     ranks = parts(tokens=30, method="value-zeroing", metric="spearman") - parts(tokens=30, method="value-zeroing")
-    passed = whence.estimate(model=tiny.model(), tokens=30).parts["forward pass"]
+    passed = wherefrom.estimate(model=tiny.model(), tokens=30).parts["forward pass"]
     assert ranks * passed == pytest.approx(3 * 30 * 30 * 24 / 1e7)  # every dimension of every pair, in three layers
 
 
 def test_a_model_in_float64_is_measured_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[Any] = []
     for name, found in (("_thin", 1e10), ("_machine", (1e10,) * 7)):
-        monkeypatch.setattr(estimating, name, lambda _, dtype, *__, found=found: measured.append(dtype) or found)
+        monkeypatch.setattr(cost, name, lambda _, dtype, *__, found=found: measured.append(dtype) or found)
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        whence.estimate(tokens=5, model=tiny.model(dtype=dtype))
+        wherefrom.estimate(tokens=5, model=tiny.model(dtype=dtype))
     assert measured == [torch.float64] * 2 + [torch.float32] * 4
 
 
@@ -87,22 +87,22 @@ def test_a_pass_is_counted_from_its_matrices() -> None:
 @pytest.mark.usefixtures("steady")
 def test_what_is_asked_changes_the_cost() -> None:
     model, ids = tiny.model("gpt2", "causal-lm"), tiny.ids(30)
-    whole = whence.explain(ids, model, method="attention-flow", estimate=True)
-    assert isinstance(whole, whence.Estimate)
-    row = whence.explain(ids, model, method="attention-flow", rows="reading", estimate=True)
+    whole = wherefrom.explain(ids, model, method="attention-flow", estimate=True)
+    assert isinstance(whole, wherefrom.Estimate)
+    row = wherefrom.explain(ids, model, method="attention-flow", rows="reading", estimate=True)
     assert row.parts["flow"] < whole.parts["flow"] / 10
-    rolled = whence.estimate(ids, model, method="attention-rollout")
+    rolled = wherefrom.estimate(ids, model, method="attention-rollout")
     assert rolled.seconds < row.seconds
-    field = whence.estimate(ids, model, method="attention-rollout", receptive_field=True)
+    field = wherefrom.estimate(ids, model, method="attention-rollout", receptive_field=True)
     assert field.parts["rollout"] == pytest.approx(2 * rolled.parts["rollout"])
-    bare = whence.estimate(ids, tiny.model("gpt2", "encoder"), method="attention-rollout")
+    bare = wherefrom.estimate(ids, tiny.model("gpt2", "encoder"), method="attention-rollout")
     assert bare.parts["forward pass"] < rolled.parts["forward pass"]  # the vocabulary costs, too
-    assert whence.estimate(ids, model, method="raw-attention").parts.keys() == {"forward pass", "attention"}
+    assert wherefrom.estimate(ids, model, method="raw-attention").parts.keys() == {"forward pass", "attention"}
     assert rolled.model_memory == sum(p.numel() * 4 for p in model.parameters())
 
 
 def test_said_in_words() -> None:
-    found = whence.Estimate(200.0, 3_000_000, 2_000_000_000, {"flow": 0.02, "alti": 1.5}, "alti", 2, 30)
+    found = wherefrom.Estimate(200.0, 3_000_000, 2_000_000_000, {"flow": 0.02, "alti": 1.5}, "alti", 2, 30)
     assert str(found) == (
         "alti of 2 inputs of up to 30 tokens: about 3 min (flow 20 ms, alti 1.5 s) and 3 MB beyond the model's 2.0 GB"
     )
@@ -120,13 +120,13 @@ def test_said_in_words() -> None:
     ],
 )
 def test_wrong_questions(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(whence.WhenceError, match=message):
-        whence.estimate(model=tiny.model(), **wrong)
+    with pytest.raises(wherefrom.WherefromError, match=message):
+        wherefrom.estimate(model=tiny.model(), **wrong)
 
 
 def test_a_misspelt_method_is_said_before_a_model_is_opened() -> None:
-    with pytest.raises(whence.WhenceError, match="globenc"):
-        whence.estimate(tokens=9, model="no such model", method="globeng")
+    with pytest.raises(wherefrom.WherefromError, match="globenc"):
+        wherefrom.estimate(tokens=9, model="no such model", method="globeng")
 
 
 @pytest.mark.usefixtures("steady")
@@ -172,6 +172,6 @@ def test_right_within_a_factor_of_two(name: str, n: int) -> None:
     seconds = [0.0]
     while len(seconds) < 5 and sum(seconds) < 5:  # the fastest counts, as in the estimate's own measurement
         begin = time.perf_counter()
-        whence.explain(ids, model, method=name, **options)
+        wherefrom.explain(ids, model, method=name, **options)
         seconds.append(time.perf_counter() - begin)
-    assert 0.5 <= whence.estimate(ids, model, method=name, **options).seconds / min(seconds[1:]) <= 2
+    assert 0.5 <= wherefrom.estimate(ids, model, method=name, **options).seconds / min(seconds[1:]) <= 2

@@ -12,16 +12,16 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.comparison import Comparison
-from whence.explanation import Explanation
+import wherefrom
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
 MODEL = tiny.model()
 
 
 def example(**kwargs: Any) -> Explanation:
-    found = whence.explain("Very meaningful, the film!", MODEL, TOKENIZER, **kwargs)
+    found = wherefrom.explain("Very meaningful, the film!", MODEL, TOKENIZER, **kwargs)
     assert isinstance(found, Explanation)
     return found
 
@@ -73,12 +73,12 @@ def test_indexing_by_layer_and_token() -> None:
         (("film",), "expected"),
         ((0, 1, 2, 3), "expected"),
     ):
-        with pytest.raises(whence.WhenceError, match=message):
+        with pytest.raises(wherefrom.WherefromError, match=message):
             found[key]
-    twice = whence.explain("the the", MODEL, TOKENIZER, method="attention-rollout")
-    with pytest.raises(whence.WhenceError, match="stands 2 times"):
+    twice = wherefrom.explain("the the", MODEL, TOKENIZER, method="attention-rollout")
+    with pytest.raises(wherefrom.WherefromError, match="stands 2 times"):
         twice[0, "the"]
-    with pytest.raises(whence.WhenceError, match="no layers to index"):
+    with pytest.raises(wherefrom.WherefromError, match="no layers to index"):
         Explanation.from_scores(["a"], [1.0])[0]
     layered = Explanation.from_scores(["a", "b"], [1.0, 2.0], layer_scores=np.array([[1.0, 2.0], [3.0, 4.0]]))
     assert layered[1, "b"] == 4.0
@@ -90,45 +90,45 @@ def test_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
         "tokens": example(head="all", method="attention"),
         "words": example().words(),
         "mean": example(position="mean"),
-        "mask": whence.explain("the [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="dog"),
+        "mask": wherefrom.explain("the [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="dog"),
         "scores": Explanation.from_scores(["ä", "<b>"], np.array([1, -2])),
-        "double": whence.explain([5, 6], tiny.model(dtype=torch.float64), method="attention-rollout"),
+        "double": wherefrom.explain([5, 6], tiny.model(dtype=torch.float64), method="attention-rollout"),
     }.items():
         equal(Explanation.load(found.save(tmp_path / (name + suffix))), found)
         equal(Explanation.from_dict(json.loads(json.dumps(found.to_dict()))), found)
 
 
 def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
-    comparison = whence.compare("the film", MODEL, TOKENIZER, methods=["attention", "rollout"])
+    comparison = wherefrom.compare("the film", MODEL, TOKENIZER, methods=["attention", "rollout"])
     loaded = Comparison.load(comparison.save(tmp_path / "c.json"))
     assert list(loaded) == ["attention", "rollout"]
     for name in loaded:
         equal(loaded[name], comparison[name])
     assert "film" in comparison.save(tmp_path / "c.html").read_text()
     assert comparison.words()["attention"].granularity == "word"
-    with pytest.raises(whence.WhenceError, match=r"ending in \.json, \.html, \.png, \.svg, \.pdf"):
+    with pytest.raises(wherefrom.WherefromError, match=r"ending in \.json, \.html, \.png, \.svg, \.pdf"):
         comparison.save(tmp_path / "c.npz")
-    with pytest.raises(whence.WhenceError, match="not a whence comparison"):
+    with pytest.raises(wherefrom.WherefromError, match="not a wherefrom comparison"):
         Comparison.load(example().save(tmp_path / "e.json"))
-    with pytest.raises(whence.WhenceError, match="cannot read"):
+    with pytest.raises(wherefrom.WherefromError, match="cannot read"):
         Comparison.load(tmp_path / "missing.json")
-    with pytest.raises(whence.WhenceError, match="holds no explanations"):
-        Comparison.from_dict({"format": "whence.comparison", "version": 1})
+    with pytest.raises(wherefrom.WherefromError, match="holds no explanations"):
+        Comparison.from_dict({"format": "wherefrom.comparison", "version": 1})
     for unwritable in ("x.json", "x.npz", "x.html"):
-        with pytest.raises(whence.WhenceError, match="cannot write"):
+        with pytest.raises(wherefrom.WherefromError, match="cannot write"):
             example().save(tmp_path / "nowhere" / unwritable)
 
 
 def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     def refused(name: str, content: bytes, message: str) -> None:
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(whence.WhenceError, match=message):
+        with pytest.raises(wherefrom.WherefromError, match=message):
             Explanation.load(tmp_path / name)
 
     good = example().save(tmp_path / "good.json").read_bytes()
     packed = example().save(tmp_path / "good.npz").read_bytes()
     refused("a.json", good[: len(good) // 2], "damaged")
-    refused("b.json", b"[1, 2]", "not a whence explanation")
+    refused("b.json", b"[1, 2]", "not a wherefrom explanation")
     refused("c.json", b"\xff\xfe", "damaged")
     refused("d.npz", packed[: len(packed) // 2], "damaged")
     refused("e.npz", good, "damaged")
@@ -140,29 +140,29 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     data["scores"] = data["scores"][:-1]
     refused("h.json", json.dumps(data).encode(), "scores do not fit the 9 tokens")
     np.savez(tmp_path / "foreign.npz", x=np.ones(3))
-    refused("i.npz", (tmp_path / "foreign.npz").read_bytes(), "damaged or not a whence explanation")
+    refused("i.npz", (tmp_path / "foreign.npz").read_bytes(), "damaged or not a wherefrom explanation")
     np.savez(tmp_path / "pickled.npz", meta=np.array([{"a": 1}], dtype=object))
-    refused("j.npz", (tmp_path / "pickled.npz").read_bytes(), "damaged or not a whence explanation")
-    with pytest.raises(whence.WhenceError, match="there is no file"):
+    refused("j.npz", (tmp_path / "pickled.npz").read_bytes(), "damaged or not a wherefrom explanation")
+    with pytest.raises(wherefrom.WherefromError, match="there is no file"):
         Explanation.load(tmp_path / "missing.json")
     refused("k.txt", good, r"ending in \.json or \.npz")
-    with pytest.raises(whence.WhenceError, match=r"ending in \.json, \.npz, \.html, \.png, \.svg, \.pdf"):
+    with pytest.raises(wherefrom.WherefromError, match=r"ending in \.json, \.npz, \.html, \.png, \.svg, \.pdf"):
         example().save(tmp_path / "x.pkl")
 
 
 def test_what_cannot_be_an_explanation() -> None:
-    with pytest.raises(whence.WhenceError, match="scores do not fit the 1 tokens"):
+    with pytest.raises(wherefrom.WherefromError, match="scores do not fit the 1 tokens"):
         Explanation.from_scores(["a"], [0.1, 0.2])
-    with pytest.raises(whence.WhenceError, match="maps do not fit"):
+    with pytest.raises(wherefrom.WherefromError, match="maps do not fit"):
         Explanation.from_scores(["a"], [0.1], maps=np.ones((2, 3, 3)))
-    with pytest.raises(whence.WhenceError, match="no numbers"):
+    with pytest.raises(wherefrom.WherefromError, match="no numbers"):
         Explanation.from_scores(["a"], ["x"])
-    with pytest.raises(whence.WhenceError, match="NaN or infinite"):
+    with pytest.raises(wherefrom.WherefromError, match="NaN or infinite"):
         Explanation.from_scores(["a", "b"], [0.1, float("nan")])
 
 
 def test_methods_are_listed_with_their_papers() -> None:
-    listed = {each.name: each for each in whence.methods()}
+    listed = {each.name: each for each in wherefrom.methods()}
     assert listed["attention"].symbols == ("W", "Attn")
     assert "Abnar & Zuidema (2020). Quantifying Attention Flow" in str(listed["attention"].paper)
     assert all(each.summary and each.needs and each.kind in ("map", "scores") for each in listed.values())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import golden
-import whence
+import wherefrom
 
 CASES = golden.cases().values()
 TOLERANCE = 1e-6
@@ -26,10 +26,10 @@ def test_logits(case: golden.Golden, dtype: torch.dtype) -> None:
     # Two machines' float32 differ by more than either differs from float64.
     tolerance = TOLERANCE if dtype == torch.float64 else 2 * TOLERANCE
     for sentence in case.sentences("logits_tf5"):
-        logits = whence.capture(case.ids(sentence), model).output.logits
+        logits = wherefrom.capture(case.ids(sentence), model).output.logits
         assert close(logits.numpy(), case["logits_tf5", f"{sentence}_logits"], tolerance)
     batch = {name: case["inputs", f"batch_{name}"] for name in ("input_ids", "attention_mask")}
-    trace = whence.capture(batch, model)
+    trace = wherefrom.capture(batch, model)
     expected = case["logits_tf5", "batch_logits"]
     if expected.ndim == 3:  # a masked language model: padded positions mean nothing
         expected, real = expected[trace.mask], trace.output.logits[trace.mask]
@@ -44,7 +44,7 @@ def test_globenc_weights_and_their_rollouts(case: golden.Golden, dtype: torch.dt
     model = case.model(dtype)
     for sentence in case.sentences("globenc"):
         for symbol in ("W", "W_FixedRes"):
-            found = whence.explain(case.ids(sentence), model, method=symbol)
+            found = wherefrom.explain(case.ids(sentence), model, method=symbol)
             assert found.aggregate == "rollout"
             assert close(found.maps, case["globenc", f"{sentence}_{symbol}"])
             assert close(found.aggregated, case["globenc", f"{sentence}_{symbol}_rollout"])
@@ -55,9 +55,9 @@ def test_globenc_weights_and_their_rollouts(case: golden.Golden, dtype: torch.dt
 def test_abnars_raw_attention_and_rollout(case: golden.Golden) -> None:
     model = case.model()
     for sentence in case.sentences("attention_flow"):
-        rollout = whence.explain(case.ids(sentence), model, method="attention-rollout")
-        raw = whence.explain(case.ids(sentence), model, method="raw-attention")
-        plain = whence.explain(case.ids(sentence), model, method="attention", aggregate="rollout")
+        rollout = wherefrom.explain(case.ids(sentence), model, method="attention-rollout")
+        raw = wherefrom.explain(case.ids(sentence), model, method="raw-attention")
+        plain = wherefrom.explain(case.ids(sentence), model, method="attention", aggregate="rollout")
         assert close(raw.maps, case["attention_flow", f"{sentence}_raw"])
         assert raw.aggregated is None
         assert (raw.scores == raw.maps[-1, raw.position]).all()
@@ -68,7 +68,7 @@ def test_abnars_raw_attention_and_rollout(case: golden.Golden) -> None:
 @pytest.mark.parametrize("case", golden.having("globenc"), ids=lambda case: case.name)
 def test_a_padded_batch_gives_what_single_sentences_give(case: golden.Golden) -> None:
     batch = {name: case["inputs", f"batch_{name}"] for name in ("input_ids", "attention_mask")}
-    found = whence.explain(batch, case.model(), method="attention-rollout")
+    found = wherefrom.explain(batch, case.model(), method="attention-rollout")
     lengths = batch["attention_mask"].sum(1)
     assert [len(each) for each in found] == lengths.tolist()
     for row, which in enumerate(case["inputs", "batch_order"]):
@@ -88,7 +88,7 @@ def test_attcats_raw_attention_with_and_without_their_mask(case: golden.Golden) 
             encoding = {"input_ids": ids, "attention_mask": mask}
             for symbol, method in (("RawAtt", "RawAtt"), ("Rollout", "rollout")):
                 expected = case["attcat", f"{sentence}_{name}_{symbol}"]
-                scores = whence.explain(encoding, model, method=method).scores.copy()
+                scores = wherefrom.explain(encoding, model, method=method).scores.copy()
                 scores[0] = 0  # theirs drops what [CLS] gives itself
                 assert close(scores, expected)
 

@@ -1,7 +1,7 @@
 """Interrupts at any instruction: the model comes back as it was, and the next capture finds everything free.
 
 An exception from outside (Ctrl-C, a signal, one set on the thread) is put where it hurts by a trace function: at the
-k-th event of whence's own code, for every k. The slow tests add real signals, other methods and other layers of code.
+k-th event of wherefrom's own code, for every k. The slow tests add signals, other methods and other layers of code.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from test_capture import awkward, state
 from transformers.masking_utils import eager_mask
 
 import tiny
-import whence
-from whence.errors import WhenceError
-from whence.model import borrowing, open_model
-from whence.model.borrowing import attending, borrowed, evaluating, hook
-from whence.model.capture import _RECORDER, attention_forward
+import wherefrom
+from wherefrom.errors import WherefromError
+from wherefrom.model import open_model, undo
+from wherefrom.model.capture import _RECORDER, attention_forward
+from wherefrom.model.undo import attending, borrowed, evaluating, hook
 
 IDS = tiny.ids(5)
 METHODS = ("attention-rollout", "gradient-x-input", "ablation", "deeplift", "full-lrp", "value-zeroing")
@@ -88,7 +88,7 @@ def everywhere(call: Callable[[], Any], within: Callable[[str], bool], opcodes: 
 
 
 def own(file: str) -> bool:
-    return file == borrowing.__file__
+    return file == undo.__file__
 
 
 def capturing(file: str) -> bool:
@@ -116,20 +116,20 @@ class Watch:
         return state(self.model), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), recorder is None
 
     def unharmed(self) -> bool:
-        return self.state() == self.before and not borrowing._JOURNAL and self.neighbour.submit(_free).result()
+        return self.state() == self.before and not undo._JOURNAL and self.neighbour.submit(_free).result()
 
 
 def _free() -> bool:
     """From another thread: whether the lock can be had."""
-    if not borrowing._LOCK.acquire(timeout=5):
+    if not undo._LOCK.acquire(timeout=5):
         return False
-    borrowing._LOCK.release()
+    undo._LOCK.release()
     return True
 
 
 def explain(model: Any, method: str = "attention-rollout") -> Any:
     options: dict[str, Any] = {"ablation": {"by": 4}, "deeplift": {"baseline": 4}}.get(method, {})
-    return whence.explain(IDS, model, method=method, **options).scores
+    return wherefrom.explain(IDS, model, method=method, **options).scores
 
 
 def small() -> Any:
@@ -146,7 +146,7 @@ def test_an_interrupt_at_any_instruction_of_taking_and_giving_back() -> None:
 
     def body() -> None:
         evaluating(watch.model)
-        attending(watch.model, "whence", attention_forward, eager_mask)
+        attending(watch.model, "wherefrom", attention_forward, eager_mask)
         hook(part, lambda *_: None)
         hook(part, lambda *_: None, before=True)
 
@@ -198,7 +198,7 @@ def test_what_two_interrupts_leave_is_repaired_by_the_next_capture(monkeypatch: 
         def body() -> None:
             evaluating(watch.model)
             hook(watch.model, lambda *_: None, before=True)
-            monkeypatch.setattr(borrowing, "_undo", cut_short)
+            monkeypatch.setattr(undo, "_undo", cut_short)
             raise Interrupt
 
         with pytest.raises(Interrupt):
@@ -208,7 +208,7 @@ def test_what_two_interrupts_leave_is_repaired_by_the_next_capture(monkeypatch: 
     for thread in (False, True):  # the next capture may come in another thread
         left()
         assert not watch.model.training
-        assert borrowing._JOURNAL
+        assert undo._JOURNAL
         again = watch.neighbour.submit(explain, watch.model).result() if thread else explain(watch.model)
         assert (again == expected).all()
         assert watch.unharmed()
@@ -245,10 +245,10 @@ def test_grad_mode_comes_back_after_an_interrupt_inside_of_torchs_own_switches(m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_two_hundred_interrupts_at_any_line_of_whence_torch_or_transformers(method: str) -> None:
+def test_two_hundred_interrupts_at_any_line_of_wherefrom_torch_or_transformers(method: str) -> None:
     watch = Watch(small())
     expected = explain(watch.model, method)
-    packages = [str(Path(module.__file__ or "").parent) for module in (whence, torch, sys.modules["transformers"])]
+    packages = [str(Path(module.__file__ or "").parent) for module in (wherefrom, torch, sys.modules["transformers"])]
     for name, count in zip(packages, (120, 40, 40), strict=True):
 
         def within(file: str, name: str = name) -> bool:
@@ -322,7 +322,7 @@ def test_a_hundred_real_interrupts_sent_by_another_thread() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt, WhenceError])
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt, WherefromError])
 def test_a_hundred_exceptions_from_hooks_and_torch(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(small())
     expected = {method: explain(watch.model, method) for method in METHODS}
@@ -338,11 +338,11 @@ def test_a_hundred_exceptions_from_hooks_and_torch(error: type[BaseException], m
         method = drawn.choice(METHODS)
         if trial % 2:
             handle = drawn.choice(modules).register_forward_hook(fails)
-            with suppress(error, WhenceError):  # too little memory is told in a sentence
+            with suppress(error, WherefromError):  # too little memory is told in a sentence
                 explain(watch.model, method)
             handle.remove()
         else:
-            with monkeypatch.context() as patch, suppress(error, WhenceError):
+            with monkeypatch.context() as patch, suppress(error, WherefromError):
                 patch.setattr(*drawn.choice(functions), fails)
                 explain(watch.model, method)
         assert watch.unharmed()

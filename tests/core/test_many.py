@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 import tiny
-import whence
-from whence import jobs, progress, tabling
-from whence.errors import WhenceError, WhenceWarning
-from whence.results import Explanations
+import wherefrom
+from wherefrom import progress
+from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.pipeline import execution
+from wherefrom.result import tabular
+from wherefrom.result.explanations import Explanations
 
 TOKENIZER = tiny.tokenizer()
 MODEL: Any = tiny.model()
@@ -26,7 +28,7 @@ TEXTS = ["the cat is good", "a bad ☃ film", "the keys to the cabinets are deep
 
 
 def found(**more: Any) -> Explanations:
-    result: Explanations = whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", **more)
+    result: Explanations = wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attcat", **more)
     return result
 
 
@@ -46,7 +48,7 @@ def test_several_inputs_give_a_list_with_more_to_it() -> None:
 
 
 def test_markup_in_a_text_stays_text() -> None:
-    shown = whence.explain(["the <b> cat", "a dog"], MODEL, TOKENIZER)._repr_html_()
+    shown = wherefrom.explain(["the <b> cat", "a dog"], MODEL, TOKENIZER)._repr_html_()
     assert "<b>" not in shown
     assert "&lt;" in shown
 
@@ -56,7 +58,7 @@ def test_a_row_for_each_token() -> None:
     every = found()
     table = every.to_dataframe()
     assert len(table) == sum(map(len, every))
-    assert list(table.columns) == [*tabling.SHARED, *tabling.EACH]
+    assert list(table.columns) == [*tabular.SHARED, *tabular.EACH]
     for row, each in enumerate(every):
         mine = table[table.input == row]
         assert mine.score.tolist() == pytest.approx(each.scores.tolist())
@@ -65,7 +67,7 @@ def test_a_row_for_each_token() -> None:
     assert table[table.unknown].text.tolist() == ["☃"]
     assert set(table.target) <= {"LABEL_0", "LABEL_1", "LABEL_2"}
     assert every[0].to_dataframe().equals(table[table.input == 0])
-    both = whence.compare(TEXTS, MODEL, TOKENIZER, ["attcat", "alti"])
+    both = wherefrom.compare(TEXTS, MODEL, TOKENIZER, ["attcat", "alti"])
     assert both.to_dataframe().groupby("method").size().to_dict() == {"alti": len(table), "attcat": len(table)}
     assert set(both[0].to_dataframe().method) == {"attcat", "alti"}
 
@@ -76,7 +78,7 @@ def test_csv_needs_no_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["score"]) for row in rows if row["input"] == "1"] == found()[1].scores.tolist()
-    with pytest.raises(WhenceError, match=r"needs the package 'pandas'.*\[pandas\]"):
+    with pytest.raises(WherefromError, match=r"needs the package 'pandas'.*\[pandas\]"):
         found().to_dataframe()
 
 
@@ -92,13 +94,13 @@ def test_every_kind_of_table_says_the_same(tmp_path: Path) -> None:
     assert [line["score"] for line in lines] == [each.scores.tolist() for each in every]
     assert [line["input"] for line in lines] == [0, 1, 2]
     assert (tmp_path / "b.csv").parent / "b.csv" == every[0].save(tmp_path / "b.csv")
-    with pytest.raises(WhenceError, match=r"'a\.xls'; expected a name ending in \.csv, \.parquet, \.jsonl"):
+    with pytest.raises(WherefromError, match=r"'a\.xls'; expected a name ending in \.csv, \.parquet, \.jsonl"):
         every.save(tmp_path / "a.xls")
-    with pytest.raises(WhenceError, match="cannot write"):
+    with pytest.raises(WherefromError, match="cannot write"):
         every.save(tmp_path / "nowhere" / "a.csv")
 
 
-def stopped(one: whence.Explanation) -> Iterator[tuple[int, whence.Explanation]]:
+def stopped(one: wherefrom.Explanation) -> Iterator[tuple[int, wherefrom.Explanation]]:
     yield 0, one
     raise KeyboardInterrupt
 
@@ -106,10 +108,10 @@ def stopped(one: whence.Explanation) -> Iterator[tuple[int, whence.Explanation]]
 def test_what_was_written_before_an_error_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     one = found()[0]
-    for ending in tabling.ENDINGS:
+    for ending in tabular.ENDINGS:
         path = tmp_path / f"part{ending}"
         with pytest.raises(KeyboardInterrupt):
-            tabling.save(stopped(one), path)
+            tabular.save(stopped(one), path)
         if ending == ".parquet":
             from pyarrow import parquet
 
@@ -123,10 +125,10 @@ def test_what_was_written_before_an_error_is_kept(tmp_path: Path) -> None:
 
 def test_inputs_that_fail_are_left_out_by_choice() -> None:
     texts = [TEXTS[0], "", TEXTS[1], None]
-    with pytest.raises(WhenceError, match=r"2 of 4 inputs cannot be read.*on_error='skip'"):
-        whence.explain(texts, MODEL, TOKENIZER)
-    with pytest.warns(WhenceWarning, match="2 of 4 inputs were skipped: input 1: the text is empty"):
-        every = whence.explain(texts, MODEL, TOKENIZER, "attcat", on_error="skip", target=[0, 1, 2, 0])
+    with pytest.raises(WherefromError, match=r"2 of 4 inputs cannot be read.*on_error='skip'"):
+        wherefrom.explain(texts, MODEL, TOKENIZER)
+    with pytest.warns(WherefromWarning, match="2 of 4 inputs were skipped: input 1: the text is empty"):
+        every = wherefrom.explain(texts, MODEL, TOKENIZER, "attcat", on_error="skip", target=[0, 1, 2, 0])
     assert [each and each.target.index for each in every] == [0, None, 2, None]
     assert set(every.skipped) == {1, 3}
     assert every[1:].skipped.keys() == {0, 2}
@@ -138,15 +140,15 @@ def test_inputs_that_fail_are_left_out_by_choice() -> None:
 def test_inputs_that_cannot_be_explained_are_left_out_too() -> None:
     model = tiny.model("bert", "masked-lm")
     texts = ["the [MASK] is good", "the cat", "a [MASK]", "a [MASK] [MASK]"]
-    with pytest.warns(WhenceWarning, match="input 1: .*; input 3: "):
-        every = whence.explain(texts, model, TOKENIZER, "saliency", on_error="skip")
+    with pytest.warns(WherefromWarning, match="input 1: .*; input 3: "):
+        every = wherefrom.explain(texts, model, TOKENIZER, "saliency", on_error="skip")
     assert [each is None for each in every] == [False, True, False, True]
-    with pytest.raises(WhenceError, match="no option"):  # the call is wrong, not an input
-        whence.explain(texts, model, TOKENIZER, "saliency", on_error="skip", steps=3)
-    with pytest.raises(WhenceError, match="input 0: the text is empty"):
-        whence.explain(["", " "], model, TOKENIZER, on_error="skip")
-    with pytest.raises(WhenceError, match="on_error='ignore'; expected 'raise' or 'skip'"):
-        whence.explain(texts, model, TOKENIZER, on_error="ignore")
+    with pytest.raises(WherefromError, match="no option"):  # the call is wrong, not an input
+        wherefrom.explain(texts, model, TOKENIZER, "saliency", on_error="skip", steps=3)
+    with pytest.raises(WherefromError, match="input 0: the text is empty"):
+        wherefrom.explain(["", " "], model, TOKENIZER, on_error="skip")
+    with pytest.raises(WherefromError, match="on_error='ignore'; expected 'raise' or 'skip'"):
+        wherefrom.explain(texts, model, TOKENIZER, on_error="ignore")
 
 
 # Streams --------------------------------------------------------------------------------------------------
@@ -154,8 +156,8 @@ def test_inputs_that_cannot_be_explained_are_left_out_too() -> None:
 
 def test_a_stream_gives_what_a_list_gives() -> None:
     texts = list(itertools.islice(itertools.cycle(TEXTS), 40))
-    expected = whence.explain(texts, MODEL, TOKENIZER, "attcat", batch_size=2)
-    streamed = list(whence.explain_stream(iter(texts), MODEL, TOKENIZER, "attcat", batch_size=2))
+    expected = wherefrom.explain(texts, MODEL, TOKENIZER, "attcat", batch_size=2)
+    streamed = list(wherefrom.explain_stream(iter(texts), MODEL, TOKENIZER, "attcat", batch_size=2))
     assert len(streamed) == 40
     for one, other in zip(streamed, expected, strict=True):
         assert one.tokens == other.tokens
@@ -171,7 +173,7 @@ def test_a_stream_may_be_endless() -> None:
             read += 1
             yield text
 
-    stream = whence.explain_stream(endless(), MODEL, TOKENIZER, "attcat", batch_size=1)
+    stream = wherefrom.explain_stream(endless(), MODEL, TOKENIZER, "attcat", batch_size=1)
     assert read == 0
     assert [next(stream).texts[0] for _ in range(3)] == TEXTS
     assert read <= 32
@@ -179,26 +181,26 @@ def test_a_stream_may_be_endless() -> None:
 
 def test_a_stream_counts_on_and_goes_on() -> None:
     texts = [*["a cat"] * 20, "", "a dog"]
-    with pytest.raises(WhenceError, match="input 20: the text is empty"):
-        list(whence.explain_stream(texts, MODEL, TOKENIZER, "attcat", batch_size=1))
-    with pytest.warns(WhenceWarning, match="input 20: the text is empty"):
-        every = list(whence.explain_stream(texts, MODEL, TOKENIZER, "attcat", batch_size=1, on_error="skip"))
+    with pytest.raises(WherefromError, match="input 20: the text is empty"):
+        list(wherefrom.explain_stream(texts, MODEL, TOKENIZER, "attcat", batch_size=1))
+    with pytest.warns(WherefromWarning, match="input 20: the text is empty"):
+        every = list(wherefrom.explain_stream(texts, MODEL, TOKENIZER, "attcat", batch_size=1, on_error="skip"))
     assert [row for row, each in enumerate(every) if each is None] == [20]
 
 
 def test_streams_that_are_none() -> None:
-    with pytest.raises(WhenceError, match="a str was given; expected several inputs"):
-        whence.explain_stream("a cat", MODEL, TOKENIZER)
-    with pytest.raises(WhenceError, match="target is a list"):
-        whence.explain_stream(TEXTS, MODEL, TOKENIZER, target=[0, 1, 2])
-    with pytest.raises(WhenceError, match="unknown method"):  # at the call, not at the first result
-        whence.explain_stream(TEXTS, MODEL, TOKENIZER, "atcat")
+    with pytest.raises(WherefromError, match="a str was given; expected several inputs"):
+        wherefrom.explain_stream("a cat", MODEL, TOKENIZER)
+    with pytest.raises(WherefromError, match="target is a list"):
+        wherefrom.explain_stream(TEXTS, MODEL, TOKENIZER, target=[0, 1, 2])
+    with pytest.raises(WherefromError, match="unknown method"):  # at the call, not at the first result
+        wherefrom.explain_stream(TEXTS, MODEL, TOKENIZER, "atcat")
 
 
 # Memory ---------------------------------------------------------------------------------------------------
 
 
-def held(explanation: whence.Explanation) -> int:
+def held(explanation: wherefrom.Explanation) -> int:
     """Bytes that an explanation keeps alive: a view keeps the whole array that it looks into."""
     arrays = {}
     for name in ("scores", "maps", "aggregated", "head_maps", "layer_scores"):
@@ -213,25 +215,25 @@ def held(explanation: whence.Explanation) -> int:
 @pytest.mark.parametrize("method", ["attention-rollout", "alti", "globenc"])
 def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
     texts = [tiny.ids(30), tiny.ids(40, 1)]
-    whole = whence.explain(texts, MODEL, method=method, position=position)
+    whole = wherefrom.explain(texts, MODEL, method=method, position=position)
     for how in ({"keep": "scores"}, {"rows": "reading"}):
         for one, other in zip(
-            whence.explain(texts, MODEL, method=method, position=position, **how), whole, strict=True
+            wherefrom.explain(texts, MODEL, method=method, position=position, **how), whole, strict=True
         ):
             assert one.maps is one.aggregated is one.head_maps is None
             assert np.allclose(one.scores, other.scores, atol=1e-6)
             assert one.layer_scores.shape == (3, len(one))
             assert np.allclose(one.layer_scores[-1], one.scores, atol=1e-6)
             assert held(one) < held(other) / 5
-    both = whence.explain(texts, MODEL, method=method, rows="reading", keep="maps")
+    both = wherefrom.explain(texts, MODEL, method=method, rows="reading", keep="maps")
     assert np.array_equal(both[0].maps, whole[0].maps)
 
 
 def test_what_may_be_kept() -> None:
-    with pytest.raises(WhenceError, match="keep='all'; expected 'maps', 'scores' or None"):
-        whence.explain(TEXTS, MODEL, TOKENIZER, keep="all")
-    with pytest.raises(WhenceError, match="keep='scores' for none"):
-        whence.explain(TEXTS, MODEL, TOKENIZER, "attention", keep="scores", head="all")
+    with pytest.raises(WherefromError, match="keep='all'; expected 'maps', 'scores' or None"):
+        wherefrom.explain(TEXTS, MODEL, TOKENIZER, keep="all")
+    with pytest.raises(WherefromError, match="keep='scores' for none"):
+        wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attention", keep="scores", head="all")
 
 
 @pytest.mark.parametrize(
@@ -245,26 +247,26 @@ def test_too_little_memory(error: Exception, monkeypatch: pytest.MonkeyPatch) ->
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(jobs, "_run_batch", fail)
+    monkeypatch.setattr(execution, "_run_batch", fail)
     said = r"not enough memory for alti of 3 inputs of up to 10 tokens at once.*allocate.*batch_size=1 or keep='scores'"
-    with pytest.raises(WhenceError, match=said):
-        whence.explain(TEXTS, MODEL, TOKENIZER, "alti")
+    with pytest.raises(WherefromError, match=said):
+        wherefrom.explain(TEXTS, MODEL, TOKENIZER, "alti")
 
 
 def test_other_errors_of_torch_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(jobs, "_run_batch", fail)
+    monkeypatch.setattr(execution, "_run_batch", fail)
     with pytest.raises(RuntimeError, match="something else"):
-        whence.explain(TEXTS, MODEL, TOKENIZER, "alti")
+        wherefrom.explain(TEXTS, MODEL, TOKENIZER, "alti")
 
 
 # Progress -------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_shown_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
-    whence.explain(TEXTS * 10, MODEL, TOKENIZER, "attcat")
+    wherefrom.explain(TEXTS * 10, MODEL, TOKENIZER, "attcat")
     assert capfd.readouterr() == ("", "")
 
 
@@ -272,15 +274,15 @@ def test_a_bar_on_stderr_for_more_than_a_batch(capsys: pytest.CaptureFixture[str
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     seen: list[int] = []
     monkeypatch.setattr(progress, "_in_terminal", lambda _total: iter([seen.append]))
-    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=16)
+    wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=16)
     assert seen == []
-    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2)
+    wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2)
     assert seen == [2, 1]
-    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2, progress=False)
-    list(whence.explain_stream(iter(TEXTS), MODEL, TOKENIZER, "attcat"))
+    wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2, progress=False)
+    list(wherefrom.explain_stream(iter(TEXTS), MODEL, TOKENIZER, "attcat"))
     assert seen == [2, 1, 1, 1, 1]
     monkeypatch.undo()
-    whence.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2, progress=True)
+    wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attcat", batch_size=2, progress=True)
     said = capsys.readouterr()
     assert said.out == ""
 
@@ -291,8 +293,8 @@ def test_a_notebook_without_widgets(tmp_path: Path) -> None:
     pytest.importorskip("ipykernel")
     code = (
         "import sys; sys.modules['ipywidgets'] = None\n"
-        "import whence\n"
-        "found = whence.explain(['a good film'] * 3, method='attcat', batch_size=1)\n"
+        "import wherefrom\n"
+        "found = wherefrom.explain(['a good film'] * 3, method='attcat', batch_size=1)\n"
         "found"
     )
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])

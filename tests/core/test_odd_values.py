@@ -15,21 +15,21 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.errors import WhenceError
-from whence.model import open_model
+import wherefrom
+from wherefrom.errors import WherefromError
+from wherefrom.model import open_model
 
 TEXT = "the cat sat on a mat"
 TOKENIZER = tiny.tokenizer()
 MODELS = {task: tiny.model(task=task) for task in ("classification", "masked-lm", "token-classification", "encoder")}
 ENTRIES: dict[str, Callable[..., Any]] = {
-    "explain": whence.explain,
-    "compare": whence.compare,
-    "capture": whence.capture,
-    "estimate": whence.estimate,
+    "explain": wherefrom.explain,
+    "compare": wherefrom.compare,
+    "capture": wherefrom.capture,
+    "estimate": wherefrom.estimate,
 }
 CHEAP = ("attention", "attcat", "alti", "ablation", "random", "deeplift", "saliency", "attention-flow")
-MODEL = ("model", "tokenizer", "task", "device", "dtype", "model_kwargs")  # asked of models that whence loads
+MODEL = ("model", "tokenizer", "task", "device", "dtype", "model_kwargs")  # asked of models that wherefrom loads
 
 
 class Hostile:
@@ -74,9 +74,9 @@ def arguments(entry: str) -> list[str]:
 def finite(found: Any) -> bool:
     if isinstance(found, list):
         return all(map(finite, found))
-    if isinstance(found, whence.Comparison):
+    if isinstance(found, wherefrom.Comparison):
         return all(map(finite, found.values()))
-    return not isinstance(found, whence.Explanation) or bool(np.isfinite(found.scores).all())
+    return not isinstance(found, wherefrom.Explanation) or bool(np.isfinite(found.scores).all())
 
 
 def survives(call: Callable[[], Any], what: str) -> None:
@@ -84,7 +84,7 @@ def survives(call: Callable[[], Any], what: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = call()
-    except WhenceError:
+    except WherefromError:
         return
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
@@ -95,7 +95,7 @@ def calls(rng: random.Random) -> Iterator[tuple[str, Callable[[], Any]]]:
     """One or two odd arguments at a time, or one odd option; for ever."""
     values = odd_values()
     described = [f"value {i}" for i in range(len(values))]
-    methods = [each for each in whence.methods() if each.options]
+    methods = [each for each in wherefrom.methods() if each.options]
     while True:
         task = rng.choice(list(MODELS))
         if rng.random() < 0.5:
@@ -136,13 +136,13 @@ def test_many_odd_values(seed: int) -> None:
 
 def odd_evaluations(count: int, seed: int) -> None:
     rng, values = random.Random(seed), odd_values()
-    names = [*inspect.signature(whence.evaluate).parameters]
+    names = [*inspect.signature(wherefrom.evaluate).parameters]
     names = [name for name in names if name not in (*MODEL, "progress", "workers")]  # which would start processes
     for _ in range(count):
         name, which = rng.choice(names), rng.randrange(len(values))
         asked = {"data": [TEXT, "a mat"], "methods": ["attention"], "metrics": ["aopc"], "threads": 1}
         asked[name] = values[which]()
-        ask = partial(whence.evaluate, model=MODELS["classification"], tokenizer=TOKENIZER, progress=False, **asked)
+        ask = partial(wherefrom.evaluate, model=MODELS["classification"], tokenizer=TOKENIZER, progress=False, **asked)
         survives(ask, f"evaluate({name}=value {which}), seed {seed}")
 
 
@@ -163,8 +163,8 @@ def test_odd_values_for_a_model_that_is_loaded(name: str) -> None:
     """Few of them: each that is let pass is a model loaded."""
     odd = [5, 0.5, "junk", "", b"x", [], {"unheard_of": 1}, {1: 2}, object(), np.zeros(2), torch.zeros(2), Hostile()]
     for value in odd:
-        asked = {"model": "whence/agreement", "method": "attention", name: value}
-        survives(lambda asked=asked: whence.explain("the key", **asked), f"{name}={type(value).__name__}")
+        asked = {"model": "wherefrom/agreement", "method": "attention", name: value}
+        survives(lambda asked=asked: wherefrom.explain("the key", **asked), f"{name}={type(value).__name__}")
 
 
 @pytest.mark.parametrize(
@@ -186,36 +186,37 @@ def test_odd_values_for_a_model_that_is_loaded(name: str) -> None:
 def test_an_option_of_a_wrong_kind(method: str, option: str, value: Any, said: str) -> None:
     """Before anything is run, and wherever a method is named."""
     model = open_model(MODELS["classification"], TOKENIZER)
-    for ask in (whence.explain, whence.estimate):
-        with pytest.raises(WhenceError, match=f"'{method}' cannot have {said}") as refused:
+    for ask in (wherefrom.explain, wherefrom.estimate):
+        with pytest.raises(WherefromError, match=f"'{method}' cannot have {said}") as refused:
             ask(TEXT, model, method=method, **{option: value})
         assert refused.value.code == "option"
 
 
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     model = MODELS["classification"]
-    plain = whence.explain(TEXT, model, TOKENIZER, method="random", seed=3)
+    plain = wherefrom.explain(TEXT, model, TOKENIZER, method="random", seed=3)
     for seed in (np.int64(3), torch.tensor(3), np.array(3)):
-        found = whence.explain(TEXT, model, TOKENIZER, method="random", seed=seed, batch_size=np.int32(4))
+        found = wherefrom.explain(TEXT, model, TOKENIZER, method="random", seed=seed, batch_size=np.int32(4))
         assert (found.scores == plain.scores).all()
         assert found.options == {"seed": 3}
         assert type(found.options["seed"]) is int
     assert (
-        whence.explain(TEXT, model, TOKENIZER, method="alti", layers=(np.int64(0), torch.tensor(2))).maps.shape[0] == 2
+        wherefrom.explain(TEXT, model, TOKENIZER, method="alti", layers=(np.int64(0), torch.tensor(2))).maps.shape[0]
+        == 2
     )
 
 
 def test_the_kind_of_an_option_without_an_annotation_is_its_defaults() -> None:
-    from whence.kinds import checks_arguments
+    from wherefrom.typecheck import checks_arguments
 
     @checks_arguments
     def own(layer, *, power=2.0, on=False, name="a", other=object):  # type: ignore[no-untyped-def]
         return layer, power, on, name, other
 
     assert own(None, power=3, on=True, name="b", other=[]) == (None, 3, True, "b", [])
-    with pytest.raises(WhenceError, match="power='two'; expected a number"):
+    with pytest.raises(WherefromError, match="power='two'; expected a number"):
         own(None, power="two")
-    with pytest.raises(WhenceError, match="on='no'; expected True or False"):
+    with pytest.raises(WherefromError, match="on='no'; expected True or False"):
         own(None, on="no")
     with pytest.raises(TypeError, match="unheard_of"):
         own(None, unheard_of=1)

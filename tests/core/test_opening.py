@@ -16,8 +16,8 @@ import torch
 import transformers
 
 import tiny
-import whence
-from whence.errors import WhenceError, WhenceWarning
+import wherefrom
+from wherefrom.errors import WherefromError, WherefromWarning
 
 
 def checkpoint(folder: Path, task: str = "classification", **config: Any) -> Path:
@@ -75,29 +75,29 @@ def test_broken_checkpoints(
     if change is not None:
         change(folder)
     capfd.readouterr()
-    with pytest.raises(WhenceError, match=says):
-        whence.explain("the cat", folder)
+    with pytest.raises(WherefromError, match=says):
+        wherefrom.explain("the cat", folder)
     assert capfd.readouterr() == ("", ""), "nothing but our own sentence reaches the screen"
 
 
 def test_quantised_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint(tmp_path, quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    with pytest.raises(WhenceError, match=r"cannot open the model .*bitsandbytes"):
-        whence.explain("the cat", folder)
+    with pytest.raises(WherefromError, match=r"cannot open the model .*bitsandbytes"):
+        wherefrom.explain("the cat", folder)
 
 
 def test_a_link_that_leads_nowhere_beside_the_weights_does_no_harm(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path)
     (folder / "notes.txt").symlink_to(folder / "nowhere")
-    assert len(whence.explain("the cat", folder).tokens) == 4
+    assert len(wherefrom.explain("the cat", folder).tokens) == 4
 
 
 def test_layers_that_the_config_forgets_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = checkpoint(tmp_path, num_hidden_layers=2)
     capfd.readouterr()
-    with pytest.warns(WhenceWarning, match="weights that the model does not use: bert.encoder.layer.2"):
-        whence.explain("the cat", folder)
+    with pytest.warns(WherefromWarning, match="weights that the model does not use: bert.encoder.layer.2"):
+        wherefrom.explain("the cat", folder)
     assert "LOAD REPORT" not in "".join(capfd.readouterr())
 
 
@@ -105,25 +105,25 @@ def test_another_head_left_unused_is_nothing_to_talk_about(tmp_path: Path, capfd
     folder = checkpoint(tmp_path)
     capfd.readouterr()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", WhenceWarning)
-        whence.explain("the cat", folder, task="encoder", method="attention")
+        warnings.simplefilter("error", WherefromWarning)
+        wherefrom.explain("the cat", folder, task="encoder", method="attention")
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_bare_encoder_may_lack_its_pooler_and_nothing_else(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, task="masked-lm")
-    assert whence.explain("the cat", folder, task="encoder", method="attention").target.kind == "none"
+    assert wherefrom.explain("the cat", folder, task="encoder", method="attention").target.kind == "none"
     checkpoint(tmp_path, task="encoder", num_hidden_layers=4)
-    with pytest.raises(WhenceError, match=r"no weights for encoder.layer.3"):
-        whence.explain("the cat", folder, method="attention")
+    with pytest.raises(WherefromError, match=r"no weights for encoder.layer.3"):
+        wherefrom.explain("the cat", folder, method="attention")
 
 
 def test_a_checkpoint_without_a_tokenizer_reads_no_text(tmp_path: Path) -> None:
     """transformers makes up a tokenizer to which every word is unknown."""
     tiny.model().save_pretrained(tmp_path)
-    with pytest.raises(WhenceError, match="no tokenizer"):
-        whence.explain("the cat", tmp_path)
-    assert len(whence.explain([5, 6, 7], tmp_path, method="attention").tokens) == 3
+    with pytest.raises(WherefromError, match="no tokenizer"):
+        wherefrom.explain("the cat", tmp_path)
+    assert len(wherefrom.explain([5, 6, 7], tmp_path, method="attention").tokens) == 3
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,15 @@ def test_a_sentence_embedding_is_read_where_its_folder_says(
     tmp_path: Path, config: dict[str, Any], position: int | None
 ) -> None:
     folder = checkpoint(tmp_path, task="encoder")
-    plain = whence.explain("the cat", folder, method="attention")
+    plain = wherefrom.explain("the cat", folder, method="attention")
     assert plain.reading.position == 0
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **config}))
-    found = whence.explain("the cat", folder, method="attention", dtype="float32")
+    found = wherefrom.explain("the cat", folder, method="attention", dtype="float32")
     assert found.reading.position == position
     rows = plain.aggregated[-1]
     np.testing.assert_allclose(found.scores, rows.mean(0) if position is None else rows[position])
-    assert whence.explain("the cat", folder, method="attention", position="last").reading.position == 3
+    assert wherefrom.explain("the cat", folder, method="attention", position="last").reading.position == 3
 
 
 def test_a_pooling_without_a_row_is_named(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_a_pooling_without_a_row_is_named(tmp_path: Path) -> None:
     (folder / "2_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
     modules = [{"idx": 0, "path": "", "type": "a.Transformer"}, {"idx": 1, "path": "2_Pooling", "type": "b.Pooling"}]
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.warns(WhenceWarning, match="pools its tokens by max_tokens"):
-        whence.explain("the cat", folder, method="attention")
+    with pytest.warns(WherefromWarning, match="pools its tokens by max_tokens"):
+        wherefrom.explain("the cat", folder, method="attention")
 
 
 PIPELINES = {
@@ -177,8 +177,8 @@ def test_a_pipeline_is_its_model_and_tokenizer(kind: str) -> None:
     model, tokenizer = tiny.model("gpt2" if kind == "text-generation" else "bert", PIPELINES[kind]), tiny.tokenizer()
     pipe = transformers.pipeline(kind, model=model, tokenizer=tokenizer, device="cpu")
     text = "the cat [MASK] good ."
-    expected = whence.explain(text, model, tokenizer, method="attention-rollout")
-    found = whence.explain(text, pipe, method="attention-rollout")
+    expected = wherefrom.explain(text, model, tokenizer, method="attention-rollout")
+    found = wherefrom.explain(text, pipe, method="attention-rollout")
     assert (found.scores == expected.scores).all()
     assert found.target == expected.target
 
@@ -204,22 +204,22 @@ def process() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("method", [each.name for each in whence.methods()])
+@pytest.mark.parametrize("method", [each.name for each in wherefrom.methods()])
 def test_the_process_comes_back_and_the_mode_makes_no_difference(method: str, mode: Any) -> None:
     if method == "integrated-gradients":
         pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
     model = tiny.model()
-    expected = whence.explain(tiny.ids(5), model, method=method, **_options(method)).scores
+    expected = wherefrom.explain(tiny.ids(5), model, method=method, **_options(method)).scores
     with mode():
         before = process()
-        found = whence.explain(tiny.ids(5), model, method=method, **_options(method)).scores
+        found = wherefrom.explain(tiny.ids(5), model, method=method, **_options(method)).scores
         assert process() == before
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def _options(method: str) -> dict[str, Any]:
     """Token ids come without a tokenizer, so that a blank has to be named."""
-    known = next(each for each in whence.methods() if each.name == method).options
+    known = next(each for each in wherefrom.methods() if each.name == method).options
     return {name: 4 for name in ("by", "baseline") if name in known}
 
 
@@ -228,11 +228,11 @@ def test_a_model_opened_by_name_in_inference_mode_is_good_for_gradients_later(tm
     folder = checkpoint(tmp_path)
     with torch.inference_mode():
         before = process()
-        whence.capture("the cat", folder, dtype=dtype).layers[0].block.w_q  # noqa: B018  (kept with the model)
-        whence.explain("the cat", folder, method="attention", dtype=dtype)
+        wherefrom.capture("the cat", folder, dtype=dtype).layers[0].block.w_q  # noqa: B018  (kept with the model)
+        wherefrom.explain("the cat", folder, method="attention", dtype=dtype)
         assert process() == before
     for method in ("saliency", "deeplift", "transformer-attribution"):
-        assert np.isfinite(whence.explain("the cat", folder, method=method, dtype=dtype).scores).all()
+        assert np.isfinite(wherefrom.explain("the cat", folder, method=method, dtype=dtype).scores).all()
 
 
 def test_a_name_of_the_hub_without_a_network_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,26 +245,26 @@ def test_a_name_of_the_hub_without_a_network_is_refused_at_once(monkeypatch: pyt
             asked.append(address)
             raise OSError("Name or service not known")
 
-    monkeypatch.setattr("whence.model.loading.get_session", Unplugged)
-    with pytest.raises(WhenceError, match=r"neither a folder nor in the cache, and https?://\S+ cannot be reached"):
-        whence.explain("the cat", "nobody/nothing-of-this-name")
+    monkeypatch.setattr("wherefrom.model.loading.get_session", Unplugged)
+    with pytest.raises(WherefromError, match=r"neither a folder nor in the cache, and https?://\S+ cannot be reached"):
+        wherefrom.explain("the cat", "nobody/nothing-of-this-name")
     assert len(asked) == 1
-    with pytest.raises(WhenceError, match=r"cannot open the model '\./nothing'"):
-        whence.explain("the cat", "./nothing")
+    with pytest.raises(WherefromError, match=r"cannot open the model '\./nothing'"):
+        wherefrom.explain("the cat", "./nothing")
     assert len(asked) == 1  # which is no name of the hub's
 
 
 def test_opening_draws_no_random_numbers(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, task="masked-lm")
     before = process()
-    whence.explain("the cat", folder, task="encoder", method="attention")  # its pooler is made anew
+    wherefrom.explain("the cat", folder, task="encoder", method="attention")  # its pooler is made anew
     assert process() == before
 
 
 def test_a_model_loaded_by_its_owner_in_inference_mode() -> None:
     with torch.inference_mode():
         model = tiny.model()
-    assert np.isfinite(whence.explain(tiny.ids(5), model, method="attention").scores).all()
+    assert np.isfinite(wherefrom.explain(tiny.ids(5), model, method="attention").scores).all()
     for method in ("saliency", "gradient-x-input", "deeplift"):
-        with pytest.raises(WhenceError, match=r"loaded under torch.inference_mode"):
-            whence.explain(tiny.ids(5), model, method=method, **_options(method))
+        with pytest.raises(WherefromError, match=r"loaded under torch.inference_mode"):
+            wherefrom.explain(tiny.ids(5), model, method=method, **_options(method))

@@ -10,15 +10,15 @@ import torch
 import transformers
 
 import tiny
-import whence
-from whence.errors import WhenceError, WhenceWarning
+import wherefrom
+from wherefrom.errors import WherefromError, WherefromWarning
 
 TOKENIZER = tiny.tokenizer()
 
 
 def refused(match: str, *args: Any, **kwargs: Any) -> None:
-    with pytest.raises(WhenceError, match=match):
-        whence.explain(*args, **kwargs)
+    with pytest.raises(WherefromError, match=match):
+        wherefrom.explain(*args, **kwargs)
 
 
 def test_a_misspelt_argument() -> None:
@@ -26,10 +26,10 @@ def test_a_misspelt_argument() -> None:
     refused(r"explain has no argument 'metod'; did you mean 'method'\?", "the cat", model, TOKENIZER, metod="alti")
     refused(r"no option 'n_step'; did you mean 'n_steps'\?", "a", model, TOKENIZER, "integrated-gradients", n_step=3)
     refused("no option 'xyzzy'; its options", "the cat", model, TOKENIZER, "attcat", xyzzy=1)
-    with pytest.raises(WhenceError, match=r"estimate has no argument 'aggregat'; did you mean 'aggregate'\?"):
-        whence.estimate("the cat", model, TOKENIZER, aggregat="flow")
+    with pytest.raises(WherefromError, match=r"estimate has no argument 'aggregat'; did you mean 'aggregate'\?"):
+        wherefrom.estimate("the cat", model, TOKENIZER, aggregat="flow")
     with pytest.raises(TypeError, match=r"compare has no argument 'method'; did you mean 'methods'\?"):
-        whence.compare("the cat", model, TOKENIZER, method="alti")  # type: ignore[call-arg]
+        wherefrom.compare("the cat", model, TOKENIZER, method="alti")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", ["deberta-v2", "mpnet"])
@@ -38,7 +38,7 @@ def test_architectures_that_do_not_use_the_interface(name: str) -> None:
         name, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, vocab_size=20
     )
     model = transformers.AutoModel.from_config(config)
-    refused(f"which whence does not know for '{name}'; it knows those of albert, bert", [5, 6], model, method="alti")
+    refused(f"which wherefrom does not know for '{name}'; it knows those of albert, bert", [5, 6], model, method="alti")
 
 
 def test_remote_code() -> None:
@@ -113,12 +113,12 @@ def test_too_long() -> None:
     refused("41 tokens but the model reads at most 40", tiny.ids(41), tiny.model())
     # RoBERTa's positions start after its padding index, here 1: two of its 40 are never used.
     refused("39 tokens but the model reads at most 38", tiny.ids(39), tiny.model("roberta"))
-    assert len(whence.explain(tiny.ids(38), tiny.model("roberta"), method="attention-rollout")) == 38
-    assert len(whence.explain(tiny.ids(40), tiny.model("gpt2"), method="attention-rollout")) == 40
+    assert len(wherefrom.explain(tiny.ids(38), tiny.model("roberta"), method="attention-rollout")) == 38
+    assert len(wherefrom.explain(tiny.ids(40), tiny.model("gpt2"), method="attention-rollout")) == 40
 
 
 def test_truncate_by_choice() -> None:
-    found = whence.explain("cat " * 50, tiny.model(), TOKENIZER, truncate=True)
+    found = wherefrom.explain("cat " * 50, tiny.model(), TOKENIZER, truncate=True)
     assert len(found) == 40
     assert found.tokens[-1] == "[SEP]"
 
@@ -134,8 +134,8 @@ def test_masks() -> None:
 
 
 def test_padding_without_a_mask_is_noticed() -> None:
-    with pytest.warns(WhenceWarning, match="padding"):
-        whence.explain(torch.tensor([[5, 6, 7], [8, 9, 0]]), tiny.model(), method="attention-rollout")
+    with pytest.warns(WherefromWarning, match="padding"):
+        wherefrom.explain(torch.tensor([[5, 6, 7], [8, 9, 0]]), tiny.model(), method="attention-rollout")
 
 
 @pytest.mark.parametrize("inputs", [5, None, 3.5, [["a", "b", "c"]], [[["the"]]], object(), [5, 6.5]])
@@ -162,7 +162,7 @@ def test_text_without_a_tokenizer() -> None:
     refused("no tokenizer", "the cat", tiny.model())
 
 
-def test_tokenizer_arguments_that_belong_to_whence() -> None:
+def test_tokenizer_arguments_that_belong_to_wherefrom() -> None:
     refused("may not set padding", "the cat", tiny.model(), TOKENIZER, tokenizer_kwargs={"padding": True})
 
 
@@ -175,10 +175,10 @@ def test_method_names() -> None:
     refused(
         "head='first'; expected 'all', a whole number or None", [5, 6], tiny.model(), method="attention", head="first"
     )
-    with pytest.raises(WhenceError, match="named twice"):
-        whence.compare([5, 6], tiny.model(), methods=["attention", "attention"])
-    with pytest.raises(WhenceError, match="no methods"):
-        whence.compare([5, 6], tiny.model(), methods=[])
+    with pytest.raises(WherefromError, match="named twice"):
+        wherefrom.compare([5, 6], tiny.model(), methods=["attention", "attention"])
+    with pytest.raises(WherefromError, match="no methods"):
+        wherefrom.compare([5, 6], tiny.model(), methods=[])
 
 
 def test_targets() -> None:
@@ -213,8 +213,8 @@ def test_token_classification_and_answers() -> None:
 
 
 def test_names_that_lead_nowhere(tmp_path: Path) -> None:
-    refused("cannot open the model .*expected a shipped model: whence/", "text", str(tmp_path / "nothing"))
-    refused("no shipped model is called 'whence/nothing'", "text", "whence/nothing")
+    refused("cannot open the model .*expected a shipped model: wherefrom/", "text", str(tmp_path / "nothing"))
+    refused("no shipped model is called 'wherefrom/nothing'", "text", "wherefrom/nothing")
     refused("unknown dtype 'float31'", "text", str(tmp_path), dtype="float31")
     refused("unknown task 'tagging'", "text", str(tmp_path), task="tagging")
     (tmp_path / "config.json").write_text('{"model_type": "mpnet"}')
@@ -232,7 +232,7 @@ def test_a_head_that_was_never_trained(tmp_path: Path) -> None:
         tmp_path,
         task="classification",
     )
-    assert whence.explain("the cat", tmp_path).target.kind == "none"
+    assert wherefrom.explain("the cat", tmp_path).target.kind == "none"
 
 
 def test_a_device_that_is_not_there(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-import whence
-from whence.aggregate import rollout
-from whence.aggregate.rollout import through
-from whence.errors import WhenceWarning
+import wherefrom
+from wherefrom.aggregate import rollout
+from wherefrom.aggregate.rollout import through
+from wherefrom.errors import WherefromWarning
 
 
 def paths(maps: np.ndarray, below: np.ndarray, layer: int, i: int, j: int) -> float:
@@ -100,7 +100,7 @@ def uneven() -> np.ndarray:
 
 def test_a_row_far_smaller_than_its_neighbours() -> None:
     maps = uneven()
-    with pytest.warns(WhenceWarning, match=r"1[0-9] of 36 layers, which are given up to a factor"):
+    with pytest.warns(WherefromWarning, match=r"1[0-9] of 36 layers, which are given up to a factor"):
         found = rollout(maps)
     for row in range(6):
         assert found[-1, row] / found[-1, row].sum() == pytest.approx(shares(exactly(maps, row)), rel=1e-5, abs=1e-30)
@@ -117,7 +117,7 @@ def test_rows_and_layers_of_every_size(sizes: tuple[float, float]) -> None:
     maps = (rng.random((30, 4, 4)) * np.array([sizes[0], sizes[1], 1.0, sizes[0]])[:, None]).astype(np.float32)
     maps[:, 0, 1:] = 0  # a row that stays with itself
     maps[:, 3] = 0  # and one that is nothing
-    with pytest.warns(WhenceWarning, match="read them as shares"):
+    with pytest.warns(WherefromWarning, match="read them as shares"):
         found = rollout(maps)
     assert np.isfinite(found).all()
     rows = [exactly(maps, row) for row in range(4)]
@@ -165,22 +165,22 @@ def test_nothing_stays_nothing() -> None:
 
 def test_single_heads_stand_on_the_mean_of_those_below() -> None:
     model, ids = tiny.model(), tiny.ids(6)
-    every = whence.explain(ids, model, method="attention", head="all")
+    every = wherefrom.explain(ids, model, method="attention", head="all")
     assert every.head_maps.shape == (3, 4, 6, 6)
     assert np.allclose(every.head_maps.mean(1), every.maps, atol=1e-6)
     for head in range(4):
-        one = whence.explain(ids, model, method="attention", head=head)
+        one = wherefrom.explain(ids, model, method="attention", head=head)
         assert (one.maps == every.head_maps[:, head]).all()
         assert np.allclose(one.aggregated[0], one.maps[0])
         # Abnar & Zuidema, appendix A.1: A(i, k) times the rollout below, which averages over heads.
         assert np.allclose(one.aggregated[2], one.maps[2] @ every.maps[1] @ every.maps[0], atol=1e-6)
         assert one.options == {"head": head}
-    fixed = whence.explain(ids, model, method="attention-fixed-residual", head=1)
+    fixed = wherefrom.explain(ids, model, method="attention-fixed-residual", head=1)
     assert np.allclose(fixed.maps, 0.5 * every.head_maps[:, 1] + 0.5 * np.eye(6), atol=1e-6)
 
 
 def test_raw_attention_is_left_alone() -> None:
-    found = whence.explain(tiny.ids(5), tiny.model(), method="attention", aggregate=None)
+    found = wherefrom.explain(tiny.ids(5), tiny.model(), method="attention", aggregate=None)
     assert found.aggregated is None
     assert (found.scores == found.maps[-1, 0]).all()
 
@@ -190,12 +190,12 @@ def test_compare_is_one_pass_for_all() -> None:
     calls = []
     model.register_forward_hook(lambda *_: calls.append(1))
     names = ["attention", "attention-fixed-residual", "raw-attention", "rollout"]
-    together = whence.compare(ids, model, methods=names)
+    together = wherefrom.compare(ids, model, methods=names)
     assert len(calls) == 1
     for i, comparison in enumerate(together):
         assert list(comparison) == names
         for name, each in comparison.items():
-            alone = whence.explain(ids, model, method=name)[i]
+            alone = wherefrom.explain(ids, model, method=name)[i]
             assert np.abs(each.scores - alone.scores).max() <= 1e-6
             assert each.method == name
             assert each.seconds > 0

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.evidence.erasure import erasure
-from whence.model import Reader, collate, open_model
-from whence.model import answer as ask
-from whence.model.target import logit
+import wherefrom
+from wherefrom.metric.erasure import erasure
+from wherefrom.model import Reader, collate, open_model
+from wherefrom.model import answer as ask
+from wherefrom.model.target import logit
 
 TOKENIZER = tiny.tokenizer()
 LABELS = {"id2label": {0: "bad", 1: "so-so", 2: "Good"}, "label2id": {"bad": 0, "so-so": 1, "Good": 2}}
@@ -27,7 +27,7 @@ def output(model: Any, text: str) -> Any:
 def test_classification() -> None:
     model = tiny.model(**LABELS)
     p = output(model, "the film is good").logits.softmax(-1)[0]
-    found = whence.explain("the film is good", model, TOKENIZER)
+    found = wherefrom.explain("the film is good", model, TOKENIZER)
     assert found.target.index == int(p.argmax())
     assert found.target.kind == "class"
     assert found.prediction == found.target.label == ["bad", "so-so", "Good"][int(p.argmax())]
@@ -35,59 +35,59 @@ def test_classification() -> None:
         {"bad": float(p[0]), "so-so": float(p[1]), "Good": float(p[2])}, abs=1e-6
     )
     assert (found.position, found.reading.why) == (0, "first token")
-    by_maps = whence.explain("the film is good", model, TOKENIZER, method="attention-rollout")
+    by_maps = wherefrom.explain("the film is good", model, TOKENIZER, method="attention-rollout")
     assert (by_maps.scores == by_maps.aggregated[-1, 0]).all()
     for name in ("Good", "good", 2, "2"):
-        assert whence.explain("the film", model, TOKENIZER, target=name).target.index == 2
-    contrast = whence.explain("the film", model, TOKENIZER, target="good", foil="bad").target
+        assert wherefrom.explain("the film", model, TOKENIZER, target=name).target.index == 2
+    contrast = wherefrom.explain("the film", model, TOKENIZER, target="good", foil="bad").target
     assert str(contrast) == "class 'Good' rather than 'bad'"
 
 
 def test_probabilities_of_several_labels_and_of_none() -> None:
     several = tiny.model(problem_type="multi_label_classification")
     logits = output(several, "the film").logits[0]
-    found = whence.explain("the film", several, TOKENIZER)
+    found = wherefrom.explain("the film", several, TOKENIZER)
     assert list(found.probabilities.values()) == pytest.approx(torch.sigmoid(logits).tolist(), abs=1e-6)
-    assert whence.explain("the film", tiny.model(num_labels=1), TOKENIZER).probabilities == {}
+    assert wherefrom.explain("the film", tiny.model(num_labels=1), TOKENIZER).probabilities == {}
 
 
 @pytest.mark.parametrize(("position", "row"), [(2, 2), (-1, 4), ("first", 0), ("last", 4)])
 def test_a_given_position(position: Any, row: int) -> None:
-    found = whence.explain("the good film", tiny.model(), TOKENIZER, position=position)
+    found = wherefrom.explain("the good film", tiny.model(), TOKENIZER, position=position)
     assert found.position == row
     assert (found.scores == found.aggregated[-1, row]).all()
 
 
 def test_the_mean_over_all_rows() -> None:
-    found = whence.explain("the good film", tiny.model(task="encoder"), TOKENIZER, position="mean")
+    found = wherefrom.explain("the good film", tiny.model(task="encoder"), TOKENIZER, position="mean")
     assert (found.position, found.reading.why, found.prediction) == (None, "mean", None)
     assert found.scores == pytest.approx(found.aggregated[-1].mean(0))
 
 
 def test_a_gpt2_classifier_reads_its_last_token() -> None:
     model = tiny.model("gpt2")
-    found = whence.explain([5, 6, 7], model, method="attention-rollout")
+    found = wherefrom.explain([5, 6, 7], model, method="attention-rollout")
     assert (found.position, found.reading.why) == (2, "last token")
     # It finds the end by its padding token, wherever that stands.
-    assert whence.explain([5, 6, 0], model, method="attention-rollout").position == 1
+    assert wherefrom.explain([5, 6, 0], model, method="attention-rollout").position == 1
 
 
 def test_a_word_at_the_mask() -> None:
     model = tiny.model(task="masked-lm")
     text = "the keys to the cabinets [MASK] good"
     logits = output(model, text).logits[0, 6]
-    found = whence.explain(text, model, TOKENIZER)
+    found = wherefrom.explain(text, model, TOKENIZER)
     assert found.position == 6
     assert found.reading.why == "mask"
     assert found.target.index == int(logits.argmax())
     assert len(found.probabilities) == 10
-    asked = whence.explain(text, model, TOKENIZER, target="are", foil="is")
+    asked = wherefrom.explain(text, model, TOKENIZER, target="are", foil="is")
     assert (asked.target.label, asked.target.foil_label) == ("are", "is")
     assert asked.probabilities["are"] == pytest.approx(
         float(logits.softmax(-1)[TOKENIZER.convert_tokens_to_ids("are")])
     )
     assert asked.prediction == found.prediction
-    elsewhere = whence.explain(text, model, TOKENIZER, position=2)
+    elsewhere = wherefrom.explain(text, model, TOKENIZER, position=2)
     assert elsewhere.position == 2
 
 
@@ -98,44 +98,44 @@ def test_a_word_at_the_mask() -> None:
 def test_nothing_asked_and_nothing_masked(task: str, says: str) -> None:
     """What was meant is not known, unless a method is named that explains a representation."""
     model = tiny.model(task=task)
-    for call in (whence.explain, whence.compare):
-        with pytest.raises(whence.WhenceError, match=f"no number to explain: .*{says}"):
+    for call in (wherefrom.explain, wherefrom.compare):
+        with pytest.raises(wherefrom.WherefromError, match=f"no number to explain: .*{says}"):
             call("the good film", model, TOKENIZER)
-    found = whence.explain("the good film", model, TOKENIZER, "alti")
+    found = wherefrom.explain("the good film", model, TOKENIZER, "alti")
     assert (found.target.kind, found.position) == ("none", 0)
-    assert whence.estimate("the good film", model, TOKENIZER).method == "deeplift"
+    assert wherefrom.estimate("the good film", model, TOKENIZER).method == "deeplift"
 
 
 def test_the_next_token() -> None:
     model = tiny.model("gpt2", "causal-lm")
     with torch.no_grad():
         logits = model(torch.tensor([[5, 6, 7, 8]])).logits[0]
-    found = whence.explain([5, 6, 7, 8], model, method="attcat")
+    found = wherefrom.explain([5, 6, 7, 8], model, method="attcat")
     assert (found.position, found.target.index, found.target.kind) == (3, int(logits[3].argmax()), "token")
-    earlier = whence.explain([5, 6, 7, 8], model, position=1, target=9, method="attcat")
+    earlier = wherefrom.explain([5, 6, 7, 8], model, position=1, target=9, method="attcat")
     assert (earlier.position, earlier.target.index) == (1, 9)
     assert earlier.probabilities["9"] == pytest.approx(float(logits[1].softmax(-1)[9]), abs=1e-6)
 
 
 def test_words_and_labels_that_look_alike_are_told_apart() -> None:
     model = tiny.model(id2label={0: "good", 1: "good", 2: "bad"}, label2id={"good": 1, "bad": 2})
-    found = whence.explain("the film", model, TOKENIZER, target="all")
+    found = wherefrom.explain("the film", model, TOKENIZER, target="all")
     assert list(found) == ["good #0", "good #1", "bad"]
     assert len(found["bad"].probabilities) == 3
     assert sum(found["bad"].probabilities.values()) == pytest.approx(1)
-    with pytest.raises(whence.WhenceError, match="same token"):
-        whence.explain("the [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="cat")
+    with pytest.raises(wherefrom.WherefromError, match="same token"):
+        wherefrom.explain("the [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="cat")
 
 
 def test_numbers_of_numpy_and_torch() -> None:
-    found = whence.explain("the film", tiny.model(), TOKENIZER, target=np.int64(2))
+    found = wherefrom.explain("the film", tiny.model(), TOKENIZER, target=np.int64(2))
     assert found.target.index == 2
-    assert whence.explain("the film", tiny.model(), TOKENIZER, position=torch.tensor(1)).position == 1
+    assert wherefrom.explain("the film", tiny.model(), TOKENIZER, position=torch.tensor(1)).position == 1
 
 
 def test_a_regression_predicts_a_number() -> None:
     model = tiny.model(num_labels=1)
-    found = whence.explain("the film", model, TOKENIZER)
+    found = wherefrom.explain("the film", model, TOKENIZER)
     assert float(found.prediction) == pytest.approx(float(output(model, "the film").logits[0, 0]), rel=1e-3)
 
 
@@ -143,25 +143,25 @@ def test_a_regression_predicts_a_number() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_regression_has_no_probabilities(method: str, count: int) -> None:
     model = tiny.model(num_labels=count, problem_type="regression")
-    with pytest.raises(whence.WhenceError, match="a regression has no probabilities; explain its logit"):
-        whence.explain("the film", model, TOKENIZER, method=method, of="probability")
+    with pytest.raises(wherefrom.WherefromError, match="a regression has no probabilities; explain its logit"):
+        wherefrom.explain("the film", model, TOKENIZER, method=method, of="probability")
     if count > 1:
-        with pytest.raises(whence.WhenceError, match="a regression has no probabilities"):
-            whence.explain("the film", model, TOKENIZER, method=method, of="probability", target=0, foil=1)
-    found = whence.explain("the film", model, TOKENIZER, method=method, of="logit", target=count - 1)
+        with pytest.raises(wherefrom.WherefromError, match="a regression has no probabilities"):
+            wherefrom.explain("the film", model, TOKENIZER, method=method, of="probability", target=0, foil=1)
+    found = wherefrom.explain("the film", model, TOKENIZER, method=method, of="logit", target=count - 1)
     assert found.probabilities == {}
     expected = float(output(model, "the film").logits[0, count - 1])
     assert float(found.prediction) == pytest.approx(expected, rel=1e-3)
-    with pytest.raises(whence.WhenceError, match="a regression has no probabilities"):
+    with pytest.raises(wherefrom.WherefromError, match="a regression has no probabilities"):
         erasure("the film", found, model, TOKENIZER)
 
 
 def test_a_token_and_its_label() -> None:
     model = tiny.model(task="token-classification", **LABELS)
     logits = output(model, "the good film").logits[0]
-    found = whence.explain("the good film", model, TOKENIZER, position=2)
+    found = wherefrom.explain("the good film", model, TOKENIZER, position=2)
     assert (found.position, found.target.index) == (2, int(logits[2].argmax()))
-    assert whence.explain("the good film", model, TOKENIZER, position=2, target="bad").target.index == 0
+    assert wherefrom.explain("the good film", model, TOKENIZER, position=2, target="bad").target.index == 0
 
 
 def test_an_answer() -> None:
@@ -172,10 +172,10 @@ def test_an_answer() -> None:
         scores = model(**encoding)
     start = int(scores.start_logits.argmax())
     end = start + int(scores.end_logits[0, start:].argmax())
-    found = whence.explain(pair, model, TOKENIZER)
+    found = wherefrom.explain(pair, model, TOKENIZER)
     assert (found.target.kind, found.position, found.reading.why) == ("start", start, "predicted start")
-    assert whence.explain(pair, model, TOKENIZER, target="end").position == end
-    assert whence.explain(pair, model, TOKENIZER, target="end", position=3).target.index == 3
+    assert wherefrom.explain(pair, model, TOKENIZER, target="end").position == end
+    assert wherefrom.explain(pair, model, TOKENIZER, target="end", position=3).target.index == 3
     assert next(iter(found.probabilities.values())) == pytest.approx(
         float(scores.start_logits.softmax(-1).max()), abs=1e-6
     )
@@ -187,7 +187,7 @@ def test_the_answer_in_words() -> None:
     model.qa_outputs.register_forward_hook(
         lambda _module, _args, out: 100 * torch.eye(out.shape[1])[[first, last]].T.expand(out.shape)
     )
-    found = whence.explain(("Good ?", "Meaningful film ."), model, TOKENIZER, method="attention-rollout")
+    found = wherefrom.explain(("Good ?", "Meaningful film ."), model, TOKENIZER, method="attention-rollout")
     assert found.tokens[first : last + 1] == ["meaning", "##ful"]
     assert found.prediction == "Meaningful"
     assert found.position == first
@@ -213,22 +213,24 @@ def test_the_explained_number_is_an_entry_of_the_output() -> None:
     opened, out, found = _answered(tiny.model(task="question-answering"), "the film", target="end", position=1)
     assert logit(opened, out, 0, found) == out.end_logits[0, 1]
     opened, out, found = _answered(tiny.model(task="encoder"), "the film")
-    with pytest.raises(whence.WhenceError, match="no number to explain"):
+    with pytest.raises(wherefrom.WherefromError, match="no number to explain"):
         logit(opened, out, 0, found)
 
 
 def test_a_position_may_be_a_word_of_the_text() -> None:
     model = tiny.model(task="token-classification")
     text = "the meaningful cat sat on the mat"
-    found = whence.explain(text, model, TOKENIZER, method="saliency", position="cat")
+    found = wherefrom.explain(text, model, TOKENIZER, method="saliency", position="cat")
     assert found.tokens[found.position] == "cat"
-    pieces = whence.explain(text, model, TOKENIZER, method="alti", position="Meaningful")
+    pieces = wherefrom.explain(text, model, TOKENIZER, method="alti", position="Meaningful")
     assert pieces.tokens[pieces.position] == "meaning"  # the first piece, as taggers read words
-    assert found.tokens.index("##ful") == whence.explain(text, model, TOKENIZER, "alti", position="##ful").position
-    with pytest.raises(whence.WhenceError, match="'the' stands 2 times in the text, at 1, 7; say which one"):
-        whence.explain(text, model, TOKENIZER, method="saliency", position="the")
-    with pytest.raises(whence.WhenceError, match="unknown position 'dog'; expected a token index, a word of the text"):
-        whence.explain(text, model, TOKENIZER, method="saliency", position="dog")
+    assert found.tokens.index("##ful") == wherefrom.explain(text, model, TOKENIZER, "alti", position="##ful").position
+    with pytest.raises(wherefrom.WherefromError, match="'the' stands 2 times in the text, at 1, 7; say which one"):
+        wherefrom.explain(text, model, TOKENIZER, method="saliency", position="the")
+    with pytest.raises(
+        wherefrom.WherefromError, match="unknown position 'dog'; expected a token index, a word of the text"
+    ):
+        wherefrom.explain(text, model, TOKENIZER, method="saliency", position="dog")
 
 
 @pytest.mark.parametrize(
@@ -240,5 +242,5 @@ def test_a_position_may_be_a_word_of_the_text() -> None:
     ],
 )
 def test_what_is_missing_is_said_of_each_kind_of_model(task: str, said: str) -> None:
-    with pytest.raises(whence.WhenceError, match=said):
-        whence.explain("the cat sat", tiny.model(task=task), TOKENIZER, method="saliency")
+    with pytest.raises(wherefrom.WherefromError, match=said):
+        wherefrom.explain("the cat sat", tiny.model(task=task), TOKENIZER, method="saliency")

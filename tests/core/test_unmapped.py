@@ -16,8 +16,8 @@ from test_capture import state
 from torch import nn
 
 import tiny
-import whence
-from whence.errors import WhenceError
+import wherefrom
+from wherefrom.errors import WherefromError
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 24,
@@ -89,7 +89,7 @@ def logits(found: Any, **inputs: Any) -> torch.Tensor:
 @pytest.mark.parametrize("name", MODELS)
 def test_ablation_is_one_forward_pass_per_token(name: str) -> None:
     ids = tiny.ids(6, low=5)
-    found = whence.explain(ids, MODELS[name], method="ablation", by=4)
+    found = wherefrom.explain(ids, MODELS[name], method="ablation", by=4)
     with torch.no_grad():
         p = [
             logits(MODELS[name], input_ids=torch.tensor([each])).softmax(-1)[0]
@@ -97,7 +97,7 @@ def test_ablation_is_one_forward_pass_per_token(name: str) -> None:
         ]
     best = int(p[0].argmax())
     np.testing.assert_allclose(found.scores, [float(p[0][best] - each[best]) for each in p[1:]], atol=2e-6)
-    pairs = whence.explain(ids, MODELS[name], method="ablation-pairs", by=4).maps
+    pairs = wherefrom.explain(ids, MODELS[name], method="ablation-pairs", by=4).maps
     np.testing.assert_allclose(np.diag(pairs[0]), found.scores, atol=1e-6)
 
 
@@ -113,7 +113,7 @@ def test_gradients_are_those_of_the_input_embeddings(name: str) -> None:
     for parameter in found.parameters():
         parameter.grad = None
     for method, scores in expected.items():
-        mine = whence.explain(ids, found, method=method).scores
+        mine = wherefrom.explain(ids, found, method=method).scores
         np.testing.assert_allclose(
             mine, scores.detach().numpy(), rtol=2e-4, atol=1e-5 * float(scores.detach().abs().max())
         )
@@ -123,7 +123,7 @@ def test_gradients_are_those_of_the_input_embeddings(name: str) -> None:
 def test_integrated_gradients_sum_to_the_change(name: str) -> None:
     pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
     ids = tiny.ids(6, low=5)
-    found = whence.explain(ids, MODELS[name], method="integrated-gradients", baseline=4, n_steps=200)
+    found = wherefrom.explain(ids, MODELS[name], method="integrated-gradients", baseline=4, n_steps=200)
     with torch.no_grad():
         y, base = (logits(MODELS[name], input_ids=torch.tensor([each]))[0] for each in (ids, [4] * 6))
     change = float((y - base)[found.target.index])
@@ -138,33 +138,33 @@ def test_a_batch_gives_what_one_gives_and_the_model_comes_back(name: str, method
     found, options = MODELS[name], OPTIONS.get(method, {})
     inputs = [tiny.ids(n, seed=n) for n in (5, 3, 5)]
     before = state(found)
-    together = whence.explain(inputs, found, method=method, **options)
+    together = wherefrom.explain(inputs, found, method=method, **options)
     assert state(found) == before
     for ids, each in zip(inputs, together, strict=True):
-        alone = whence.explain(ids, found, method=method, **options)
+        alone = wherefrom.explain(ids, found, method=method, **options)
         np.testing.assert_allclose(each.scores, alone.scores, rtol=1e-4, atol=1e-6)
     for side in ("left", "right"):
         rows = [[0, 0, *inputs[1]] if side == "left" else [*inputs[1], 0, 0], inputs[0]]
         mask = [[int(token > 0) for token in row] for row in rows]
-        padded = whence.explain({"input_ids": rows, "attention_mask": mask}, found, method=method, **options)
+        padded = wherefrom.explain({"input_ids": rows, "attention_mask": mask}, found, method=method, **options)
         np.testing.assert_allclose(padded[0].scores, together[1].scores, rtol=1e-4, atol=1e-6)
 
 
 def test_language_models_and_taggers() -> None:
     llama, bert = model("llama", "causal-lm"), model("modernbert", "masked-lm")
-    following = whence.explain("the cat is", llama, TOKENIZER, method="ablation", target="good")
+    following = wherefrom.explain("the cat is", llama, TOKENIZER, method="ablation", target="good")
     assert following.target.label == "good"
     assert following.reading.position == 4
-    masked = whence.explain("the cat [MASK] good", bert, TOKENIZER, method="saliency", target="is", foil="are")
+    masked = wherefrom.explain("the cat [MASK] good", bert, TOKENIZER, method="saliency", target="is", foil="are")
     assert masked.reading.position == 3
     assert (masked.scores > 0).all()
-    tagged = whence.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method="saliency", position=2)
+    tagged = wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method="saliency", position=2)
     assert tagged.target.kind == "class"
 
 
 @pytest.mark.parametrize("returns", ["tensor", "tuple", "mapping"])
 def test_a_head_of_ones_own_may_return_its_logits_in_any_wrapping(returns: str) -> None:
-    found = whence.explain(tiny.ids(5), Headed(returns), method="ablation", by=4, target="all")
+    found = wherefrom.explain(tiny.ids(5), Headed(returns), method="ablation", by=4, target="all")
     assert list(found) == [f"LABEL_{i}" for i in range(5)]
 
 
@@ -179,24 +179,26 @@ def test_a_subclass_with_a_head_of_its_own() -> None:
         def forward(self, input_ids: Any, attention_mask: Any = None, **_: Any) -> Any:
             return {"logits": self.out(self.bert(input_ids, attention_mask=attention_mask).last_hidden_state[:, 0])}
 
-    found = whence.explain(tiny.ids(5), Mine(transformers.BertConfig(**tiny.SHAPE)), method="saliency")
+    found = wherefrom.explain(tiny.ids(5), Mine(transformers.BertConfig(**tiny.SHAPE)), method="saliency")
     assert len(found.scores) == 5
     assert found.prediction in ("LABEL_0", "LABEL_1")
 
 
-@pytest.mark.parametrize("method", [each.name for each in whence.methods() if each.blocks])
+@pytest.mark.parametrize("method", [each.name for each in wherefrom.methods() if each.blocks])
 def test_methods_that_look_inside_are_refused_by_name(method: str) -> None:
-    with pytest.raises(WhenceError, match=rf"'{method}' follows a model through its blocks.*'llama'.*alone: ablation"):
-        whence.explain(tiny.ids(4), MODELS["llama"], method=method)
+    with pytest.raises(
+        WherefromError, match=rf"'{method}' follows a model through its blocks.*'llama'.*alone: ablation"
+    ):
+        wherefrom.explain(tiny.ids(4), MODELS["llama"], method=method)
 
 
 def test_what_else_looks_inside_is_refused() -> None:
-    for call in (whence.capture, whence.mixing_ratios, whence.estimate):
-        with pytest.raises(WhenceError, match="whence does not know for 'llama'"):
+    for call in (wherefrom.capture, wherefrom.mixing_ratios, wherefrom.estimate):
+        with pytest.raises(WherefromError, match="wherefrom does not know for 'llama'"):
             call(tiny.ids(4), MODELS["llama"])
     pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
-    with pytest.raises(WhenceError, match="layer= follows a model through its blocks"):
-        whence.explain(tiny.ids(4), MODELS["llama"], method="integrated-gradients", baseline=4, layer=0)
+    with pytest.raises(WherefromError, match="layer= follows a model through its blocks"):
+        wherefrom.explain(tiny.ids(4), MODELS["llama"], method="integrated-gradients", baseline=4, layer=0)
 
 
 def test_modules_without_logits_or_text() -> None:
@@ -209,23 +211,23 @@ def test_modules_without_logits_or_text() -> None:
         def forward(self, input_ids: Any) -> Any:
             return f"no logits for {len(input_ids)}"
 
-    with pytest.raises(WhenceError, match="embeds its input more than once"):
-        whence.explain(tiny.ids(4), Twice(), method="saliency")
-    with pytest.raises(WhenceError, match=r"gives no logits.*returned a str"):
-        whence.explain(tiny.ids(4), Nothing(), method="saliency")
+    with pytest.raises(WherefromError, match="embeds its input more than once"):
+        wherefrom.explain(tiny.ids(4), Twice(), method="saliency")
+    with pytest.raises(WherefromError, match=r"gives no logits.*returned a str"):
+        wherefrom.explain(tiny.ids(4), Nothing(), method="saliency")
     vision = transformers.ViTModel(transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-    with pytest.raises(WhenceError, match="no embeddings of tokens"):
-        whence.explain(tiny.ids(4), vision, method="saliency")
+    with pytest.raises(WherefromError, match="no embeddings of tokens"):
+        wherefrom.explain(tiny.ids(4), vision, method="saliency")
     both = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=60)
-    with pytest.raises(WhenceError, match="cross-attention"):
-        whence.explain(tiny.ids(4), transformers.T5ForConditionalGeneration(both), method="saliency")
+    with pytest.raises(WherefromError, match="cross-attention"):
+        wherefrom.explain(tiny.ids(4), transformers.T5ForConditionalGeneration(both), method="saliency")
 
 
 def test_opened_by_name(tmp_path: Any) -> None:
     MODELS["llama"].save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
-    found = whence.explain("the cat is good", tmp_path, method="gradient-x-input")
-    expected = whence.explain("the cat is good", MODELS["llama"], TOKENIZER, method="gradient-x-input")
+    found = wherefrom.explain("the cat is good", tmp_path, method="gradient-x-input")
+    expected = wherefrom.explain("the cat is good", MODELS["llama"], TOKENIZER, method="gradient-x-input")
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
 
 
@@ -234,7 +236,7 @@ def test_gpt2_embeds_its_token_types_by_the_table_of_its_words() -> None:
     model, tokenizer = tiny.model("gpt2", "causal-lm"), tiny.tokenizer()
     given = dict(tokenizer("the film is good", return_tensors="pt"))
     given["token_type_ids"] = torch.tensor([[0, 0, 0, 1, 1, 1]])
-    found = whence.explain(given, model, tokenizer, method="saliency", norm="l2")
+    found = wherefrom.explain(given, model, tokenizer, method="saliency", norm="l2")
     found = found[0] if isinstance(found, list) else found
     words = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
     model(inputs_embeds=words, **given).logits[0, -1, found.target.index].backward()

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 import tiny
-import whence
-from whence.explanation import Explanation
-from whence.view.colour import ink, intensities, shade
-from whence.view.html import document
-from whence.view.terminal import gaps, highlighted, layer_rows, map_grid, show
+import wherefrom
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.colour import ink, intensities, shade
+from wherefrom.view.html import document
+from wherefrom.view.terminal import gaps, highlighted, layer_rows, map_grid, show
 
 TOKENIZER = tiny.tokenizer()
 NASTY = ["<script>alert(1)</script>", '"onmouseover="x', "&amp;", "<img src=x onerror=alert(1)>"]
@@ -62,7 +62,7 @@ def test_html_shows_markup_and_does_not_run_it() -> None:
 
 
 def test_the_text_keeps_its_spacing() -> None:
-    found = whence.explain("Meaningful,  the film!", tiny.model(), TOKENIZER)
+    found = wherefrom.explain("Meaningful,  the film!", tiny.model(), TOKENIZER)
     assert found.pieces == ["[CLS]", "Meaning", "ful", ",", "the", "film", "!", "[SEP]"]
     shown = "".join(gap + piece for gap, piece in zip(gaps(found), found.pieces, strict=True))
     assert shown == "[CLS] Meaningful, the film! [SEP]"
@@ -97,9 +97,9 @@ def test_intensities() -> None:
 
 
 def test_layer_rows_are_the_answering_row() -> None:
-    found = whence.explain("the film", tiny.model(), TOKENIZER, position=1)
+    found = wherefrom.explain("the film", tiny.model(), TOKENIZER, position=1)
     assert (layer_rows(found) == found.aggregated[:, 1]).all()
-    raw = whence.explain("the film", tiny.model(), TOKENIZER, method="raw-attention", position="mean")
+    raw = wherefrom.explain("the film", tiny.model(), TOKENIZER, method="raw-attention", position="mean")
     assert (layer_rows(raw) == raw.maps.mean(1)).all()
     given = Explanation.from_scores(["a"], [1.0], layer_scores=np.array([[2.0], [3.0]]))
     assert layer_rows(given).tolist() == [[2.0], [3.0]]
@@ -108,7 +108,7 @@ def test_layer_rows_are_the_answering_row() -> None:
 
 def test_the_terminal_shows_every_token_and_layer() -> None:
     model = tiny.model(task="masked-lm")
-    found = whence.explain("the deep [MASK] film", model, TOKENIZER, target="cat", foil="dog", method="attcat")
+    found = wherefrom.explain("the deep [MASK] film", model, TOKENIZER, target="cat", foil="dog", method="attcat")
     console = Console(width=120, color_system=None, record=True)
     show([found], layers=True, console=console)
     text = console.export_text()
@@ -132,7 +132,7 @@ def test_small_scores_are_shown_in_a_unit() -> None:
 
 
 def test_the_maps_of_all_layers_stand_side_by_side() -> None:
-    found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention")
+    found = wherefrom.explain("the deep film", tiny.model(), TOKENIZER, method="attention")
     wide, narrow = map_grid(found, 120), map_grid(found, 30)
     assert "rows draw on columns" in wide[1].plain
     assert [line.plain.split() for line in wide if "layer " in line.plain] == [
@@ -148,7 +148,7 @@ def test_the_maps_of_all_layers_stand_side_by_side() -> None:
 
 
 def test_every_target_is_named_and_what_is_missed_is_said() -> None:
-    every = whence.explain("the film", tiny.model(), TOKENIZER, method="deeplift", target="all")
+    every = wherefrom.explain("the film", tiny.model(), TOKENIZER, method="deeplift", target="all")
     console = Console(width=120, color_system=None, record=True)
     show(list(every.values()), console=console)
     text = console.export_text()

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tiny
-import whence
-from whence.errors import WhenceError
-from whence.explaining import reader
-from whence.explanation import Explanation
-from whence.model import open_model
-from whence.windows import cut
+import wherefrom
+from wherefrom.api import reader
+from wherefrom.errors import WherefromError
+from wherefrom.model import open_model
+from wherefrom.pipeline.windows import cut
+from wherefrom.result.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
 MODEL: Any = tiny.model()  # reads 40 tokens: 38 between [CLS] and [SEP]
@@ -22,12 +22,12 @@ LONG = " ".join(WORDS[:100])
 
 
 def explain(inputs: Any, method: str = "attcat", model: Any = MODEL, **more: Any) -> Any:
-    return whence.explain(inputs, model, TOKENIZER, method, long="windows", **more)
+    return wherefrom.explain(inputs, model, TOKENIZER, method, long="windows", **more)
 
 
 def by_hand(words: list[str], starts: list[int], method: str, target: int | None = None) -> tuple[Any, list[Any]]:
     """Each window as a text of its own, by `explain`; the mean over the windows that a token is in."""
-    parts = [whence.explain(" ".join(words[s : s + 38]), MODEL, TOKENIZER, method, target=target) for s in starts]
+    parts = [wherefrom.explain(" ".join(words[s : s + 38]), MODEL, TOKENIZER, method, target=target) for s in starts]
     total, count = np.zeros(len(words) + 2), np.zeros(len(words) + 2)
     for start, part in zip(starts, parts, strict=True):
         where = [0, *range(start + 1, start + 39), len(words) + 1]
@@ -67,7 +67,7 @@ def test_maps_are_read_and_not_joined() -> None:
 
 def test_a_text_that_fits_is_explained_as_ever() -> None:
     short = " ".join(WORDS[:38])
-    plain = whence.explain(short, MODEL, TOKENIZER, "attcat")
+    plain = wherefrom.explain(short, MODEL, TOKENIZER, "attcat")
     for found in (explain(short), explain([short, LONG, "a cat"])[0]):
         assert np.allclose(found.scores, plain.scores, atol=1e-6)
         assert found.notes == []
@@ -89,15 +89,15 @@ def test_lists_comparisons_ids_and_words() -> None:
     several = explain(["a cat", LONG, LONG + " !"])
     assert [len(each) for each in several] == [4, 102, 103]
     assert np.allclose(several[1].scores, one.scores, atol=1e-5)
-    both = whence.compare(LONG, MODEL, TOKENIZER, ["attcat", "alti"], long="windows")
+    both = wherefrom.compare(LONG, MODEL, TOKENIZER, ["attcat", "alti"], long="windows")
     assert np.allclose(both["attcat"].scores, one.scores, atol=1e-5)
     for target in ("LABEL_0", "LABEL_1", None):  # a method that looks at no class is judged by the whole's prediction
-        both = whence.compare(LONG, MODEL, TOKENIZER, ["attcat", "alti"], long="windows", target=target)
+        both = wherefrom.compare(LONG, MODEL, TOKENIZER, ["attcat", "alti"], long="windows", target=target)
         assert both["alti"].measured.label == both["alti"].prediction == one.prediction
     assert np.allclose(explain(TOKENIZER(LONG)["input_ids"]).scores, one.scores, atol=1e-5)
     words = explain(WORDS[:100], tokenizer_kwargs={"is_split_into_words": True})
     assert words.words().tokens == ["[CLS]", *WORDS[:100], "[SEP]"]
-    assert len(next(whence.explain_stream([LONG], MODEL, TOKENIZER, "attcat", long="windows"))) == 102
+    assert len(next(wherefrom.explain_stream([LONG], MODEL, TOKENIZER, "attcat", long="windows"))) == 102
 
 
 @pytest.mark.parametrize("n", [41, 60, 77, 78, 79, 200])
@@ -135,12 +135,12 @@ def test_what_makes_no_sense() -> None:
         "leave one of them out": {"inputs": LONG, "truncate": True},
         "stands at one place": {"inputs": LONG + " [MASK]", "model": tiny.model("bert", "masked-lm")},
     }.items():
-        with pytest.raises(WhenceError, match=said):
+        with pytest.raises(WherefromError, match=said):
             explain(**arguments)
-    with pytest.raises(WhenceError, match="windows need the tokenizer"):
-        whence.explain(tiny.ids(50), MODEL, long="windows")
-    with pytest.raises(WhenceError, match="long='cut'; expected 'error', 'truncate' or 'windows'"):
-        whence.explain(LONG, MODEL, TOKENIZER, long="cut")
-    with pytest.raises(WhenceError, match="102 tokens but the model reads at most 40; long='windows'"):
-        whence.explain(LONG, MODEL, TOKENIZER)
-    assert len(whence.explain(LONG, MODEL, TOKENIZER, long="truncate")) == 40
+    with pytest.raises(WherefromError, match="windows need the tokenizer"):
+        wherefrom.explain(tiny.ids(50), MODEL, long="windows")
+    with pytest.raises(WherefromError, match="long='cut'; expected 'error', 'truncate' or 'windows'"):
+        wherefrom.explain(LONG, MODEL, TOKENIZER, long="cut")
+    with pytest.raises(WherefromError, match="102 tokens but the model reads at most 40; long='windows'"):
+        wherefrom.explain(LONG, MODEL, TOKENIZER)
+    assert len(wherefrom.explain(LONG, MODEL, TOKENIZER, long="truncate")) == 40

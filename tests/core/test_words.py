@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-import whence
-from whence.explanation import Explanation
-from whence.words import group, word_spans
+import wherefrom
+from wherefrom.result.explanation import Explanation
+from wherefrom.result.words import group, word_spans
 
 
 def words(text: str) -> list[str]:
@@ -58,7 +58,7 @@ TOKENIZER = tiny.tokenizer()
 
 
 def test_an_explanation_over_words() -> None:
-    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="attention")
+    found = wherefrom.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="attention")
     assert found.tokens == ["[CLS]", "very", "meaning", "##ful", ",", "the", "film", "!", "[SEP]"]
     by_word = found.words()
     assert by_word.tokens == ["[CLS]", "Very", "meaningful", ",", "the", "film", "!", "[SEP]"]
@@ -80,12 +80,12 @@ def test_an_explanation_over_words() -> None:
     assert (again.scores == by_word.scores).all()
 
 
-ADDITIVE = [each.name for each in whence.methods() if each.additive]
+ADDITIVE = [each.name for each in wherefrom.methods() if each.additive]
 
 
 @pytest.mark.parametrize("method", ADDITIVE)
 def test_what_adds_up_adds_up_to_the_same_over_words(method: str) -> None:
-    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method=method)
+    found = wherefrom.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method=method)
     by_word = found.words()
     assert found.additive
     assert by_word.scores[2] == pytest.approx(found.scores[2] + found.scores[3], rel=1e-5)
@@ -102,7 +102,7 @@ def test_what_adds_up_adds_up_to_the_same_over_words(method: str) -> None:
 
 
 def test_rows_of_shares_stay_shares() -> None:
-    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="alti").words()
+    found = wherefrom.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="alti").words()
     assert np.allclose(found.maps.sum(-1), 1, atol=1e-5)
     assert np.allclose(found.aggregated.sum(-1), 1, atol=1e-5)
 
@@ -112,30 +112,30 @@ def test_rows_of_shares_stay_shares() -> None:
     [("saliency", {}), ("ablation", {"unit": "word"}), ("hta", {}), ("IG", {"norm": "l2"}), ("grads", {})],
 )
 def test_what_does_not_add_up_is_averaged(method: str, options: dict[str, str]) -> None:
-    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method=method, **options)
+    found = wherefrom.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method=method, **options)
     assert not found.additive
     assert found.words().scores[2] == pytest.approx(found.scores[2:4].mean(), rel=1e-5)
     assert (found.words().scores == found.words("mean").scores).all()
 
 
 def test_delta_is_that_of_the_sum() -> None:
-    found = whence.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="deeplift")
+    found = wherefrom.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="deeplift")
     assert found.words().delta == found.delta is not None
     assert found.words("mean").delta is None
-    whole = whence.explain("the film", tiny.model(), TOKENIZER, method="deeplift")  # no word of several pieces
+    whole = wherefrom.explain("the film", tiny.model(), TOKENIZER, method="deeplift")  # no word of several pieces
     assert whole.words("mean").delta == whole.delta
 
 
 def test_an_explanation_saved_before_there_was_additive() -> None:
-    found = whence.explain("very meaningful film", tiny.model(), TOKENIZER, method="deeplift")
+    found = wherefrom.explain("very meaningful film", tiny.model(), TOKENIZER, method="deeplift")
     data = found.to_dict()
-    assert whence.Explanation.from_dict(data).additive
+    assert wherefrom.Explanation.from_dict(data).additive
     del data["additive"]
-    assert not whence.Explanation.from_dict(data).additive
+    assert not wherefrom.Explanation.from_dict(data).additive
 
 
 def test_the_position_moves_with_the_words() -> None:
-    found = whence.explain("very meaningful film", tiny.model(), TOKENIZER, position=4)
+    found = wherefrom.explain("very meaningful film", tiny.model(), TOKENIZER, position=4)
     assert found.tokens[4] == "film"
     assert found.words().position == 3
     assert found.words().tokens[3] == "film"
@@ -146,10 +146,10 @@ def test_signed_max_keeps_the_sign() -> None:
     found = Explanation.from_scores(["go", "##od", "##ie"], [0.2, -0.9, 0.5], texts=("goodie",), spans=spans)
     assert found.words("signed-max").scores.tolist() == [-0.9]
     assert found.words("max").scores.tolist() == [0.5]
-    with pytest.raises(whence.WhenceError, match="unknown way to join pieces 'median'"):
+    with pytest.raises(wherefrom.WherefromError, match="unknown way to join pieces 'median'"):
         found.words("median")
 
 
 def test_tokens_without_a_text_stand_alone() -> None:
-    found = whence.explain([5, 6, 7], tiny.model(), method="attention-rollout")
+    found = wherefrom.explain([5, 6, 7], tiny.model(), method="attention-rollout")
     assert found.words().tokens == found.tokens == ["5", "6", "7"]

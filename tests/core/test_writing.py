@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import whence
-from whence.errors import WhenceError
-from whence.writing import write
+import wherefrom
+from wherefrom.errors import WherefromError
+from wherefrom.files import write
 
 
 @pytest.mark.parametrize("stage", ["write", "fsync", "replace"])
@@ -53,7 +53,7 @@ def test_what_was_there_survives_a_fault_at_any_stage(
 
 def test_nothing_is_written_in_another_way() -> None:
     """A report that a kill cuts in half would be taken for a finished one."""
-    source = Path(whence.__file__).parent
+    source = Path(wherefrom.__file__).parent
     others = [
         path.relative_to(source).as_posix()
         for path in source.rglob("*.py")
@@ -76,7 +76,7 @@ def test_mode_and_links_stay(tmp_path: Path) -> None:
 def test_what_cannot_be_replaced_is_written_to(tmp_path: Path) -> None:
     assert write(Path(os.devnull), "text") == Path(os.devnull)
     assert Path(os.devnull).is_char_device()
-    with pytest.raises(WhenceError, match="cannot write"):
+    with pytest.raises(WherefromError, match="cannot write"):
         write(tmp_path, "text")
-    with pytest.raises(WhenceError, match="cannot write"):
+    with pytest.raises(WherefromError, match="cannot write"):
         write(tmp_path / "no folder" / "file", "text")

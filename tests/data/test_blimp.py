@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import golden
-from whence.data import read
-from whence.data.blimp import PARADIGMS, annotate
-from whence.data.tables import BadRow
-from whence.errors import WhenceError
+from wherefrom.data import read
+from wherefrom.data.blimp import PARADIGMS, annotate
+from wherefrom.data.tables import BadRow
+from wherefrom.errors import WherefromError
 
 # Paradigm, the good sentence with its cue in <> and its target in {}, the foil.
 MARKED = [
@@ -73,7 +73,7 @@ def test_only_the_five_paradigms_are_read(tmp_path: Path) -> None:
     assert [example.id for example in read("blimp", folder=tmp_path)] == ["test:2", "test:3"]
     assert [example.id for example in read("blimp:dna", folder=tmp_path)] == ["test:3"]
     assert [example.id for example in read(f"blimp:{PARADIGMS['rpsv']}", folder=tmp_path)] == ["test:2"]
-    with pytest.raises(WhenceError, match="blimp has no group 'island'; its groups: ana, dna, dnaa, darn, rpsv"):
+    with pytest.raises(WherefromError, match="blimp has no group 'island'; its groups: ana, dna, dnaa, darn, rpsv"):
         read("blimp:island", folder=tmp_path)
 
 

@@ -7,16 +7,16 @@ from collections import Counter
 import pytest
 from transformers import AutoTokenizer
 
-from whence import zoo
-from whence.data import Example, grammar, read
-from whence.errors import WhenceError
+from wherefrom import zoo
+from wherefrom.data import Example, grammar, read
+from wherefrom.errors import WherefromError
 
 ALL = [*grammar.PARADIGMS, "distractor=1", "anaphor=2", "subject-verb=3"]
 
 
 @pytest.fixture(scope="module")
 def vocabulary() -> dict[str, int]:
-    words: dict[str, int] = AutoTokenizer.from_pretrained(zoo.path("whence/mlm")).get_vocab()
+    words: dict[str, int] = AutoTokenizer.from_pretrained(zoo.path("wherefrom/mlm")).get_vocab()
     return words
 
 
@@ -101,10 +101,10 @@ def test_the_whole_is_its_parts() -> None:
     ],
 )
 def test_what_it_does_not_have(source: str, split: str | None, why: str) -> None:
-    with pytest.raises(WhenceError, match=why):
+    with pytest.raises(WherefromError, match=why):
         read(source, split)
 
 
 def test_it_does_not_repeat_itself() -> None:
-    with pytest.raises(WhenceError, match="fewer than 20000 sentences of anaphor"):
+    with pytest.raises(WherefromError, match="fewer than 20000 sentences of anaphor"):
         list(grammar.examples("anaphor", 20_000))

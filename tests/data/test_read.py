@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import golden
-from whence.data import Dataset, Dropped, Example, known, read
-from whence.data.sources import SOURCES
-from whence.errors import WhenceError
+from wherefrom.data import Dataset, Dropped, Example, known, read
+from wherefrom.data.sources import SOURCES
+from wherefrom.errors import WherefromError
 
 SHARED = golden.SHARED.parent / "data"
 real = pytest.mark.skipif(not SHARED.is_dir(), reason="the public datasets do not lie beside this checkout")
@@ -168,7 +168,7 @@ def test_squad(write: Write, tmp_path: Path) -> None:
     answers = [pieces(example, example.answer) for example in read("squad_v2", folder=file)]
     assert answers == [[], ["keys"]]
     file.write_text('{"data": [{}]}')
-    with pytest.raises(WhenceError, match="not SQuAD's JSON"):
+    with pytest.raises(WherefromError, match="not SQuAD's JSON"):
         list(read("squad_v2", folder=file))
 
 
@@ -214,11 +214,11 @@ def test_plain_tables(tmp_path: Path) -> None:
         "it has 2 fields, the header 4",
     ]
     file.write_text('{"a": 1}\n')
-    with pytest.raises(WhenceError, match=r"no column 'text'; it has: a\. Name"):
+    with pytest.raises(WherefromError, match=r"no column 'text'; it has: a\. Name"):
         list(read(file))
-    with pytest.raises(WhenceError, match="no column 'b' for its text"):
+    with pytest.raises(WherefromError, match="no column 'b' for its text"):
         list(read(file, columns={"text": "b"}))
-    with pytest.raises(WhenceError, match="columns has words; expected parts"):
+    with pytest.raises(WherefromError, match="columns has words; expected parts"):
         read(file, columns={"words": "a"})
 
 
@@ -247,18 +247,20 @@ def test_a_dataset_is_read_anew_and_known_by_its_content(write: Write) -> None:
 
 def test_nothing_usable_is_an_error(write: Write) -> None:
     folder = write("sst2", {"sentence": "", "label": 1}, {"sentence": "a", "label": None})
-    with pytest.raises(WhenceError, match="all 2 rows are broken: row 1: 'sentence' is empty; row 2: 'label' is empty"):
+    with pytest.raises(
+        WherefromError, match="all 2 rows are broken: row 1: 'sentence' is empty; row 2: 'label' is empty"
+    ):
         list(read("sst2", folder=folder))
-    with pytest.raises(WhenceError, match="it has no rows"):
+    with pytest.raises(WherefromError, match="it has no rows"):
         len(read("sst2", folder=write("sst2")))
-    with pytest.raises(WhenceError, match="limit is 0"):
+    with pytest.raises(WherefromError, match="limit is 0"):
         read("sst2", folder=folder, limit=0)
 
 
 def test_where_data_is_looked_for(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"sentence": "a", "label": 1}
     folder = write("sst2", row)
-    monkeypatch.setenv("WHENCE_DATA", str(folder))
+    monkeypatch.setenv("WHEREFROM_DATA", str(folder))
     own = folder / "sst2"
     for data in (
         read("sst2"),
@@ -268,17 +270,17 @@ def test_where_data_is_looked_for(write: Write, tmp_path: Path, monkeypatch: pyt
         read(own / "validation.jsonl"),
     ):
         assert only(data) == Example("validation:1", "a", "positive")
-    with pytest.raises(WhenceError, match=r"sst2 has no test in .*; it holds: validation"):
+    with pytest.raises(WherefromError, match=r"sst2 has no test in .*; it holds: validation"):
         read("sst2", "test")
-    with pytest.raises(WhenceError, match=r"imdb is not in .*; expected a folder imdb or imdb_text2vec"):
+    with pytest.raises(WherefromError, match=r"imdb is not in .*; expected a folder imdb or imdb_text2vec"):
         read("imdb", folder=tmp_path)
-    with pytest.raises(WhenceError, match="linzen_lgd was not found; set WHENCE_DATA or folder="):
+    with pytest.raises(WherefromError, match="linzen_lgd was not found; set WHEREFROM_DATA or folder="):
         read("linzen_lgd")
-    with pytest.raises(WhenceError, match=r"there is no dataset or file 'sst3'; expected a file .* sst2, mnli"):
+    with pytest.raises(WherefromError, match=r"there is no dataset or file 'sst3'; expected a file .* sst2, mnli"):
         read("sst3")
-    with pytest.raises(WhenceError, match="sst2 has no group 'x'; its groups: none"):
+    with pytest.raises(WherefromError, match="sst2 has no group 'x'; its groups: none"):
         read("sst2:x")
-    with pytest.raises(WhenceError, match="a folder, and not the folder of a dataset"):
+    with pytest.raises(WherefromError, match="a folder, and not the folder of a dataset"):
         read(tmp_path)
 
 
@@ -291,7 +293,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append((path, config, split))
         return iter([{"UID": config, "sentence_good": "Ann has left.", "sentence_bad": "Ann have left.", "text": "a"}])
 
-    monkeypatch.delenv("WHENCE_DATA", raising=False)
+    monkeypatch.delenv("WHEREFROM_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     data = list(read("blimp:rpsv"))
     assert [example.text for example in data] == ["Ann [MASK] left."]
@@ -299,10 +301,10 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {split for _, _, split in asked} == {"train"}
     assert only(read("hub:owner/name", "test")).text == "a"
     assert asked[-1] == ("owner/name", None, "test")
-    with pytest.raises(WhenceError, match=r"stanfordnlp/sst2 .nowhere. did not come from the Hugging Face Hub"):
+    with pytest.raises(WherefromError, match=r"stanfordnlp/sst2 .nowhere. did not come from the Hugging Face Hub"):
         list(read("sst2", "nowhere"))
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(WhenceError, match=r"pip install -e '\.\[hub\]'.*set WHENCE_DATA"):
+    with pytest.raises(WherefromError, match=r"pip install -e '\.\[hub\]'.*set WHEREFROM_DATA"):
         list(read("sst2"))
 
 

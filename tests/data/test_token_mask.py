@@ -9,10 +9,10 @@ import pytest
 from transformers import PreTrainedTokenizer
 
 import tiny
-import whence
-from whence.data import read, token_mask
-from whence.errors import WhenceError
-from whence.model.inputs import Reader
+import wherefrom
+from wherefrom.data import read, token_mask
+from wherefrom.errors import WherefromError
+from wherefrom.model.inputs import Reader
 
 PIECES = [
     "[PAD]",
@@ -114,14 +114,14 @@ def test_a_text_whose_words_do_not_encode_alone_has_no_places() -> None:
 
     sentence = sentence_of(Joining(), "the film")
     assert sentence.spans == [None] * 3
-    with pytest.raises(WhenceError, match="no places in a text"):
+    with pytest.raises(WherefromError, match="no places in a text"):
         token_mask(sentence, [(0, 3)])
     assert not token_mask(sentence, []).any()  # nothing is marked, so nothing is missed
 
 
 def test_spans_on_a_shipped_model_by_token_and_by_word() -> None:
     example = next(example for example in read("grammar:distractor") if example.attractors == 2)
-    found = whence.explain(example.text, model="whence/mlm", target=example.target, foil=example.foil)
+    found = wherefrom.explain(example.text, model="wherefrom/mlm", target=example.target, foil=example.foil)
     for each in (found, found.words()):
         mask = token_mask(each, example.cues)
         ((start, end),) = example.cues

@@ -7,10 +7,10 @@ import torch
 
 import golden
 import tiny
-import whence
+import wherefrom
 from oracles import alti as oracle
 from traces import apart, layers, maps
-from whence.errors import WhenceError, WhenceWarning
+from wherefrom.errors import WherefromError, WherefromWarning
 
 EXACT = 1e-10
 
@@ -44,7 +44,7 @@ def test_the_authors_numbers_are_ours_with_a_millionth_on_every_component(case: 
     for sentence in case.sentences("alti"):
         if len(case.ids(sentence)) > 13:
             continue  # the oracle is slow; the maps themselves are compared in test_mixing_golden
-        for layer in whence.capture(case.ids(sentence), case.model()).layers:
+        for layer in wherefrom.capture(case.ids(sentence), case.model()).layers:
             for key, (metric, at) in keys.items():
                 theirs = torch.from_numpy(case["alti", f"{sentence}_{key}_C"][layer.index])
                 assert apart(oracle.alti(layer, 0, metric, at, component=-1e-6), theirs) < 1e-10
@@ -58,7 +58,7 @@ def test_a_row_without_contributions_is_the_token_itself() -> None:
             block.attention.output.LayerNorm.weight.fill_(-1)
             block.attention.output.dense.weight.zero_()
     layer = layers(model=model)[0]
-    with pytest.warns(WhenceWarning, match="alti: .* rows of layer 0"):
+    with pytest.warns(WherefromWarning, match="alti: .* rows of layer 0"):
         found = maps(layer, "alti")
     assert any((row == torch.eye(len(row))[i]).all() for one in found for i, row in enumerate(one))
     assert all(apart(one.sum(-1), torch.ones(len(one)).double()) < EXACT for one in found)
@@ -72,5 +72,5 @@ def test_wrong_options_are_refused() -> None:
         ({"budget": 0}, "budget=0; expected a whole number, at least 1, or None"),
         ({"budget": 1.5}, "budget=1.5"),
     ):
-        with pytest.raises(WhenceError, match=message):
+        with pytest.raises(WherefromError, match=message):
             maps(layer, "alti", **options)

@@ -10,10 +10,10 @@ import torch
 
 import golden
 import tiny
-import whence
+import wherefrom
 from oracles import alti, globenc
 from traces import with_outliers
-from whence import analysis
+from wherefrom import analysis
 
 LENGTHS = (6, 3, 4)
 
@@ -41,7 +41,7 @@ def test_anisotropy_is_the_mean_over_all_pairs(variant: str, batch_size: int) ->
     model = tiny.model(variant, "encoder", dtype=torch.float64, num_hidden_layers=2, n_layer=2)
     ids = [tiny.ids(n, n) for n in LENGTHS]
     found = analysis.anisotropy(ids, model, batch_size=batch_size)
-    for layer in whence.capture(ids, model).layers:
+    for layer in wherefrom.capture(ids, model).layers:
         outputs, parts = [], []
         for row in range(len(ids)):
             outputs += alti.result(layer, row, "attention")

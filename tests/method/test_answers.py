@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.explanation import Explanation
+import wherefrom
+from wherefrom.result.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
 PAIRS = [("good ?", "the film"), ("is the film good ?", "the deep and meaningful film is not very good !")]
 
 
 def explained(inputs: Any, model: Any, method: str, **asked: Any) -> Any:
-    return whence.explain(inputs, model, TOKENIZER, method, **asked)
+    return wherefrom.explain(inputs, model, TOKENIZER, method, **asked)
 
 
 @pytest.mark.parametrize("target", ["end", "answer"])  # the start: in test_output

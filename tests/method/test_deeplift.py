@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.model import open_model
+import wherefrom
+from wherefrom.model import open_model
 
 TOKENIZER = tiny.tokenizer()
 TEXTS = ["the film is deep and meaningful", "a cat", "the keys to the cabinets are not good !"]
@@ -22,16 +22,16 @@ def test_deeplift_adds_up(variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
     tolerance = 0.02 if variant == "distilbert" else 1e-9  # its head has a kink (ReLU) that quadrature meets
     for layer in (None, 1):
-        for found in whence.explain(TEXTS, model, TOKENIZER, method="deeplift", layer=layer, target=1):
+        for found in wherefrom.explain(TEXTS, model, TOKENIZER, method="deeplift", layer=layer, target=1):
             assert abs(found.delta) <= tolerance
 
 
-@pytest.mark.parametrize("name", ["whence/mlm", "whence/sentiment"])
+@pytest.mark.parametrize("name", ["wherefrom/mlm", "wherefrom/sentiment"])
 def test_deeplift_adds_up_on_trained_weights(name: str) -> None:
     """Trained attention is sharp, where rules that cancel lose everything."""
-    asked = {"target": "is", "foil": "are"} if name == "whence/mlm" else {}
-    text = "the plot of these films [MASK] dull ." if name == "whence/mlm" else "unflinchingly bleak and desperate"
-    found = whence.explain(text, model=name, method="deeplift", **asked)
+    asked = {"target": "is", "foil": "are"} if name == "wherefrom/mlm" else {}
+    text = "the plot of these films [MASK] dull ." if name == "wherefrom/mlm" else "unflinchingly bleak and desperate"
+    found = wherefrom.explain(text, model=name, method="deeplift", **asked)
     assert abs(found.delta) <= 1e-2
     assert np.abs(found.scores).max() <= 50
 
@@ -42,20 +42,20 @@ def test_deeplift_with_sharp_attention(sharpness: float) -> None:
     with torch.no_grad():
         for layer in model.bert.encoder.layer:
             layer.attention.self.query.weight.mul_(sharpness)
-    assert abs(whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift").delta) <= 1e-6
+    assert abs(wherefrom.explain(TEXTS[0], model, TOKENIZER, method="deeplift").delta) <= 1e-6
 
 
 def test_deeplift_refuses_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["whence.method.deeplift"]
+    module = sys.modules["wherefrom.method.deeplift"]
     monkeypatch.setattr(module, "through_block", lambda _now, _then, multiplier: 100 * multiplier)
-    with pytest.raises(whence.WhenceError, match="deeplift misses the change of the output"):
-        whence.explain(TEXTS[0], tiny.model(), TOKENIZER, method="deeplift")
+    with pytest.raises(wherefrom.WherefromError, match="deeplift misses the change of the output"):
+        wherefrom.explain(TEXTS[0], tiny.model(), TOKENIZER, method="deeplift")
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
 def test_a_miss_is_judged_by_the_scale_of_the_output(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same miss of a thousandth or a thousand times the logits has the same verdict."""
-    module = sys.modules["whence.method.deeplift"]
+    module = sys.modules["wherefrom.method.deeplift"]
     exact = module.through_block
     model = tiny.model(dtype=torch.float64)
     with torch.no_grad():
@@ -64,10 +64,10 @@ def test_a_miss_is_judged_by_the_scale_of_the_output(size: float, monkeypatch: p
 
     def explained(off: float) -> Any:
         monkeypatch.setattr(module, "through_block", lambda now, then, multiplier: off * exact(now, then, multiplier))
-        return whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift")
+        return wherefrom.explain(TEXTS[0], model, TOKENIZER, method="deeplift")
 
     assert abs(explained(1.001).delta) < 0.05 * size
-    with pytest.raises(whence.WhenceError, match="deeplift misses the change"):
+    with pytest.raises(wherefrom.WherefromError, match="deeplift misses the change"):
         explained(1.5)
 
 
@@ -95,7 +95,7 @@ def test_deeplift_adds_up_where_captums_does_not() -> None:
         change = float(Whole()(e) - Whole()(e0))
     with pytest.warns(UserWarning, match="hooks"):
         theirs = captum.DeepLift(Whole()).attribute(e, e0)
-    ours = whence.explain(TEXTS[0], model, TOKENIZER, method="deeplift", target=1)
+    ours = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="deeplift", target=1)
     assert abs(float(theirs.sum()) - change) > 0.2 * abs(change)
     assert abs(float(ours.scores.sum()) - change) <= 1e-9
 
@@ -108,20 +108,20 @@ def test_blocks_below_are_not_run_again(variant: str) -> None:
     for block in opened.blocks:
         block.part(block.family.output).register_forward_hook(lambda *_: calls.append(1))
     asked = {"method": "deeplift", "target": 1}
-    whence.explain(TEXTS[1], model, TOKENIZER, **asked)
+    wherefrom.explain(TEXTS[1], model, TOKENIZER, **asked)
     assert len(calls) == 3 * opened.depth  # the captured pass, and input and baseline
     calls.clear()
-    whence.explain(TEXTS[1], model, TOKENIZER, method="IG", layer=2, n_steps=64)
+    wherefrom.explain(TEXTS[1], model, TOKENIZER, method="IG", layer=2, n_steps=64)
     assert len(calls) == opened.depth + 2 * 2 + 3 * (opened.depth - 2)  # 65 points, 32 at once
 
 
 @pytest.mark.parametrize("variant", ["bert", "gpt2", "albert"])
 def test_deeplifts_block_is_linear_in_differences(variant: str) -> None:
     """difference(now, then, x − x') is exactly o − o'."""
-    from whence.method.deeplift import difference
+    from wherefrom.method.deeplift import difference
 
     model = tiny.model(variant, dtype=torch.float64)
-    now, then = (whence.capture(tiny.ids(6, seed=s), model).layers for s in (1, 2))
+    now, then = (wherefrom.capture(tiny.ids(6, seed=s), model).layers for s in (1, 2))
     for a, b in zip(now, then, strict=True):
         assert torch.allclose(difference(a, b, a.x - b.x), a.output - b.output, atol=1e-10)
 
@@ -132,7 +132,7 @@ def test_a_head_with_kinks_adds_up(of: str) -> None:
     for seed in (3, 11, 18):
         model = tiny.model("distilbert", seed=seed)
         many = [tiny.ids(6, seed=128), tiny.ids(9, seed=4)]
-        for ids, found in zip(many, whence.explain(many, model, method="deeplift", baseline=4, of=of), strict=True):
+        for ids, found in zip(many, wherefrom.explain(many, model, method="deeplift", baseline=4, of=of), strict=True):
             assert abs(found.delta) <= 0.01 * max(np.abs(found.scores).sum(), 1e-3), seed
-            alone = whence.explain(ids, model, method="deeplift", baseline=4, of=of)
+            alone = wherefrom.explain(ids, model, method="deeplift", baseline=4, of=of)
             np.testing.assert_allclose(alone.scores, found.scores, atol=1e-5)

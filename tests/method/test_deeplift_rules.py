@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from whence.method.deeplift import _slope
+from wherefrom.method.deeplift import _slope
 
 
 @pytest.mark.parametrize("activation", [torch.nn.functional.gelu, torch.tanh, torch.nn.functional.silu])

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import tiny
-import whence
+import wherefrom
 
 TEXTS = ["a cat", "the film is deep and meaningful"]
 
@@ -20,9 +20,9 @@ def test_padding_is_no_part_of_the_scale() -> None:
             model.distilbert.transformer.layer[-1].attention.out_lin.weight[:, 6:] = 0
         for target in range(3):
             asked = {"method": "attention-gradcam", "target": target}
-            short, long = whence.explain(TEXTS, model, tokenizer, **asked)
+            short, long = wherefrom.explain(TEXTS, model, tokenizer, **asked)
             for text, found in zip(TEXTS, (short, long), strict=True):
-                alone = whence.explain(text, model, tokenizer, **asked)
+                alone = wherefrom.explain(text, model, tokenizer, **asked)
                 assert np.allclose(found.scores, alone.scores, atol=1e-9)
             lifted += bool(short.scores.any())
     assert lifted >= 4

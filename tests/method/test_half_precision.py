@@ -10,18 +10,18 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.evidence.erasure import erasure
-from whence.model import OutputTrace, open_model
-from whence.model import answer as ask
+import wherefrom
+from wherefrom.metric.erasure import erasure
+from wherefrom.model import OutputTrace, open_model
+from wherefrom.model import answer as ask
 
 TEXT = "a deep and meaningful film ."
 
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, Any]:
-    """whence/sentiment, sure of itself as trained models are: p(positive) is 0.997, where bfloat16 has no steps."""
-    opened = open_model("whence/sentiment")
+    """wherefrom/sentiment, sure of itself as trained models are: p(positive) is 0.997, where bfloat16 has no steps."""
+    opened = open_model("wherefrom/sentiment")
     made = {name: copy.deepcopy(opened.model).to(getattr(torch, name)) for name in ("float64", "bfloat16", "float16")}
     return {**made, "tokenizer": opened.tokenizer}
 
@@ -39,7 +39,7 @@ def models() -> dict[str, Any]:
 )
 def test_scores_near_those_of_float64(models: dict[str, Any], half: str, method: str, options: Any, off: float) -> None:
     exact, low = (
-        whence.explain(TEXT, models[name], models["tokenizer"], method=method, target="positive", **options).scores
+        wherefrom.explain(TEXT, models[name], models["tokenizer"], method=method, target="positive", **options).scores
         for name in ("float64", half)
     )
     assert low.dtype in (np.float32, np.float64)
@@ -49,7 +49,7 @@ def test_scores_near_those_of_float64(models: dict[str, Any], half: str, method:
 
 @pytest.mark.parametrize("half", ["bfloat16", "float16"])
 def test_erasure_near_that_of_float64(models: dict[str, Any], half: str) -> None:
-    found = whence.explain(TEXT, models["float64"], models["tokenizer"], method="saliency")
+    found = wherefrom.explain(TEXT, models["float64"], models["tokenizer"], method="saliency")
     exact, low = (erasure(TEXT, found, models[name], models["tokenizer"]) for name in ("float64", half))
     assert low.aopc == pytest.approx(exact.aopc, rel=0.05)
     assert low.log_odds == pytest.approx(exact.log_odds, rel=0.05)
@@ -64,7 +64,7 @@ def test_what_is_made_of_an_answers_logits_is_not_rounded_again(target: str, of:
     model, tokenizer = tiny.model(task="question-answering", dtype=torch.bfloat16), tiny.tokenizer()
     numbers = []
     for text in ("the keys are good", "a cat is not a dog", "the film is deep", "a very bad key"):
-        trace = whence.capture(text, model, tokenizer)
+        trace = wherefrom.capture(text, model, tokenizer)
         answer = ask(trace.opened, trace.batch.sentences[0], trace.output, 0, target)
         numbers.append(OutputTrace(trace, [answer]).number(of)[0])
     assert all(number.dtype == torch.float32 for number in numbers)

@@ -9,14 +9,14 @@ import torch
 import golden
 import tiny
 import traces
-import whence
+import wherefrom
 from oracles import hta as oracle
-from whence.method.hta import hta_to_embeddings
+from wherefrom.method.hta import hta_to_embeddings
 
 METHODS = ("hta", "hta-x-input")
 
 
-def expected(layer: whence.LayerTrace, name: str, row: int = 0) -> torch.Tensor:
+def expected(layer: wherefrom.LayerTrace, name: str, row: int = 0) -> torch.Tensor:
     x = layer.x[row].detach() if name == "hta-x-input" else None
     return oracle.hta(oracle.jacobian(layer, row), x)
 
@@ -25,7 +25,7 @@ def expected(layer: whence.LayerTrace, name: str, row: int = 0) -> torch.Tensor:
 def test_equals_the_blocks_own_jacobian(variant: str) -> None:
     """Every family, post-norm and pre-norm, causal or not; also with tiles of one token."""
     model = tiny.model(variant, "encoder", dtype=torch.float64)
-    for layer in whence.capture(tiny.ids(5), model, grad=True).layers[:2]:
+    for layer in wherefrom.capture(tiny.ids(5), model, grad=True).layers[:2]:
         jacobian = oracle.jacobian(layer)
         for name in METHODS:
             truth = oracle.hta(jacobian, layer.x[0].detach() if name == "hta-x-input" else None)
@@ -42,27 +42,27 @@ def test_padding_and_hidden_tokens(variant: str, name: str) -> None:
         "input_ids": [tiny.ids(6, 1), [*tiny.ids(3, 2), 0, 0, 0], tiny.ids(6, 3)],
         "attention_mask": [[1] * 6, [1, 1, 1, 0, 0, 0], [1, 0, 1, 1, 1, 1]],
     }
-    layer = whence.capture(batch, model, grad=True).layers[1]
+    layer = wherefrom.capture(batch, model, grad=True).layers[1]
     found = traces.maps(layer, name)
     for row in range(3):
         assert traces.apart(found[row].detach(), expected(layer, name, row)) <= 1e-12
     assert (found[2][[0, 2, 3, 4, 5], 1] == 0).all()  # a token that nobody sees moves nobody
-    alone = whence.capture(tiny.ids(3, 2), model).layers[1]
+    alone = wherefrom.capture(tiny.ids(3, 2), model).layers[1]
     assert traces.apart(found[1].detach(), traces.maps(alone, name)[0]) <= 1e-12
-    whole = whence.explain(batch, model, method=name, aggregate=None)[1]
+    whole = wherefrom.explain(batch, model, method=name, aggregate=None)[1]
     assert whole.maps.shape == (3, 3, 3)
 
 
 @pytest.mark.parametrize("changes", [{"scale_attn_by_inverse_layer_idx": True}, {"activation_function": "relu"}])
 def test_other_scalings_and_activations(changes: dict[str, object]) -> None:
     model = tiny.model("gpt2", "encoder", dtype=torch.float64, **changes)
-    layer = whence.capture(tiny.ids(5), model, grad=True).layers[2]
+    layer = wherefrom.capture(tiny.ids(5), model, grad=True).layers[2]
     for name in METHODS:
         assert traces.apart(traces.maps(layer, name)[0].detach(), expected(layer, name)) <= 1e-12
 
 
 def test_one_token() -> None:
-    layer = whence.capture(tiny.ids(1), tiny.model("bert", "encoder", dtype=torch.float64), grad=True).layers[0]
+    layer = wherefrom.capture(tiny.ids(1), tiny.model("bert", "encoder", dtype=torch.float64), grad=True).layers[0]
     for name in METHODS:
         assert traces.apart(traces.maps(layer, name)[0].detach(), expected(layer, name)) <= 1e-12
 
@@ -79,7 +79,7 @@ def test_float32_stays_close_with_outliers() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_other_dtypes(dtype: torch.dtype) -> None:
     model = tiny.model(dtype=dtype)
-    found = whence.explain(tiny.ids(6), model, method="hta-x-input")
+    found = wherefrom.explain(tiny.ids(6), model, method="hta-x-input")
     assert found.maps.dtype == np.float32
     assert (found.maps > 0).all()
 
@@ -94,7 +94,7 @@ def test_golden(case: golden.Golden, key: str) -> None:
     sentence, kind = key.split("_")
     name = {"HTA": "hta", "HTAxInput": "hta-x-input"}[kind]
     truth = case["paper_gradients", key]
-    found = whence.explain(case.ids(sentence), case.model(), method=name, aggregate=None).maps
+    found = wherefrom.explain(case.ids(sentence), case.model(), method=name, aggregate=None).maps
     assert found.shape == truth.shape
     assert np.abs(found - truth).max() / truth.max() <= 1e-9
 
@@ -103,7 +103,7 @@ def test_golden(case: golden.Golden, key: str) -> None:
 def test_from_a_layer_to_the_embeddings(variant: str) -> None:
     """Across one block it is that block's HTA; across two, by the definition."""
     model = tiny.model(variant, "encoder", dtype=torch.float64)
-    trace = whence.capture([tiny.ids(4, 1), tiny.ids(3, 2)], model, grad=True)
+    trace = wherefrom.capture([tiny.ids(4, 1), tiny.ids(3, 2)], model, grad=True)
     for row, n in enumerate((4, 3)):
         truth = torch.empty(n, n, dtype=torch.float64)
         for i in range(n):
@@ -124,7 +124,7 @@ def test_from_a_layer_to_the_embeddings(variant: str) -> None:
 
 def test_to_the_embeddings_is_refused_without_gradients() -> None:
     model = tiny.model("bert", "encoder")
-    with pytest.raises(whence.WhenceError, match="grad=True"):
-        hta_to_embeddings(whence.capture(tiny.ids(3), model), 0)
-    with pytest.raises(whence.WhenceError, match="outside"):
-        hta_to_embeddings(whence.capture(tiny.ids(3), model, grad=True), 3)
+    with pytest.raises(wherefrom.WherefromError, match="grad=True"):
+        hta_to_embeddings(wherefrom.capture(tiny.ids(3), model), 0)
+    with pytest.raises(wherefrom.WherefromError, match="outside"):
+        hta_to_embeddings(wherefrom.capture(tiny.ids(3), model, grad=True), 3)

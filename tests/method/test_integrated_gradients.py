@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import tiny
-import whence
-from whence.method.path import Averaged, averaged
-from whence.model import open_model
+import wherefrom
+from wherefrom.method.quadrature import Averaged, averaged
+from wherefrom.model import open_model
 
 TOKENIZER = tiny.tokenizer()
 TEXTS = ["the film is deep and meaningful", "a cat", "the keys to the cabinets are not good !"]
@@ -52,9 +52,9 @@ def test_n_steps_are_captums(variant: str, steps: int) -> None:
     theirs = captum.LayerIntegratedGradients(lambda each: model(each).logits[:, 1], embeddings)
     expected = theirs.attribute(ids, blank, n_steps=steps).sum(-1)[0].detach().numpy()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", whence.WhenceWarning)  # so few steps miss the change, theirs too
+        warnings.simplefilter("ignore", wherefrom.WherefromWarning)  # so few steps miss the change, theirs too
         options = {"n_steps": steps, "baseline": blank[0].tolist()}
-        found = whence.explain(ids[0], model, TOKENIZER, method="IG", target=1, **options)
+        found = wherefrom.explain(ids[0], model, TOKENIZER, method="IG", target=1, **options)
     assert np.abs(found.scores - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
@@ -64,8 +64,8 @@ def test_delta_is_the_sum_minus_the_change(steps: int) -> None:
     model = sharp()
     signs = set()
     for target in range(3):
-        with pytest.warns(whence.WhenceWarning, match="have not converged"):
-            results = whence.explain(TEXTS, model, TOKENIZER, method="IG", n_steps=steps, target=target)
+        with pytest.warns(wherefrom.WherefromWarning, match="have not converged"):
+            results = wherefrom.explain(TEXTS, model, TOKENIZER, method="IG", n_steps=steps, target=target)
         for found, text in zip(results, TEXTS, strict=True):
             assert abs(found.delta) > 1e-3
             assert found.delta == pytest.approx(found.scores.sum() - change(model, text, target), abs=1e-9)
@@ -77,21 +77,21 @@ def test_delta_is_the_sum_minus_the_change(steps: int) -> None:
 def test_as_many_steps_as_it_takes(norm: str) -> None:
     model = sharp()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", whence.WhenceWarning)
-        results = whence.explain(TEXTS, model, TOKENIZER, method="IG", target=1, norm=norm)
-        exact = whence.explain(TEXTS, model, TOKENIZER, method="IG", target=1, norm=norm, n_steps=300)
+        warnings.simplefilter("error", wherefrom.WherefromWarning)
+        results = wherefrom.explain(TEXTS, model, TOKENIZER, method="IG", target=1, norm=norm)
+        exact = wherefrom.explain(TEXTS, model, TOKENIZER, method="IG", target=1, norm=norm, n_steps=300)
     for found, expected, text in zip(results, exact, TEXTS, strict=True):
         largest = np.abs(expected.scores).max()
         assert np.abs(found.scores - expected.scores).max() <= 0.02 * largest
         if norm == "dot":
             assert abs(found.delta) <= 0.01 * max(largest, abs(change(model, text, 1)))
-        finer = whence.explain(text, model, TOKENIZER, method="IG", target=1, norm=norm, tolerance=1e-6)
+        finer = wherefrom.explain(text, model, TOKENIZER, method="IG", target=1, norm=norm, tolerance=1e-6)
         assert np.abs(finer.scores - expected.scores).max() <= 1e-4 * largest
 
 
 def test_points_go_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    module = sys.modules["whence.method.integrated_gradients"]
+    module = sys.modules["wherefrom.method.integrated_gradients"]
     averaged = module.averaged
 
     def spy(*args: Any, **options: Any) -> Any:
@@ -100,38 +100,38 @@ def test_points_go_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(module, "averaged", spy)
     for model in (tiny.model(dtype=torch.float64), sharp()):
-        whence.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
+        wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
     assert 16 <= taken[0].points[0] < taken[1].points[0] < 300
 
 
 def test_not_converged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     model = sharp(40)
-    with pytest.warns(whence.WhenceWarning, match=r"after 3 steps their sum misses .*; leave n_steps out"):
-        whence.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1, n_steps=3)
-    monkeypatch.setattr(sys.modules["whence.method.path"], "MOST", 30)
-    with pytest.warns(whence.WhenceWarning, match=r"have not converged: after 24 steps .* use a float64 model"):
-        whence.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
+    with pytest.warns(wherefrom.WherefromWarning, match=r"after 3 steps their sum misses .*; leave n_steps out"):
+        wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1, n_steps=3)
+    monkeypatch.setattr(sys.modules["wherefrom.method.quadrature"], "MOST", 30)
+    with pytest.warns(wherefrom.WherefromWarning, match=r"have not converged: after 24 steps .* use a float64 model"):
+        wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
 
 
 def test_half_precision_ends_where_rounding_begins_and_says_so() -> None:
     """Halving a piece cannot mend what bfloat16 rounds away: the number of steps stays small."""
-    opened = open_model("whence/sentiment")
+    opened = open_model("wherefrom/sentiment")
     text = "a deep and meaningful film ."
-    expected = whence.explain(text, method="IG").scores
+    expected = wherefrom.explain(text, method="IG").scores
     model = copy.deepcopy(opened.model).to(torch.bfloat16)
     with pytest.warns(
-        whence.WhenceWarning, match=r"bfloat16 rounds too coarsely for .* 0\.0001: .* use a float32 model"
+        wherefrom.WherefromWarning, match=r"bfloat16 rounds too coarsely for .* 0\.0001: .* use a float32 model"
     ):
-        found = whence.explain(text, model, opened.tokenizer, method="IG", tolerance=1e-4)
+        found = wherefrom.explain(text, model, opened.tokenizer, method="IG", tolerance=1e-4)
     assert np.abs(found.scores - expected).max() <= 0.05 * np.abs(expected).max()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", whence.WhenceWarning)
-        whence.explain(text, model, opened.tokenizer, method="IG", tolerance=0.05)  # which it does keep
+        warnings.simplefilter("error", wherefrom.WherefromWarning)
+        wherefrom.explain(text, model, opened.tokenizer, method="IG", tolerance=0.05)  # which it does keep
 
 
 def test_float32_says_where_its_rounding_begins() -> None:
-    with pytest.warns(whence.WhenceWarning, match="float32 rounds too coarsely .* use a float64 model"):
-        whence.explain(TEXTS[0], sharp().float(), TOKENIZER, method="IG", target=1, tolerance=1e-9)
+    with pytest.warns(wherefrom.WherefromWarning, match="float32 rounds too coarsely .* use a float64 model"):
+        wherefrom.explain(TEXTS[0], sharp().float(), TOKENIZER, method="IG", target=1, tolerance=1e-9)
 
 
 def bends(scales: list[float]) -> Averaged:
@@ -155,15 +155,15 @@ def test_a_neighbour_in_the_batch_takes_no_steps_away() -> None:
 
 @pytest.mark.parametrize("norm", ["abs", "l2", "abs-mean"])
 def test_what_adds_up_to_nothing_misses_nothing(norm: str) -> None:
-    found = whence.explain(TEXTS[0], tiny.model(), TOKENIZER, method="IG", norm=norm)
+    found = wherefrom.explain(TEXTS[0], tiny.model(), TOKENIZER, method="IG", norm=norm)
     assert found.delta is None
     assert "delta" not in found.to_html().partition("<script")[0]
-    assert whence.explain(TEXTS[0], tiny.model(), TOKENIZER, method="IG", norm="dot").delta is not None
+    assert wherefrom.explain(TEXTS[0], tiny.model(), TOKENIZER, method="IG", norm="dot").delta is not None
 
 
 def test_at_once_changes_no_score() -> None:
     few, many = (
-        whence.explain(TEXTS, sharp(), TOKENIZER, method="IG", target=1, at_once=at_once) for at_once in (1, 64)
+        wherefrom.explain(TEXTS, sharp(), TOKENIZER, method="IG", target=1, at_once=at_once) for at_once in (1, 64)
     )
     for one, other in zip(few, many, strict=True):
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-9, atol=1e-12)
@@ -171,11 +171,11 @@ def test_at_once_changes_no_score() -> None:
 
 def test_no_option_hides_behind_an_argument() -> None:
     """An option that has the name of an argument of `explain` could not be given there."""
-    taken = set(inspect.signature(whence.explain).parameters)
-    assert {each.name: taken & set(each.options) for each in whence.methods() if taken & set(each.options)} == {}
+    taken = set(inspect.signature(wherefrom.explain).parameters)
+    assert {each.name: taken & set(each.options) for each in wherefrom.methods() if taken & set(each.options)} == {}
 
 
 @pytest.mark.parametrize("tolerance", [0, 1, -0.1, "small", True, None])
 def test_a_tolerance_is_a_share(tolerance: Any) -> None:
-    with pytest.raises(whence.WhenceError, match="expected a number between 0 and 1"):
-        whence.explain(TEXTS[1], tiny.model(), TOKENIZER, method="IG", tolerance=tolerance)
+    with pytest.raises(wherefrom.WherefromError, match="expected a number between 0 and 1"):
+        wherefrom.explain(TEXTS[1], tiny.model(), TOKENIZER, method="IG", tolerance=tolerance)

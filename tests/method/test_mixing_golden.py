@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import golden
-import whence
-from whence.method import norms
+import wherefrom
+from wherefrom.method import norms
 
 SYMBOLS = ("W_Res", "N", "N_FixedRes", "N_Res", "N_ResLN", "N_Enc")
 
@@ -32,7 +32,7 @@ def named(case: golden.Golden) -> str:
 def test_globenc_maps_and_rollouts(case: golden.Golden) -> None:
     model = case.model()
     for sentence in case.sentences("globenc"):
-        results = whence.compare(case.ids(sentence), model, methods=SYMBOLS)
+        results = wherefrom.compare(case.ids(sentence), model, methods=SYMBOLS)
         for symbol in SYMBOLS:
             assert apart(results[symbol].maps, case["globenc", f"{sentence}_{symbol}"]) < 1e-10
             assert apart(results[symbol].aggregated, case["globenc", f"{sentence}_{symbol}_rollout"]) < 1e-10
@@ -42,7 +42,7 @@ def test_globenc_maps_and_rollouts(case: golden.Golden) -> None:
 def test_globenc_ratios_and_head_norms(case: golden.Golden) -> None:
     model = case.model()
     for sentence in case.sentences("globenc"):
-        for layer in whence.capture(case.ids(sentence), model).layers:
+        for layer in wherefrom.capture(case.ids(sentence), model).layers:
             for symbol, ratio in norms.mixing_ratios(layer).items():
                 expected = case["globenc", f"{sentence}_ratio_{symbol}"][layer.index]
                 assert apart(ratio[0].numpy(), expected) < 1e-10
@@ -54,7 +54,7 @@ def test_globenc_ratios_and_head_norms(case: golden.Golden) -> None:
 def test_globenc_of_a_padded_batch(case: golden.Golden) -> None:
     if ("globenc", "batch_N_Enc") not in case:
         pytest.skip("the trimmed fixtures hold no padded batch; the whole golden set does")
-    found = whence.explain(batch(case), case.model(), method="globenc")
+    found = wherefrom.explain(batch(case), case.model(), method="globenc")
     for row, each in enumerate(found):
         n = len(each)
         assert apart(each.maps, case["globenc", "batch_N_Enc"][:, row, :n, :n]) < 1e-10
@@ -74,7 +74,7 @@ def test_alti_maps_and_rollouts(case: golden.Golden, key: str, options: dict[str
         pytest.skip("their code loses ε, and this case has a large one on purpose")
     model = case.model()
     for sentence in case.sentences("alti"):
-        found = whence.explain(case.ids(sentence), model, method="alti", **options)
+        found = wherefrom.explain(case.ids(sentence), model, method="alti", **options)
         assert apart(found.maps, case["alti", f"{sentence}_{key}_C"]) < most
         assert apart(found.aggregated, case["alti", f"{sentence}_{key}_R"]) < most
 
@@ -86,7 +86,7 @@ def test_altis_own_norms(case: golden.Golden) -> None:
         pytest.skip("their code loses ε, and this case has a large one on purpose")
     model = case.model()
     for sentence in case.sentences("alti"):
-        found = whence.explain(case.ids(sentence), model, method="norm-residual-ln", normalize=True)
+        found = wherefrom.explain(case.ids(sentence), model, method="norm-residual-ln", normalize=True)
         assert apart(found.maps, case["alti", f"{sentence}_norm_normalised"]) < 1e-9
         assert apart(found.aggregated, case["alti", f"{sentence}_norm_rollout"]) < 1e-9
 
@@ -95,7 +95,7 @@ def test_altis_own_norms(case: golden.Golden) -> None:
 def test_value_zeroing_maps_and_rollouts(case: golden.Golden) -> None:
     model = case.model()
     for sentence in case.sentences("valuezeroing"):
-        found = whence.explain(case.ids(sentence), model, method="value-zeroing")
+        found = wherefrom.explain(case.ids(sentence), model, method="value-zeroing")
         assert apart(found.maps, case["valuezeroing", f"{sentence}_valuezeroing"]) < 1e-9
         assert apart(found.aggregated, case["valuezeroing", f"{sentence}_valuezeroing_rollout"]) < 1e-9
 
@@ -104,7 +104,7 @@ def test_value_zeroing_maps_and_rollouts(case: golden.Golden) -> None:
 def test_value_zeroing_of_padded_sentences(case: golden.Golden) -> None:
     if ("valuezeroing", "batch0_valuezeroing") not in case:
         pytest.skip("the trimmed fixtures hold no padded batch; the whole golden set does")
-    for row, each in enumerate(whence.explain(batch(case), case.model(), method="value-zeroing")):
+    for row, each in enumerate(wherefrom.explain(batch(case), case.model(), method="value-zeroing")):
         n = len(each)
         expected = case["valuezeroing", f"batch{row}_valuezeroing"][:, :n, :n]
         assert apart(each.maps, expected / expected.sum(-1, keepdims=True)) < 1e-9
@@ -115,5 +115,5 @@ def test_value_zeroing_in_float32_is_nearer_to_float64_than_the_authors_is(case:
     """Theirs is off by 3e-4, because 1 − cos cancels; followed as a difference it does not."""
     model = case.model(torch.float32)
     for sentence in case.sentences("valuezeroing"):
-        found = whence.explain(case.ids(sentence), model, method="value-zeroing")
+        found = wherefrom.explain(case.ids(sentence), model, method="value-zeroing")
         assert apart(found.maps, case["valuezeroing", f"{sentence}_valuezeroing"]) < 3e-5

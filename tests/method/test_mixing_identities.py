@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-import whence
+import wherefrom
 from oracles import alti, globenc, value_zeroing
 from traces import apart, layers, maps
-from whence.method import decomposition, lookup
+from wherefrom.method import contributions, lookup
 
 NORMS = ("norm", "norm-residual", "norm-residual-ln", "globenc")
 # Ways to be asked for that give rows which sum to one.
@@ -27,7 +27,7 @@ STOCHASTIC: list[tuple[str, dict[str, Any]]] = [
     ("random", {"seed": 3}),
 ]
 # A method that is registered as a layer's map is here, as it comes.
-REGISTERED = [each.name for each in whence.methods() if each.kind == "map" and not each.class_specific]
+REGISTERED = [each.name for each in wherefrom.methods() if each.kind == "map" and not each.class_specific]
 ALL = [*((name, {}) for name in REGISTERED), *(case for case in STOCHASTIC if case[1])]
 
 pytestmark = pytest.mark.filterwarnings("ignore:alti")  # some rows of random models hold no contribution
@@ -60,7 +60,7 @@ def test_a_sentence_does_not_depend_on_its_batch(variant: str, dtype: torch.dtyp
     lengths = (3, 9, 5)
     together = layers(lengths=lengths, model=model)
     for row, n in enumerate(lengths):
-        alone = whence.capture([tiny.ids(n, row)], model).layers
+        alone = wherefrom.capture([tiny.ids(n, row)], model).layers
         for many, one in zip(together, alone, strict=True):
             for name, options in ALL:
                 # In float32 the model's own rounding changes with the batch; others take it up where it is largest:
@@ -89,8 +89,8 @@ def test_permuted_tokens_give_permuted_maps(name: str, options: dict[str, Any]) 
         model.embeddings.position_embeddings.weight.zero_()
     ids = tiny.ids(8)
     order = torch.tensor([3, 1, 7, 0, 2, 6, 5, 4])
-    straight = whence.capture([ids], model).layers
-    permuted = whence.capture([[ids[i] for i in order]], model).layers
+    straight = wherefrom.capture([ids], model).layers
+    permuted = wherefrom.capture([[ids[i] for i in order]], model).layers
     for a, b in zip(straight, permuted, strict=True):
         assert apart(maps(b, name, **options)[0], maps(a, name, **options)[0][order][:, order]) < 1e-9
 
@@ -98,7 +98,7 @@ def test_permuted_tokens_give_permuted_maps(name: str, options: dict[str, Any]) 
 @pytest.mark.parametrize(("name", "options"), ALL, ids=str)
 def test_tokens_hidden_from_attention_give_nothing_but_are_built(name: str, options: dict[str, Any]) -> None:
     encoding = {"input_ids": tiny.ids(6), "attention_mask": [0, 1, 1, 1, 1, 0]}
-    for layer in whence.capture(encoding, tiny.model("bert", "encoder", dtype=torch.float64)).layers:
+    for layer in wherefrom.capture(encoding, tiny.model("bert", "encoder", dtype=torch.float64)).layers:
         found = maps(layer, name, **options)[0]
         assert found.shape == (6, 6)
         if name != "random":
@@ -110,10 +110,10 @@ def test_tokens_hidden_from_attention_give_nothing_but_are_built(name: str, opti
 def test_contributions_and_biases_add_up_to_what_the_block_makes(variant: str) -> None:
     """ALTI, equation 6: y = Σ_j T_ij + L b_O / s + β."""
     for layer in layers(variant):
-        parts = decomposition.own(layer) + decomposition.others(layer) + layer.x
+        parts = contributions.own(layer) + contributions.others(layer) + layer.x
         bias = layer.block.b_o.expand_as(parts)
         assert apart((parts + bias)[layer.mask], layer.u[layer.mask]) < 1e-12
-        norm, view = decomposition.first_norm(layer), decomposition.after_attention(layer)
+        norm, view = contributions.first_norm(layer), contributions.after_attention(layer)
         y = view.linear(parts) / view.scale + view.linear(bias) / view.scale + norm.beta
         assert apart(y[layer.mask], norm(layer.u)[layer.mask]) < 1e-12
 
@@ -136,8 +136,8 @@ def test_globenc_without_ffn_and_second_norm_has_the_ranks_of_the_first() -> Non
 @pytest.mark.parametrize(("name", "options"), ALL, ids=str)
 def test_a_pass_that_keeps_gradients_gives_the_same_maps(name: str, options: dict[str, Any]) -> None:
     model = tiny.model("bert", "encoder", dtype=torch.float64)
-    plain = whence.capture([tiny.ids(5)], model).layers
-    graph = whence.capture([tiny.ids(5)], model, grad=True).layers
+    plain = wherefrom.capture([tiny.ids(5)], model).layers
+    graph = wherefrom.capture([tiny.ids(5)], model, grad=True).layers
     for a, b in zip(plain, graph, strict=True):
         assert apart(maps(b, name, **options)[0].detach(), maps(a, name, **options)[0]) < 1e-12
 
@@ -167,5 +167,5 @@ def test_noise_differs_between_sentences_layers_and_seeds_and_is_otherwise_the_s
     assert not torch.equal(one, maps(first[0], "random", seed=1)[0])
     assert apart(maps(second[0], "random")[0], one) < 1e-6
     for seed in (-1, 0.5, True):
-        with pytest.raises(whence.WhenceError, match=r"seed=.*; expected a whole number"):
+        with pytest.raises(wherefrom.WherefromError, match=r"seed=.*; expected a whole number"):
             maps(first[0], "random", seed=seed)

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tiny
-import whence
+import wherefrom
 from traces import maps
 
 N, D, HEADS, UNITS = 40, 24, 4, 40
@@ -32,7 +32,7 @@ class Largest(TorchDispatchMode):
 
 
 def largest(name: str, **options: Any) -> int:
-    layer = whence.capture([tiny.ids(N)], tiny.model("bert", "encoder", dtype=torch.float64)).layers[1]
+    layer = wherefrom.capture([tiny.ids(N)], tiny.model("bert", "encoder", dtype=torch.float64)).layers[1]
     with Largest() as seen:
         maps(layer, name, **options)
     return seen.bytes

@@ -12,8 +12,8 @@ from torch import Tensor
 import tiny
 from oracles import alti, globenc, value_zeroing
 from traces import apart, layers, maps, with_outliers
-from whence import LayerTrace
-from whence.method import norms
+from wherefrom import LayerTrace
+from wherefrom.method import norms
 
 LENGTHS = (9, 6)
 

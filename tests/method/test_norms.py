@@ -8,7 +8,7 @@ import torch
 import tiny
 from oracles import globenc
 from traces import apart, layers, maps
-from whence.method import norms
+from wherefrom.method import norms
 
 EXACT = 1e-12
 

@@ -12,13 +12,13 @@ import torch
 
 import golden
 import tiny
-import whence
+import wherefrom
 from oracles import attcat as oracle
-from whence.model import open_model
+from wherefrom.model import open_model
 
 TOKENIZER = tiny.tokenizer()
 TEXTS = ["the film is deep and meaningful", "a cat", "the keys to the cabinets are not good !"]
-SCORES = [each.name for each in whence.methods() if each.class_specific]
+SCORES = [each.name for each in wherefrom.methods() if each.class_specific]
 
 
 def relative(found: Any, expected: Any) -> float:
@@ -47,7 +47,7 @@ def test_attcats_own_numbers(case: golden.Golden, mask: str) -> None:
                 continue  # the trimmed fixtures hold some classes only
             compared += 1
 
-            explained = partial(whence.explain, encoding, model, target=target)
+            explained = partial(wherefrom.explain, encoding, model, target=target)
             figures = partial(_figures, case, prefix)
             found = explained(method="AttCAT")
             assert relative(found.scores, figures("AttCAT")) <= 1e-8
@@ -81,7 +81,7 @@ def test_gradient_figures(case: golden.Golden) -> None:
     for key in keys:
         sentence, at, of, target, *rest = key.split("_")
         method, norm = methods["_".join(rest)]
-        found = whence.explain(
+        found = wherefrom.explain(
             case.ids(sentence),
             model,
             method=method,
@@ -112,7 +112,7 @@ def test_altis_gradients_come_from_embedding_twice(case: golden.Golden) -> None:
         norms = gradient[0].norm(dim=-1).detach().numpy()
         theirs = case["alti_gradients", f"{sentence}_grad_l2"]
         assert relative(norms / norms.sum(), theirs) <= 1e-7
-        ours = whence.explain(ids[0], model, method="saliency", of="probability", target=target).scores
+        ours = wherefrom.explain(ids[0], model, method="saliency", of="probability", target=target).scores
         same = relative(ours / ours.sum(), theirs) <= 1e-7
         assert same == (case.name == "distilbert")  # the true model is embedded once
 
@@ -124,13 +124,13 @@ def test_altis_gradients_come_from_embedding_twice(case: golden.Golden) -> None:
 def test_cat_attcat_and_grad_sam_against_slow_oracles(variant: str) -> None:
     model, ids, target = tiny.model(variant, dtype=torch.float64), tiny.ids(5), 1
     depth = open_model(model).depth
-    found = whence.explain(ids, model, method="attcat", target=target)
-    plain = whence.explain(ids, model, method="cat", target=target)
+    found = wherefrom.explain(ids, model, method="attcat", target=target)
+    plain = wherefrom.explain(ids, model, method="cat", target=target)
     for layer in range(depth):
         assert relative(plain.layer_scores[layer], oracle.cat(model, ids, target, layer)) <= 1e-10
         assert relative(found.layer_scores[layer], oracle.attcat(model, ids, target, layer)) <= 1e-10
     assert relative(found.scores, found.layer_scores.sum(0)) <= 1e-12
-    sam = whence.explain(ids, model, method="Grad-SAM", target=target)
+    sam = wherefrom.explain(ids, model, method="Grad-SAM", target=target)
     assert relative(sam.scores, oracle.grad_sam(model, ids, target)) <= 1e-10
     assert np.array_equal(found.magnitude * found.direction, found.scores)
 
@@ -161,21 +161,22 @@ def test_gradients_against_finite_differences(variant: str) -> None:
         step = torch.zeros_like(e)
         step[0, i, k] = 1e-5
         gradient[0, i, k] = (logit(step) - logit(-step)) / 2e-5
-    trace = whence.capture([ids], model, grad=True)
+    trace = wherefrom.capture([ids], model, grad=True)
     (exact,) = torch.autograd.grad(trace.output.logits[0, 2], trace.embeddings)
     chosen = gradient != 0
     assert float((exact - gradient)[chosen].abs().max()) <= 1e-7
-    found = whence.explain(ids, model, method="gradient-x-input", target=2)
+    found = wherefrom.explain(ids, model, method="gradient-x-input", target=2)
     assert relative(found.scores, (exact * e).sum(-1)[0].numpy()) <= 1e-10
     assert (
         relative(
-            whence.explain(ids, model, method="saliency", target=2, norm="l1").scores, exact.abs().sum(-1)[0].numpy()
+            wherefrom.explain(ids, model, method="saliency", target=2, norm="l1").scores, exact.abs().sum(-1)[0].numpy()
         )
         <= 1e-10
     )
     assert (
         relative(
-            whence.explain(ids, model, method="saliency", target=2, norm="sum").scores, exact.sum(-1).abs()[0].numpy()
+            wherefrom.explain(ids, model, method="saliency", target=2, norm="sum").scores,
+            exact.sum(-1).abs()[0].numpy(),
         )
         <= 1e-10
     )
@@ -188,7 +189,7 @@ def test_ablation_against_one_run_per_token(variant: str, by: Any) -> None:
     model.set_attn_implementation("eager")
     names = {"unknown": TOKENIZER.unk_token_id, "mask": TOKENIZER.mask_token_id, "pad": TOKENIZER.pad_token_id}
     blank = names.get(by, by)
-    results = whence.explain(TEXTS, model, TOKENIZER, method="ablation", by=by, target=1)
+    results = wherefrom.explain(TEXTS, model, TOKENIZER, method="ablation", by=by, target=1)
     for found, text in zip(results, TEXTS, strict=True):
         ids = TOKENIZER(text)["input_ids"]
 
@@ -211,18 +212,18 @@ def test_ablation_against_one_run_per_token(variant: str, by: Any) -> None:
 
 def test_ablation_of_words_pairs_and_against_a_foil() -> None:
     model = tiny.model(dtype=torch.float64)
-    by_word = whence.explain("the meaningful film", model, TOKENIZER, method="ablation", unit="word")
+    by_word = wherefrom.explain("the meaningful film", model, TOKENIZER, method="ablation", unit="word")
     assert by_word.tokens[2:4] == ["meaning", "##ful"]
     assert by_word.scores[2] == by_word.scores[3]
-    pairs = whence.explain("the meaningful film", model, TOKENIZER, method="ablation-pairs").maps[0]
+    pairs = wherefrom.explain("the meaningful film", model, TOKENIZER, method="ablation-pairs").maps[0]
     assert np.allclose(pairs, pairs.T)
     assert pairs[2, 3] == pytest.approx(by_word.scores[2], abs=1e-12)
-    single = whence.explain("the meaningful film", model, TOKENIZER, method="ablation")
+    single = wherefrom.explain("the meaningful film", model, TOKENIZER, method="ablation")
     assert np.allclose(np.diag(pairs), single.scores, atol=1e-12)
     lm = tiny.model(task="masked-lm", dtype=torch.float64)
     asked = {"target": "cat", "foil": "dog"}
-    pair = whence.explain("the [MASK] film", lm, TOKENIZER, method="ablation", **asked)
-    every = whence.explain("the [MASK] film", lm, TOKENIZER, method="ablation", over="all", **asked)
+    pair = wherefrom.explain("the [MASK] film", lm, TOKENIZER, method="ablation", **asked)
+    every = wherefrom.explain("the [MASK] film", lm, TOKENIZER, method="ablation", over="all", **asked)
     cat, dog = TOKENIZER.convert_tokens_to_ids(["cat", "dog"])
     ids = TOKENIZER("the [MASK] film")["input_ids"]
 
@@ -245,7 +246,7 @@ def test_integrated_gradients_add_up_ever_better(variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
     deltas = []
     for steps in (2, 8, 64):
-        found = whence.explain(TEXTS, model, TOKENIZER, method="IG", n_steps=steps, target=0)
+        found = wherefrom.explain(TEXTS, model, TOKENIZER, method="IG", n_steps=steps, target=0)
         deltas.append(max(abs(each.delta) for each in found))
     assert deltas[0] > deltas[1] > deltas[2]
     assert deltas[2] <= 1e-6
@@ -263,36 +264,36 @@ def test_integrated_gradients_add_up_ever_better(variant: str) -> None:
 def test_integrated_gradients_from_other_baselines_and_layers() -> None:
     model = tiny.model(dtype=torch.float64)
     for baseline in ("mask", "pad", "unknown", "zero", 9, [9] * 9):
-        found = whence.explain(TEXTS[0], model, TOKENIZER, method="IG", n_steps=50, baseline=baseline)
+        found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", n_steps=50, baseline=baseline)
         assert abs(found.delta) <= 1e-4
     for layer in (0, 2):
-        found = whence.explain(TEXTS[0], model, TOKENIZER, method="IG", n_steps=50, layer=layer)
+        found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", n_steps=50, layer=layer)
         assert abs(found.delta) <= 1e-6
-    at_input = whence.explain(TEXTS[0], model, TOKENIZER, method="IG", layer=0)
-    assert np.allclose(at_input.scores, whence.explain(TEXTS[0], model, TOKENIZER, method="IG").scores)
+    at_input = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", layer=0)
+    assert np.allclose(at_input.scores, wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG").scores)
 
 
 @pytest.mark.parametrize("method", ["saliency", "attcat", "integrated-gradients", "ablation"])
 def test_an_answers_probability_does_not_depend_on_padding(method: str) -> None:
     model = tiny.model(task="question-answering", dtype=torch.float64)
     texts = [("is it good ?", "the film"), ("is the film very good ?", "the deep and meaningful film is very good !")]
-    together = whence.explain(texts, model, TOKENIZER, method=method, of="probability")
+    together = wherefrom.explain(texts, model, TOKENIZER, method=method, of="probability")
     for text, found in zip(texts, together, strict=True):
-        alone = whence.explain(text, model, TOKENIZER, method=method, of="probability")
+        alone = wherefrom.explain(text, model, TOKENIZER, method=method, of="probability")
         assert np.allclose(found.scores, alone.scores, atol=1e-9)
 
 
 def test_gradients_in_inference_mode() -> None:
     model = tiny.model()
     with torch.inference_mode():
-        found = whence.explain(TEXTS[0], model, TOKENIZER, method="attcat")
-    assert np.allclose(found.scores, whence.explain(TEXTS[0], model, TOKENIZER, method="attcat").scores)
+        found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat")
+    assert np.allclose(found.scores, wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat").scores)
 
 
 def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model's own attention is faster and rounds otherwise: whole and changed sentences must share it."""
     asked: list[Any] = []
-    module = sys.modules["whence.model.rerun"]
+    module = sys.modules["wherefrom.model.rerun"]
     numbers = module.numbers
 
     def spy(opened: Any, sentences: Any, answers: Any, of: str, **how: Any) -> Any:
@@ -301,9 +302,9 @@ def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(module, "numbers", spy)
     model = tiny.model()
-    found = whence.explain(TEXTS[0], model, TOKENIZER, method="ablation", target=1)
+    found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="ablation", target=1)
     assert asked == [(len(found) + 1, {"own_attention": True})]
-    exact = whence.explain(TEXTS[0], tiny.model(dtype=torch.float64), TOKENIZER, method="ablation", target=1)
+    exact = wherefrom.explain(TEXTS[0], tiny.model(dtype=torch.float64), TOKENIZER, method="ablation", target=1)
     assert np.abs(found.scores - exact.scores).max() <= 2e-6
 
 
@@ -314,8 +315,8 @@ def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("variant", ["bert", "albert", "gpt2", "gpt2-encoder"])
 def test_a_batch_gives_what_one_sentence_gives(method: str, variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
-    for together, text in zip(whence.explain(TEXTS, model, TOKENIZER, method=method, target=1), TEXTS, strict=True):
-        alone = whence.explain(text, model, TOKENIZER, method=method, target=1)
+    for together, text in zip(wherefrom.explain(TEXTS, model, TOKENIZER, method=method, target=1), TEXTS, strict=True):
+        alone = wherefrom.explain(text, model, TOKENIZER, method=method, target=1)
         largest = max(1e-6, np.abs(alone.scores).max())
         assert np.abs(together.scores - alone.scores).max() <= 1e-5 * largest
         assert together.scores.shape == (len(alone),)
@@ -326,12 +327,12 @@ def test_every_class_at_once(method: str) -> None:
     model = tiny.model(dtype=torch.float64)
     passes = []
     model.register_forward_hook(lambda *_: passes.append(1))
-    every = whence.explain(TEXTS[0], model, TOKENIZER, method=method, target="all")
+    every = wherefrom.explain(TEXTS[0], model, TOKENIZER, method=method, target="all")
     assert list(every) == ["LABEL_0", "LABEL_1", "LABEL_2"]
-    if next(each for each in whence.methods() if each.name == method).gradient:
+    if next(each for each in wherefrom.methods() if each.name == method).gradient:
         assert len(passes) <= 2  # the classes share the captured one (LRP notes the head's inputs in another)
     for target, (label, found) in enumerate(every.items()):
-        alone = whence.explain(TEXTS[0], model, TOKENIZER, method=method, target=target)
+        alone = wherefrom.explain(TEXTS[0], model, TOKENIZER, method=method, target=target)
         assert found.target.label == label
         assert np.allclose(found.scores, alone.scores, atol=1e-10)
 
@@ -339,7 +340,7 @@ def test_every_class_at_once(method: str) -> None:
 @pytest.mark.parametrize("method", ["attcat", "cat", "gradient-x-input", "saliency"])
 def test_an_answer_is_the_sum_of_its_edges(method: str) -> None:
     model = tiny.model(task="question-answering", dtype=torch.float64)
-    every = whence.explain(("is it good ?", "the film is good"), model, TOKENIZER, method=method, target="all")
+    every = wherefrom.explain(("is it good ?", "the film is good"), model, TOKENIZER, method=method, target="all")
     start, end, both = every.values()
     assert [each.target.kind for each in every.values()] == ["start", "end", "answer"]
     if method != "saliency":  # linear in the explained number
@@ -350,22 +351,22 @@ def test_an_answer_is_the_sum_of_its_edges(method: str) -> None:
 @pytest.mark.parametrize("method", SCORES)
 def test_every_head(method: str, task: str) -> None:
     model = tiny.model("gpt2" if task == "causal-lm" else "bert", task)
-    found = whence.explain("the good [MASK] film", model, TOKENIZER, method=method, position=3, target=1)
+    found = wherefrom.explain("the good [MASK] film", model, TOKENIZER, method=method, position=3, target=1)
     assert found.scores.any() or method == "attention-gradcam"  # which may clamp everything away
     assert found.position == 3
 
 
 def test_a_foil_is_a_difference() -> None:
     model = tiny.model(dtype=torch.float64)
-    a, b = (whence.explain(TEXTS[0], model, TOKENIZER, method="attcat", target=t).scores for t in (2, 0))
-    assert np.allclose(whence.explain(TEXTS[0], model, TOKENIZER, method="attcat", target=2, foil=0).scores, a - b)
+    a, b = (wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat", target=t).scores for t in (2, 0))
+    assert np.allclose(wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat", target=2, foil=0).scores, a - b)
 
 
 def test_attcat_by_rollout() -> None:
     model = tiny.model(dtype=torch.float64)
-    found = whence.explain(TEXTS[0], model, TOKENIZER, method="attcat", join="rollout", target=1)
-    cat = whence.explain(TEXTS[0], model, TOKENIZER, method="cat", target=1).layer_scores
-    maps = whence.explain(TEXTS[0], model, TOKENIZER, method="attention").maps * cat[:, None]
+    found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat", join="rollout", target=1)
+    cat = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="cat", target=1).layer_scores
+    maps = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attention").maps * cat[:, None]
     assert np.allclose(found.scores, (maps[2] @ maps[1] @ maps[0]).mean(0))
 
 
@@ -375,7 +376,7 @@ def test_nothing_is_left_on_the_model(method: str) -> None:
     for p in model.parameters():
         p.requires_grad_(False)  # frozen models have gradients too
     hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in model.modules()]
-    whence.explain(TEXTS[0], model, TOKENIZER, method=method)
+    wherefrom.explain(TEXTS[0], model, TOKENIZER, method=method)
     assert all(p.grad is None and not p.requires_grad for p in model.parameters())
     assert hooks == [
         len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in model.modules()
@@ -386,8 +387,8 @@ def test_nothing_is_left_on_the_model(method: str) -> None:
 
 @pytest.mark.parametrize("method", SCORES)
 def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
-    with pytest.raises(whence.WhenceError, match="no number to explain"):
-        whence.explain("the film", tiny.model(task="encoder"), TOKENIZER, method=method)
+    with pytest.raises(wherefrom.WherefromError, match="no number to explain"):
+        wherefrom.explain("the film", tiny.model(task="encoder"), TOKENIZER, method=method)
 
 
 @pytest.mark.parametrize(
@@ -414,13 +415,13 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
     ],
 )
 def test_bad_options(method: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(whence.WhenceError, match=message):
-        whence.explain("the film", tiny.model(), TOKENIZER, method=method, **options)
+    with pytest.raises(wherefrom.WherefromError, match=message):
+        wherefrom.explain("the film", tiny.model(), TOKENIZER, method=method, **options)
 
 
 def test_models_without_a_mask_token() -> None:
-    with pytest.raises(whence.WhenceError, match="has no mask or pad or unknown token for a baseline"):
-        whence.explain([5, 6, 7], tiny.model(), method="IG")
-    assert abs(whence.explain([5, 6, 7], tiny.model(dtype=torch.float64), method="IG", baseline="zero").delta) < 1e-4
-    with pytest.raises(whence.WhenceError, match="no token to blank out by 'unknown'"):
-        whence.explain([5, 6, 7], tiny.model(), method="ablation")
+    with pytest.raises(wherefrom.WherefromError, match="has no mask or pad or unknown token for a baseline"):
+        wherefrom.explain([5, 6, 7], tiny.model(), method="IG")
+    assert abs(wherefrom.explain([5, 6, 7], tiny.model(dtype=torch.float64), method="IG", baseline="zero").delta) < 1e-4
+    with pytest.raises(wherefrom.WherefromError, match="no token to blank out by 'unknown'"):
+        wherefrom.explain([5, 6, 7], tiny.model(), method="ablation")

@@ -16,14 +16,14 @@ from torch import Tensor
 
 import golden
 import tiny
-import whence
+import wherefrom
 from oracles import relevance as oracle
 from traces import apart, with_outliers
-from whence.errors import WhenceError
-from whence.method import lrp_rules as rules
-from whence.method import relevance
-from whence.model import OutputTrace, answers, double
-from whence.model.double import double_trace
+from wherefrom.errors import WherefromError
+from wherefrom.method import lrp_rules as rules
+from wherefrom.method import relevance
+from wherefrom.model import OutputTrace, answers, float64
+from wherefrom.model.float64 import double_trace
 
 EXACT = 1e-9  # both in float64; the rules divide by sums that cancel, so not to the last digit
 LENGTHS = (7, 4)
@@ -41,7 +41,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 
 def output_of(model: Any, inputs: Any, target: Any = None, foil: Any = None, position: Any = None) -> OutputTrace:
-    trace = whence.capture(inputs, model)
+    trace = wherefrom.capture(inputs, model)
     found = [
         answers(trace.opened, sentence, trace.output, row, target, foil, position)[0]
         for row, sentence in enumerate(trace.batch.sentences)
@@ -172,7 +172,7 @@ def test_tokens_hidden_by_the_callers_mask(variant: str) -> None:
 def test_shallow_models(layers: int) -> None:
     model = tiny.model(dtype=torch.float64, num_hidden_layers=layers)
     expected = oracle.relevance(model, tiny.ids(5), head_of("bert", "classification"), 0, 0)
-    found = whence.explain(tiny.ids(5), model, method="full-lrp", target=0)
+    found = wherefrom.explain(tiny.ids(5), model, method="full-lrp", target=0)
     assert apart(torch.from_numpy(found.scores), expected.embeddings) < EXACT
 
 
@@ -181,12 +181,12 @@ def test_the_three_readings_of_the_relevance(variant: str) -> None:
     model, ids = tiny.model(variant, dtype=torch.float64), tiny.ids(6)
     output = output_of(model, ids, target=1)
     r = torch.stack([layer[0] for layer in relevance._relevance(output).attention])
-    partial = whence.explain(ids, model, method="PartialLRP", target=1)
+    partial = wherefrom.explain(ids, model, method="PartialLRP", target=1)
     assert apart(torch.from_numpy(partial.maps), r.clamp(min=0).mean(1)) < EXACT
     assert (partial.scores == partial.maps[-1, partial.position]).all()
 
-    found = whence.explain(ids, model, method="TransAtt", target=1)
-    graph = whence.capture(ids, model, grad=True)
+    found = wherefrom.explain(ids, model, method="TransAtt", target=1)
+    graph = wherefrom.capture(ids, model, grad=True)
     attention = [layer.raw["attention"] for layer in graph.layers]
     gradients = torch.autograd.grad(graph.output.logits[0, 1], attention)
     joint = torch.eye(6, dtype=torch.float64)
@@ -194,7 +194,7 @@ def test_the_three_readings_of_the_relevance(variant: str) -> None:
         step = (gradient[0] * r[layer]).clamp(min=0).mean(0) + torch.eye(6)
         joint = step / step.sum(-1, keepdim=True) @ joint
         assert apart(torch.from_numpy(found.aggregated[layer]), joint) < EXACT
-    late = whence.explain(ids, model, method="TransAtt", target=1, start_layer=2)
+    late = wherefrom.explain(ids, model, method="TransAtt", target=1, start_layer=2)
     assert apart(torch.from_numpy(late.aggregated[-1]), step / step.sum(-1, keepdim=True)) < EXACT
 
 
@@ -216,7 +216,7 @@ def test_the_authors_numbers(case: golden.Golden) -> None:
                 for name, options in names.items():
                     if (key := ("attcat", f"{sentence}_{mask}_class{target}_{name}")) not in case:
                         continue  # the trimmed fixtures hold some of the classes
-                    found = whence.explain(
+                    found = wherefrom.explain(
                         encoding, model, method=name.split("_")[0], target=target, drop_self=True, **options
                     )
                     assert apart(torch.from_numpy(found.scores), torch.from_numpy(case[key])) < 1e-6
@@ -231,8 +231,8 @@ def test_the_authors_numbers(case: golden.Golden) -> None:
 def test_a_foil_is_a_difference_and_a_neighbour_without_one_is_left_alone() -> None:
     model = tiny.model(dtype=torch.float64)
     ids = tiny.ids(6)
-    alone = [whence.explain(ids, model, method="full-lrp", target=k).scores for k in (0, 2)]
-    pair = whence.explain([ids, ids], model, method="full-lrp", target=[0, 2], foil=[2, None])
+    alone = [wherefrom.explain(ids, model, method="full-lrp", target=k).scores for k in (0, 2)]
+    pair = wherefrom.explain([ids, ids], model, method="full-lrp", target=[0, 2], foil=[2, None])
     assert np.allclose(pair[0].scores, alone[0] - alone[1], rtol=1e-9)
     assert np.allclose(pair[1].scores, alone[1], rtol=1e-9)
     assert abs(pair[0].scores.sum()) < 1e-6 < np.abs(pair[0].scores).max()
@@ -268,10 +268,10 @@ def test_relevance_does_not_depend_on_the_dtype(dtype: torch.dtype) -> None:
     high.load_state_dict(weights)
     for seed in range(5):
         ids = tiny.ids(12, seed=seed)
-        pair = [whence.explain(ids, model, method="full-lrp", target=1).scores for model in (low, high)]
+        pair = [wherefrom.explain(ids, model, method="full-lrp", target=1).scores for model in (low, high)]
         assert np.abs(pair[0] - pair[1]).max() <= 1e-12 * np.abs(pair[1]).max()
         if dtype == torch.float32:
-            pair = [whence.explain(ids, model, method="TransAtt", target=1).scores for model in (low, high)]
+            pair = [wherefrom.explain(ids, model, method="TransAtt", target=1).scores for model in (low, high)]
             assert np.abs(pair[0] - pair[1]).max() <= 1e-5 * np.abs(pair[1]).max()
 
 
@@ -279,22 +279,22 @@ def test_gpt2s_upcast_of_half_precision_leaves_float64_alone() -> None:
     found = []
     for upcast in (False, True):
         model = tiny.model("gpt2", dtype=torch.bfloat16, reorder_and_upcast_attn=upcast)
-        found.append(whence.explain(tiny.ids(6), model, method="full-lrp", target=1).scores)
+        found.append(wherefrom.explain(tiny.ids(6), model, method="full-lrp", target=1).scores)
     assert np.abs(found[0] - found[1]).max() <= 1e-12 * np.abs(found[0]).max()
 
 
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
 def test_a_single_token_is_the_whole_answer(variant: str) -> None:
     model = tiny.model(variant)
-    assert whence.explain([7], model, method="full-lrp", target=0).scores == pytest.approx(1, abs=1e-5)
-    assert whence.explain([7], model, method="transformer-attribution", target=0).scores == pytest.approx(1)
+    assert wherefrom.explain([7], model, method="full-lrp", target=0).scores == pytest.approx(1, abs=1e-5)
+    assert wherefrom.explain([7], model, method="transformer-attribution", target=0).scores == pytest.approx(1)
 
 
 def test_one_block_at_a_time_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.model(num_hidden_layers=6)
     alive: dict[int, int] = {}
     most = 0
-    convert = double._double
+    convert = float64._double
 
     def counted(parameter: Any) -> Any:
         nonlocal most
@@ -305,7 +305,7 @@ def test_one_block_at_a_time_is_converted(monkeypatch: pytest.MonkeyPatch) -> No
             most = max(most, sum(alive.values()))
         return found
 
-    monkeypatch.setattr(double, "_double", counted)
+    monkeypatch.setattr(float64, "_double", counted)
     output = output_of(model, tiny.ids(5))
     gc.disable()
     try:
@@ -332,7 +332,7 @@ def test_all_methods_and_all_classes_share_one_pass(monkeypatch: pytest.MonkeyPa
     counted("double_trace")
     counted("_propagated")
     names = ["partial-lrp", "transformer-attribution", "full-lrp"]
-    whence.compare(tiny.ids(5), tiny.model(), methods=names, target="all")
+    wherefrom.compare(tiny.ids(5), tiny.model(), methods=names, target="all")
     assert calls == ["_propagated", "double_trace", "_propagated", "_propagated"]  # once for each class
 
 
@@ -340,7 +340,7 @@ def test_a_users_own_hook_takes_part() -> None:
     model = tiny.model()
     handle = model.bert.encoder.layer[1].register_forward_hook(lambda _m, _a, out: out + 1.0)
     batch = output_of(model, tiny.ids(5)).trace.batch
-    found = double_trace(whence.open_model(model), batch)
+    found = double_trace(wherefrom.open_model(model), batch)
     entered: list[Tensor] = []
     model.classifier.register_forward_pre_hook(lambda _m, a: entered.append(a[0]))
     model(batch.ids)
@@ -356,13 +356,13 @@ def test_the_model_is_untouched(fails: bool, monkeypatch: pytest.MonkeyPatch) ->
     modules = {name: id(module) for name, module in model.named_modules()}
     implementation = model.config._attn_implementation
     if fails:
-        batch = whence.capture(tiny.ids(5), model).batch
+        batch = wherefrom.capture(tiny.ids(5), model).batch
         activation = type(model.electra.encoder.layer[0].intermediate.intermediate_act_fn)
         monkeypatch.setattr(activation, "forward", lambda *_: 1 / 0)  # in the middle of the first block
         with pytest.raises(ZeroDivisionError):
-            double_trace(whence.open_model(model), batch)
+            double_trace(wherefrom.open_model(model), batch)
     else:
-        whence.explain(tiny.ids(5), model, method="transformer-attribution")
+        wherefrom.explain(tiny.ids(5), model, method="transformer-attribution")
     assert {name: id(module) for name, module in model.named_modules()} == modules
     for name, weight in model.named_parameters():
         identity, dtype, value = before[name]
@@ -380,9 +380,9 @@ def test_the_model_is_untouched(fails: bool, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_explained_is_refused() -> None:
-    with pytest.raises(WhenceError, match="no number to explain"):
-        whence.explain(tiny.ids(5), tiny.model("bert", "encoder"), method="full-lrp")
-    with pytest.raises(WhenceError, match="start_layer is 3; expected a layer of the model's 3, 0 to 2"):
-        whence.explain(tiny.ids(5), tiny.model(), method="transformer-attribution", start_layer=3)
-    with pytest.raises(WhenceError, match="has no option 'of'"):
-        whence.explain(tiny.ids(5), tiny.model(), method="partial-lrp", of="probability")
+    with pytest.raises(WherefromError, match="no number to explain"):
+        wherefrom.explain(tiny.ids(5), tiny.model("bert", "encoder"), method="full-lrp")
+    with pytest.raises(WherefromError, match="start_layer is 3; expected a layer of the model's 3, 0 to 2"):
+        wherefrom.explain(tiny.ids(5), tiny.model(), method="transformer-attribution", start_layer=3)
+    with pytest.raises(WherefromError, match="has no option 'of'"):
+        wherefrom.explain(tiny.ids(5), tiny.model(), method="partial-lrp", of="probability")

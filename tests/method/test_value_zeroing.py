@@ -8,7 +8,7 @@ import torch
 import tiny
 from oracles import value_zeroing as oracle
 from traces import apart, layers, maps
-from whence.errors import WhenceError, WhenceWarning
+from wherefrom.errors import WherefromError, WherefromWarning
 
 EXACT = 1e-10
 
@@ -64,7 +64,7 @@ def test_a_model_without_values_falls_back_to_the_tokens_themselves() -> None:
             block.attention.self.value.bias.zero_()
     layer = layers(model=model)[1]
     for metric in ("cosine", "euclidean", "spearman"):
-        with pytest.warns(WhenceWarning, match="value-zeroing: 11 of 11 rows of layer 1"):
+        with pytest.warns(WherefromWarning, match="value-zeroing: 11 of 11 rows of layer 1"):
             found = maps(layer, "value-zeroing", metric=metric)
         assert all((one == torch.eye(len(one))).all() for one in found)
 
@@ -75,7 +75,7 @@ def test_a_sentence_of_one_token() -> None:
             assert maps(layer, "value-zeroing", metric=metric)[0].tolist() == [[1.0]]
 
 
-@pytest.mark.filterwarnings("ignore:value-zeroing:whence.errors.WhenceWarning")
+@pytest.mark.filterwarnings("ignore:value-zeroing:wherefrom.errors.WherefromWarning")
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "spearman"])
 def test_a_sentence_of_one_token_standardised(metric: str) -> None:
     """A single token has variance 0, not an undefined one: the variance is over the tokens, with no degree less.
@@ -88,7 +88,7 @@ def test_a_sentence_of_one_token_standardised(metric: str) -> None:
 
 def test_wrong_options_are_refused() -> None:
     layer = layers()[0]
-    with pytest.raises(WhenceError, match="metric='manhattan'; expected 'cosine', 'eu"):
+    with pytest.raises(WherefromError, match="metric='manhattan'; expected 'cosine', 'eu"):
         maps(layer, "value-zeroing", metric="manhattan")
-    with pytest.raises(WhenceError, match="budget=-1; expected a whole number, at least 1, or None"):
+    with pytest.raises(WherefromError, match="budget=-1; expected a whole number, at least 1, or None"):
         maps(layer, "value-zeroing", budget=-1)

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import tiny
-import whence
-from whence.evidence.erasure import erasure
-from whence.model.inputs import Reader
+import wherefrom
+from wherefrom.metric.erasure import erasure
+from wherefrom.model.inputs import Reader
 
 TOKENIZER = tiny.tokenizer()
 METHODS = ("integrated-gradients", "deeplift", "ablation")
@@ -28,7 +28,7 @@ def ways(text: Any, tokenizer: Any = TOKENIZER) -> list[Any]:
 def test_text_ids_and_encoding_agree(text: str) -> None:
     model = tiny.model(dtype=torch.float64)
     for method in METHODS:
-        found = [whence.explain(way, model, TOKENIZER, method=method, target=1) for way in ways(text)]
+        found = [wherefrom.explain(way, model, TOKENIZER, method=method, target=1) for way in ways(text)]
         curves = [erasure(way, each, model, TOKENIZER) for way, each in zip(ways(text), found, strict=True)]
         for each, curve in zip(found, curves, strict=True):
             assert each.special == found[0].special
@@ -39,14 +39,14 @@ def test_text_ids_and_encoding_agree(text: str) -> None:
 def test_a_mask_and_an_unknown_word_are_words_of_the_text() -> None:
     text = "the [MASK] \u2603 film [SEP] a cat"
     for way in ways(text):
-        found = whence.explain(way, tiny.model(), TOKENIZER)
+        found = wherefrom.explain(way, tiny.model(), TOKENIZER)
         ornaments = [token for token, special in zip(found.tokens, found.special, strict=True) if special]
         assert ornaments == ["[CLS]", "[SEP]", "[SEP]"]
         assert len(found) == 9
 
 
 def test_ids_around_an_unknown_word_find_their_text() -> None:
-    found = whence.explain(TOKENIZER("the meaningful \u2603 film")["input_ids"], tiny.model(), TOKENIZER)
+    found = wherefrom.explain(TOKENIZER("the meaningful \u2603 film")["input_ids"], tiny.model(), TOKENIZER)
     assert found.texts == ("the meaningful [UNK] film",)
     assert found.words().tokens == ["[CLS]", "the", "meaningful", "[UNK]", "film", "[SEP]"]
 
@@ -87,7 +87,7 @@ def test_a_baseline_of_padding_is_read_where_the_sentence_is(method: str, layer:
     model = tiny.model("gpt2", dtype=torch.float64)
     long, short = TOKENIZER("the film is deep and not very good", add_special_tokens=False)["input_ids"], [9, 15, 21]
     options = {"tolerance": 1e-6} if method == "integrated-gradients" else {}
-    both = whence.explain(
+    both = wherefrom.explain(
         [long, short], model, TOKENIZER, method=method, target=1, baseline="pad", layer=layer, **options
     )
     for ids, found in zip((long, short), both, strict=True):

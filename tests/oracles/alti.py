@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oracles import globenc
-from whence import LayerTrace
+from wherefrom import LayerTrace
 
 
 def result(layer: LayerTrace, row: int, at: str) -> list[Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from whence import LayerTrace
+from wherefrom import LayerTrace
 
 
 def sentence(layer: LayerTrace, row: int) -> tuple[int, dict[str, Tensor]]:

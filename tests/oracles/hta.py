@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whence.model import LayerTrace
+from wherefrom.model import LayerTrace
 
 
 def jacobian(layer: LayerTrace, row: int = 0) -> Tensor:

@@ -1,6 +1,6 @@
 """LRP a second time, slowly: one sentence, plain Hugging Face modules, each rule by autograd as its authors do it.
 
-Rules of Chefer et al. (2021) with α = 1, β = 0. Nothing of whence is used: the inputs of blocks and head come from
+Rules of Chefer et al. (2021) with α = 1, β = 0. Nothing of wherefrom is used: the inputs of blocks and head come from
 hooks on an ordinary forward pass, the parts of a block from its own attributes.
 """
 

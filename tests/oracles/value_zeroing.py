@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from oracles import globenc
-from whence import LayerTrace
+from wherefrom import LayerTrace
 
 
 def layer_norm(norm: object, t: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""docs/papers.md is filled from what `whence reproduce` wrote."""
+"""docs/papers.md is filled from what `wherefrom reproduce` wrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from whence.papers import recipes
+from wherefrom.papers import recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 import tiny
-import whence
-from whence.cli import app
-from whence.data import drawn
-from whence.errors import WhenceError
-from whence.evidence.correlation import summary
-from whence.papers import Result, attcat, lookup, recipes, value_zeroing
-from whence.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
-from whence.papers.recipe import Measured, Recipe, Reported, Table, number, over_layers, reported, settle
-from whence.papers.samples import half, own
+import wherefrom
+from wherefrom.cli import app
+from wherefrom.data import drawn
+from wherefrom.errors import WherefromError
+from wherefrom.metric.correlation import summary
+from wherefrom.papers import Result, attcat, lookup, recipes, value_zeroing
+from wherefrom.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
+from wherefrom.papers.recipe import Measured, Recipe, Reported, Table, number, over_layers, reported, settle
+from wherefrom.papers.samples import half, own
 
 NAMES = [each.name for each in recipes()]
 LISTED = {
@@ -46,7 +46,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WHENCE_DATA", raising=False)
+    monkeypatch.delenv("WHEREFROM_DATA", raising=False)
 
 
 def test_all_are_there() -> None:
@@ -59,7 +59,7 @@ def test_all_are_there() -> None:
 def test_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(value_zeroing.LAYERED, "IG", "integrated-gradients(n_steps=2, layer={})")
     monkeypatch.setattr(value_zeroing, "FEWER", 1)
-    result = whence.reproduce(name, limit=LIMITS.get(name, 3), out=out)
+    result = wherefrom.reproduce(name, limit=LIMITS.get(name, 3), out=out)
     assert isinstance(result, Result)
     table, told = result.table, result.recipe.reported
     assert {row for row, _ in told} <= set(table.rows)  # every row of the paper's table
@@ -115,11 +115,11 @@ def test_the_papers_numbers(name: str, row: str, column: str, expected: Reported
 
 def test_runs_are_shared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 2 reads what table 1 has measured."""
-    from whence.run import local
+    from wherefrom.evaluation import local
 
-    whence.reproduce("abnar2020/table1", limit=3, out=out)
+    wherefrom.reproduce("abnar2020/table1", limit=3, out=out)
     monkeypatch.setattr(local, "here", lambda *_: pytest.fail("something was computed twice"))
-    whence.reproduce("abnar2020/table2", limit=3, out=out)
+    wherefrom.reproduce("abnar2020/table2", limit=3, out=out)
 
 
 def saved(folder: Path, task: str, **changes: Any) -> str:
@@ -134,12 +134,12 @@ def test_answers_of_a_model_that_answers(tmp_path: Path) -> None:
     rows = [{"text": "is the cat good ?", "pair": "the cat is very good .", "answer": [[11, 20]]}] * 2
     data = tmp_path / "squad.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    found = whence.reproduce("attcat/figure3", model=model, data=str(data))
+    found = wherefrom.reproduce("attcat/figure3", model=model, data=str(data))
     assert list(found.table.rows) == list(attcat.ROWS)
     assert found.table.mean("AttCAT", "tokens of the answer in the top 20") == 2  # the sentence is no longer than 20
     assert found.table.ours["AttCAT", "share of the top 20"].count == 2
     assert not found.table.notes
-    shown = whence.reproduce("attcat/figure5", model=model, out=tmp_path / "out")
+    shown = wherefrom.reproduce("attcat/figure5", model=model, out=tmp_path / "out")
     assert list(shown.table.columns) == ["AttCAT"]
 
 
@@ -150,7 +150,7 @@ def test_columns_are_the_papers_or_the_datas_own(tmp_path: Path) -> None:
     folder = tmp_path / "sst2"
     folder.mkdir()
     (folder / "validation.tsv").write_text("sentence\tlabel\na deep film .\t1\na bad film .\t0\n", encoding="utf-8")
-    found = whence.reproduce("globenc/table1", data=f"sst2,{mine}", folder=tmp_path, limit=5)
+    found = wherefrom.reproduce("globenc/table1", data=f"sst2,{mine}", folder=tmp_path, limit=5)
     assert list(found.table.columns) == ["SST2", str(mine)]
     assert found.table.ours["N_Enc", "SST2"].count == 2
     assert found.table.ours["N_Enc", str(mine)].count == 1
@@ -161,15 +161,15 @@ def test_two_models_of_ones_own(tmp_path: Path) -> None:
     first, second = (saved(tmp_path / str(seed), "classification", seed=seed) for seed in (0, 0))
     data = tmp_path / "mine.jsonl"
     data.write_text(json.dumps({"text": "the cat is good ."}), encoding="utf-8")
-    found = whence.reproduce("alti/figure7", model=f"{first},{second}", data=str(data))
+    found = wherefrom.reproduce("alti/figure7", model=f"{first},{second}", data=str(data))
     assert all(found.table.mean(row, "ρ") == pytest.approx(1) for row in found.table.rows)  # the same model twice
     short = saved(tmp_path / "short", "classification", num_hidden_layers=2)
-    with pytest.raises(WhenceError, match="none to leave out"):
-        whence.reproduce("alti/figure7", model=short, data=str(data))
+    with pytest.raises(WherefromError, match="none to leave out"):
+        wherefrom.reproduce("alti/figure7", model=short, data=str(data))
 
 
 def test_the_masked_model_is_asked_for_verbs(out: Path) -> None:
-    found = whence.reproduce("alti/table2", model="whence/mlm", limit=3, out=out)
+    found = wherefrom.reproduce("alti/table2", model="wherefrom/mlm", limit=3, out=out)
     assert list(found.table.columns) == ["SVA BERT"]
 
 
@@ -326,13 +326,13 @@ def test_what_is_asked_is_settled() -> None:
     (recipe,) = lookup("abnar2020/table1")
     assert settle(recipe).data == ("grammar:distractor",)  # nothing else is at hand
     assert settle(recipe, data="linzen_colorless").only == "linzen_colorless"
-    with pytest.raises(WhenceError, match="takes one dataset"):
+    with pytest.raises(WherefromError, match="takes one dataset"):
         _ = settle(recipe, data="sst2,imdb").only
-    with pytest.raises(WhenceError, match="sentences of its own"):
+    with pytest.raises(WherefromError, match="sentences of its own"):
         settle(lookup("abnar2020/figure1")[0], data="sst2")
-    with pytest.raises(WhenceError, match="limit is 0"):
+    with pytest.raises(WherefromError, match="limit is 0"):
         settle(recipe, limit=0)
-    with pytest.raises(WhenceError, match="did you mean abnar2020/table1"):
+    with pytest.raises(WherefromError, match="did you mean abnar2020/table1"):
         lookup("abnar2020/tabel1")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from browser import chromium, settle, window
-from whence.view.bundle import FOLDER
+from wherefrom.view.bundle import FOLDER
 
-ORIGIN = "http://whence.test"  # answered from here, never looked up
+ORIGIN = "http://wherefrom.test"  # answered from here, never looked up
 TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 
@@ -52,7 +52,7 @@ def opened(page: Any, tmp_path: Path) -> Callable[..., Any]:
         file.write_text(source, encoding="utf-8")
         page.goto("about:blank")
         page.goto(f"{file.as_uri()}#units={units}&{state}")
-        page.locator(".whence .text").first.wait_for()
+        page.locator(".wherefrom .text").first.wait_for()
         settle(page)
         return page
 

@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 import tiny
-import whence
-from whence.listed import Listed
-from whence.papers.recipe import Recipe, Table, number
-from whence.papers.report import Result
-from whence.view.html import document
-from whence.view.lists import table
-from whence.view.payload import payload
-from whence.view.terminal import show
+import wherefrom
+from wherefrom.display import Listed
+from wherefrom.papers.recipe import Recipe, Table, number
+from wherefrom.papers.report import Result
+from wherefrom.view.html import document
+from wherefrom.view.notebook import table
+from wherefrom.view.payload import payload
+from wherefrom.view.terminal import show
 
 TOKENIZER = tiny.tokenizer()
 
 
 def test_methods_and_metrics_are_tables() -> None:
-    shown = whence.methods()._repr_html_()
-    assert shown.count("<tr>") == len(whence.methods()) + 1
+    shown = wherefrom.methods()._repr_html_()
+    assert shown.count("<tr>") == len(wherefrom.methods()) + 1
     assert "globenc" in shown
-    assert "<table>" in whence.metrics()._repr_html_()
-    assert isinstance(whence.methods(), list)
+    assert "<table>" in wherefrom.metrics()._repr_html_()
+    assert isinstance(wherefrom.methods(), list)
 
 
 def test_cells_are_text() -> None:
@@ -41,11 +41,11 @@ def test_a_run(tmp_path: Path) -> None:
     tiny.model().save_pretrained(tmp_path / "model")
     TOKENIZER.save_pretrained(tmp_path / "model")
     methods = ["attention", "random"]
-    run = whence.evaluate(str(data), str(tmp_path / "model"), methods=methods, metrics=["aopc"], progress=False)
+    run = wherefrom.evaluate(str(data), str(tmp_path / "model"), methods=methods, metrics=["aopc"], progress=False)
     shown = run._repr_html_()
     assert shown.count("<tr>") == 3
     assert "aopc" in shown
-    unfinished = whence.Run(tmp_path)._repr_html_()
+    unfinished = wherefrom.Run(tmp_path)._repr_html_()
     assert "not finished" in unfinished
     assert "<Run" not in unfinished
 
@@ -63,7 +63,7 @@ def test_a_table_of_a_paper() -> None:
 
 
 def test_unknown_words_and_notes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    found = whence.explain("a ☃ cat ☃ ♞", tiny.model(), TOKENIZER, "attcat")
+    found = wherefrom.explain("a ☃ cat ☃ ♞", tiny.model(), TOKENIZER, "attcat")
     said = "not in the vocabulary, read as unknown: ☃, ♞"
     assert found.remarks == [said]
     assert found.words().remarks == [said]
@@ -72,11 +72,11 @@ def test_unknown_words_and_notes_are_said(capsys: pytest.CaptureFixture[str]) ->
     assert said in document({"attcat": found})
     assert payload({"attcat": found})["explanations"][0]["remarks"] == [said]
     assert document({"attcat": found}).count(', read as unknown"') == 3
-    assert whence.explain("a cat", tiny.model(), TOKENIZER, "attcat").remarks == []
+    assert wherefrom.explain("a cat", tiny.model(), TOKENIZER, "attcat").remarks == []
 
 
 def test_windows_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    found = whence.explain("the cat is good . " * 20, tiny.model(), TOKENIZER, "attcat", long="windows")
+    found = wherefrom.explain("the cat is good . " * 20, tiny.model(), TOKENIZER, "attcat", long="windows")
     found.show()
     out = " ".join(capsys.readouterr().out.split())
     assert "102 tokens are more than the model reads: explained in" in out

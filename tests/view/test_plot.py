@@ -18,15 +18,15 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from whence.aggregate import rollout
-from whence.answer import Target
-from whence.comparison import Comparison
-from whence.errors import WhenceError, WhenceWarning
-from whence.explanation import Explanation
-from whence.view.colour import DARK, WHITE, hexadecimal, intensities, shade, shades, strengths
-from whence.view.plot import KINDS, Picture, draw, save
-from whence.view.plot.graph import edge_weights, relative
-from whence.view.plot.text import flow
+from wherefrom.aggregate import rollout
+from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.result.answer import Target
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.colour import DARK, WHITE, hexadecimal, intensities, shade, shades, strengths
+from wherefrom.view.plot import KINDS, Picture, draw, save
+from wherefrom.view.plot.graph import edge_weights, relative
+from wherefrom.view.plot.text import flow
 
 TOKENS = ["[CLS]", "$x_1$", "a_b^2", "film", "\\frac{1}", "[SEP]"]
 # Scripts that DejaVu Sans has, and some that no font of a bare machine may have; controls; the long; the empty word.
@@ -266,7 +266,7 @@ def test_methods_under_and_beside_each_other() -> None:
         assert {"first", "second", "third"} <= {text.split(", layer")[0] for text in written(compared.plot(kind))}, kind
     other = Comparison({"a": example(), "b": example(TOKENS[:-1])})
     for kind in ("tokens", "bars"):
-        with pytest.raises(WhenceError, match="different tokens"):
+        with pytest.raises(WherefromError, match="different tokens"):
             other.plot(kind)
 
 
@@ -283,7 +283,7 @@ def test_methods_without_layers_are_left_out_by_name() -> None:
     bare = replace(example(), maps=None, aggregated=None)
     both = Comparison({"whole": example(), "bare": bare})
     for kind in ("layers", "maps", "map", "graph"):
-        with pytest.warns(WhenceWarning, match="bare .*(layers|maps) and is left out of the picture"):
+        with pytest.warns(WherefromWarning, match="bare .*(layers|maps) and is left out of the picture"):
             drawn = both.plot(kind)
         assert drawn.axes
         assert not any("bare" in text for text in written(drawn))
@@ -306,7 +306,7 @@ def test_chosen_tokens_and_probabilities_beside_the_layers() -> None:
     (bars,) = [axes for axes in picture.axes if axes.get_label() == "probabilities"]
     assert [bar.get_width() for bar in bars.patches] == [0.25, 0.75]
     assert {"bad", "good", "0.25", "0.75", "rollout"} <= set(written(picture))
-    with pytest.raises(WhenceError, match="no probability of ugly"):
+    with pytest.raises(WherefromError, match="no probability of ugly"):
         found.plot("layers", probabilities=["ugly"])
 
 
@@ -378,11 +378,11 @@ def test_files(tmp_path: Path) -> None:
     assert matplotlib.image.imread(tmp_path / "x.png").shape[1] == 990  # 3.3 inches at 300 dots
     compared = Comparison({"made": found})
     assert compared.save(tmp_path / "y.svg", kind="layers", width="column").exists()
-    with pytest.raises(WhenceError, match=r"\.png, \.svg, \.pdf"):
+    with pytest.raises(WherefromError, match=r"\.png, \.svg, \.pdf"):
         found.save(tmp_path / "x.gif")
-    with pytest.raises(WhenceError, match=r"\.png, \.svg, \.pdf"):
+    with pytest.raises(WherefromError, match=r"\.png, \.svg, \.pdf"):
         compared.save(tmp_path / "x.gif")
-    with pytest.raises(WhenceError, match="cannot write"):
+    with pytest.raises(WherefromError, match="cannot write"):
         save(found.plot(), tmp_path / "missing" / "x.png")
     assert found.plot()._repr_png_().startswith(b"\x89PNG")
 
@@ -408,7 +408,7 @@ def test_threads_draw_side_by_side() -> None:
 def test_no_pyplot_and_a_clear_word_without_matplotlib() -> None:
     code = """
 import sys
-from whence.explanation import Explanation
+from wherefrom.result.explanation import Explanation
 found = Explanation.from_scores(["a"], [1.0])
 {block}
 try:
@@ -417,7 +417,10 @@ except Exception as error:
     print(type(error).__name__, error)
 print("matplotlib.pyplot" in sys.modules)
 """
-    for block, expected in (("", "False"), ("sys.modules['matplotlib'] = None", "WhenceError this needs the package")):
+    for block, expected in (
+        ("", "False"),
+        ("sys.modules['matplotlib'] = None", "WherefromError this needs the package"),
+    ):
         run = subprocess.run(
             [sys.executable, "-c", code.format(block=block)], capture_output=True, text=True, check=True
         )
@@ -443,5 +446,5 @@ def test_what_cannot_be_drawn_is_said() -> None:
         "nothing to draw": lambda: draw({}),
         "no token to show": lambda: Explanation.from_scores(["a"], [1.0], special=[True]).plot("tokens", special=False),
     }.items():
-        with pytest.raises(WhenceError, match=message):
+        with pytest.raises(WherefromError, match=message):
             call()

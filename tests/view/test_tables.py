@@ -9,13 +9,13 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-import whence
-from whence.analysis import NormOutliers
-from whence.errors import WhenceError
-from whence.evidence.correlation import summary
-from whence.evidence.erasure import Curve
-from whence.view.colour import AGAINST, DARK, FOR, SERIES, hexadecimal, shade
-from whence.view.plot import Picture, Series, bars, curves, erasure, grid, measured, outliers
+import wherefrom
+from wherefrom.analysis import NormOutliers
+from wherefrom.errors import WherefromError
+from wherefrom.metric.correlation import summary
+from wherefrom.metric.erasure import Curve
+from wherefrom.view.colour import AGAINST, DARK, FOR, SERIES, hexadecimal, shade
+from wherefrom.view.plot import Picture, Series, bars, curves, erasure, grid, measured, outliers
 
 
 def written(picture: Picture) -> list[str]:
@@ -104,9 +104,9 @@ def test_erasure_curves() -> None:
     assert drawn["attcat"].get_xdata().tolist() == [0, 0.25, 0.5, 1]
     assert drawn["attcat"].get_ydata().tolist() == one.probabilities.tolist()
     assert drawn["random"].get_ydata() == pytest.approx([0.9, 0.7, 0.7, 0.7])
-    with pytest.raises(WhenceError, match="different shares"):
+    with pytest.raises(WherefromError, match="different shares"):
         erasure({"a": one, "b": Curve(np.array([0, 3, 3, 4]), one.probabilities)})
-    with pytest.raises(WhenceError, match="expected the same shares"):
+    with pytest.raises(WherefromError, match="expected the same shares"):
         erasure({"a": [one, Curve(steps[:2], one.probabilities[:2])]})
 
 
@@ -122,12 +122,12 @@ def test_outliers() -> None:
 
 
 def test_the_shipped_model_is_drawn_by_one_call() -> None:
-    assert outliers(whence.norm_outliers()).axes[0].lines[0].get_xdata().tolist() == list(range(10))
+    assert outliers(wherefrom.norm_outliers()).axes[0].lines[0].get_xdata().tolist() == list(range(10))
 
 
 def test_what_a_run_measured() -> None:
     texts = ["a deep film .", "not a good film ."]
-    run = whence.evaluate(
+    run = wherefrom.evaluate(
         texts,
         methods=["raw-attention", "random"],
         metrics=["aopc", "spearman:random@layers", "sufficiency", "aopc(protocol=attcat-code)"],
@@ -155,7 +155,7 @@ def test_what_a_run_measured() -> None:
         ("measured over layers, not over whole inputs", "spearman:random@layers", "bars"),
         ("unknown kind of picture 'pie'", "aopc", "pie"),
     ):
-        with pytest.raises(WhenceError, match=message):
+        with pytest.raises(WherefromError, match=message):
             measured(run, metric, kind)
 
 
@@ -167,5 +167,5 @@ def test_what_does_not_fit_is_said() -> None:
         "does not fit 2 values": lambda: curves({"a": Series([1.0, 2.0], [0.1])}),
         "2 rows and 1 columns": lambda: grid([[1.0, 2.0]], ["a", "b"], ["c"]),
     }.items():
-        with pytest.raises(WhenceError, match=message):
+        with pytest.raises(WherefromError, match=message):
             call()

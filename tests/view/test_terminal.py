@@ -9,9 +9,9 @@ import pytest
 from rich.color import ColorSystem
 from rich.console import Console
 
-from whence.explanation import Explanation
-from whence.view.colour import nearest_of_256
-from whence.view.terminal import ground, plain, show, style
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.colour import nearest_of_256
+from wherefrom.view.terminal import ground, plain, show, style
 
 SIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, -0.9, -0.2], maps=np.ones((2, 4, 4)))
 UNSIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, 0.5, 0.2])

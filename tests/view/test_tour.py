@@ -34,5 +34,5 @@ def test_the_tour_runs_and_shows_what_is_stored() -> None:
     assert shapes(fresh) == shapes(stored)
     assert sum(["image/png", "text/plain"] in outputs for outputs in shapes(fresh)) == 7
     source = "".join(cell.source for cell in fresh.cells)
-    assert "whence.explain(" in source
-    assert "whence.evaluate(" in source
+    assert "wherefrom.explain(" in source
+    assert "wherefrom.evaluate(" in source

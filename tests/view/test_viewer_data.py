@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import whence
-from whence.explanation import Explanation
-from whence.view import bundle
-from whence.view.colour import DARK, hexadecimal, ink, shade
-from whence.view.html import document, fragment
-from whence.view.payload import STOPS, pack, payload
+import wherefrom
+from wherefrom.result.explanation import Explanation
+from wherefrom.view import bundle
+from wherefrom.view.colour import DARK, hexadecimal, ink, shade
+from wherefrom.view.html import document, fragment
+from wherefrom.view.payload import STOPS, pack, payload
 
 NASTY = [
     "</script><script>alert(1)</script>",
@@ -65,7 +65,7 @@ def test_the_file_grows_slower_than_the_maps(monkeypatch: pytest.MonkeyPatch) ->
     found = Explanation(list("abcdef"), maps[-1, 0], "m", maps=maps, aggregated=maps)
     kinds = {}
     for most in (10**6, 300, 100):
-        monkeypatch.setattr("whence.view.payload.BUDGET", {"f4": most, "f2": most})
+        monkeypatch.setattr("wherefrom.view.payload.BUDGET", {"f4": most, "f2": most})
         data = payload({"m": found})["explanations"][0]
         assert data["maps"]["type"] == data["aggregated"]["type"]
         assert data["pieces"]["scores"]["type"] == "f4"  # scores and rows stay as they are
@@ -144,7 +144,7 @@ def test_the_document_allows_its_own_script_alone() -> None:
 
 
 def test_nothing_to_show_is_an_error() -> None:
-    with pytest.raises(whence.WhenceError, match="nothing to show"):
+    with pytest.raises(wherefrom.WherefromError, match="nothing to show"):
         payload({})
 
 
@@ -175,6 +175,6 @@ def test_modules_become_one_script(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         bundle.script.cache_clear()
         for name, source in files.items():
             (tmp_path / f"{name}.js").write_text(source)
-        with pytest.raises(whence.WhenceError, match=re.escape(message)):
+        with pytest.raises(wherefrom.WherefromError, match=re.escape(message)):
             bundle.script()
     bundle.script.cache_clear()

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import tiny
-import whence
+import wherefrom
 from browser import expect, settle, window
-from whence.comparison import Comparison
-from whence.explanation import Explanation
-from whence.view.colour import DARK, PALE, WHITE, intensities, shade
-from whence.view.html import document, fragment, payload
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.colour import DARK, PALE, WHITE, intensities, shade
+from wherefrom.view.html import document, fragment, payload
 
 TOKENIZER = tiny.tokenizer()
 TEXT = "Meaningful, the deep film!"
@@ -27,12 +27,12 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def one() -> Explanation:
-    return whence.explain(TEXT, tiny.model(), TOKENIZER, head="all")
+    return wherefrom.explain(TEXT, tiny.model(), TOKENIZER, head="all")
 
 
 @pytest.fixture(scope="module")
 def several() -> Comparison:
-    found = whence.compare(TEXT, tiny.model(), TOKENIZER, methods=["attention-rollout", "globenc", "attcat"])
+    found = wherefrom.compare(TEXT, tiny.model(), TOKENIZER, methods=["attention-rollout", "globenc", "attcat"])
     assert isinstance(found, Comparison)
     return found
 
@@ -207,7 +207,7 @@ def test_the_keyboard(opened: Open, several: Comparison) -> None:
 
 def test_everything_has_a_name(opened: Open, several: Comparison) -> None:
     page = opened(document(several), "view=layers+map+graph")
-    nameless = """() => [...document.querySelector("[data-whence]").shadowRoot.querySelectorAll(
+    nameless = """() => [...document.querySelector("[data-wherefrom]").shadowRoot.querySelectorAll(
         "button, input, select, [role], [tabindex]")].filter((each) => !each.matches("[role=status]") &&
         !(each.getAttribute("aria-label") ?? each.textContent).trim()).map((each) => each.outerHTML)"""
     assert page.evaluate(nameless) == []
@@ -216,7 +216,7 @@ def test_everything_has_a_name(opened: Open, several: Comparison) -> None:
     stops = set()
     for _ in range(60):
         page.keyboard.press("Tab")
-        at = "[...document.querySelector('[data-whence]').shadowRoot.activeElement?.classList ?? []]"
+        at = "[...document.querySelector('[data-wherefrom]').shadowRoot.activeElement?.classList ?? []]"
         stops.update(page.evaluate(at))
     assert {"stage", "token", "chip"} <= stops  # reached without a mouse
 
@@ -276,7 +276,7 @@ def test_markup_in_a_token_does_nothing(opened: Open, tmp_path: Path) -> None:
     maps = np.full((2, 3, 3), 1 / 3)
     given = Explanation(
         [bomb, "</script>", "{{7*7}}"], maps[0, 0], bomb, maps=maps, model=bomb, prediction=bomb,
-        probabilities={bomb: 0.5}, options={bomb: bomb}, target=whence.answer.Target("class", 0, bomb),
+        probabilities={bomb: 0.5}, options={bomb: bomb}, target=wherefrom.result.answer.Target("class", 0, bomb),
     )  # fmt: skip
     page = opened(document({bomb: given, "second": given}, bomb), "view=layers+map+graph")
     page.locator(".token").first.hover()
@@ -285,9 +285,9 @@ def test_markup_in_a_token_does_nothing(opened: Open, tmp_path: Path) -> None:
     settle(page)
     assert page.evaluate("window.hurt") is None
     assert page.locator(".text").first.inner_text().startswith(bomb)
-    inside = "[...document.querySelector('[data-whence]').shadowRoot.querySelectorAll('img, svg, script')].length"
+    inside = "[...document.querySelector('[data-wherefrom]').shadowRoot.querySelectorAll('img, svg, script')].length"
     assert page.evaluate(inside) == 0
-    assert page.title() == f"{bomb} · whence"
+    assert page.title() == f"{bomb} · wherefrom"
     page.goto(drawing.as_uri())
     assert page.evaluate("window.hurt") is None
 
@@ -312,14 +312,14 @@ def test_many_in_one_notebook(page: Any, one: Explanation, several: Comparison, 
     )
     page.goto(file.as_uri())
     settle(page)
-    assert page.locator(".whence").count() == 3
+    assert page.locator(".wherefrom").count() == 3
     assert page.locator(".text").count() == 5
-    keys = page.evaluate("[...document.querySelectorAll('[data-whence]')].map((each) => each.dataset.whence)")
+    keys = page.evaluate("[...document.querySelectorAll('[data-wherefrom]')].map((each) => each.dataset.wherefrom)")
     assert keys[0] == keys[2] != keys[1]  # the same explanation gives the same cell
     size = page.locator(".token", has_text="film").first.evaluate("(token) => getComputedStyle(token).fontSize")
     assert size == "17px"
     assert page.locator("p > span").first.evaluate("(each) => getComputedStyle(each).color") == "rgb(255, 0, 0)"
-    page.locator(".whence").nth(0).get_by_role("button", name="Map", exact=True).click()
+    page.locator(".wherefrom").nth(0).get_by_role("button", name="Map", exact=True).click()
     settle(page)
     assert page.locator(".picture.map").count() == 1  # the others stay as they are
     page.locator("input").first.press("m")
@@ -353,9 +353,8 @@ def test_served_as_modules_under_a_strict_policy(modules: Any, several: Comparis
 
 def test_dark_and_a_phones_width(opened: Open, several: Comparison) -> None:
     page = opened(document(several), "view=layers+map+graph")
-    ground = (
-        "getComputedStyle(document.querySelector('[data-whence]').shadowRoot.querySelector('.whence')).backgroundColor"
-    )
+    shadow = "document.querySelector('[data-wherefrom]').shadowRoot"
+    ground = f"getComputedStyle({shadow}.querySelector('.wherefrom')).backgroundColor"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     page.emulate_media(color_scheme="dark")
     settle(page)
@@ -421,5 +420,5 @@ def test_scores_alone(opened: Open) -> None:
     assert page.locator(".readout").inner_text().split() == ["good", "score", "0.9"]
     assert (
         json.loads(page.locator("script[type='application/json']").first.text_content() or "")["format"]
-        == "whence.view"
+        == "wherefrom.view"
     )

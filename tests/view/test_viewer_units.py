@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 import tiny
-import whence
-from whence.explanation import Explanation
-from whence.view.payload import pack, payload
-from whence.view.terminal import layer_rows
+import wherefrom
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.payload import pack, payload
+from wherefrom.view.terminal import layer_rows
 
 TOKENIZER = tiny.tokenizer()
 
@@ -46,7 +46,7 @@ def test_arrays_are_unpacked(modules: Any) -> None:
 
 
 def test_words_are_joined_as_python_joins_them(modules: Any) -> None:
-    found = whence.explain("Meaningful, the meaningful film!", tiny.model(), TOKENIZER, method="attention-rollout")
+    found = wherefrom.explain("Meaningful, the meaningful film!", tiny.model(), TOKENIZER, method="attention-rollout")
     words = found.words()
     assert len(words) < len(found)
     work = """({ subjectsOf, matrix, unitFor }, data) => {
@@ -67,7 +67,7 @@ def test_words_are_joined_as_python_joins_them(modules: Any) -> None:
 
 
 def test_one_head_is_that_heads_map(modules: Any) -> None:
-    found = whence.explain("the film", tiny.model(), TOKENIZER, head="all")
+    found = wherefrom.explain("the film", tiny.model(), TOKENIZER, head="all")
     work = """({ subjectsOf, matrix }, data) =>
         [...matrix(subjectsOf(data)[0], { units: "pieces", kind: "own", head: 1 }, 2)]"""
     drawn = run(modules, "data", work, payload({"m": found}))
@@ -135,7 +135,7 @@ def test_a_wrong_address_is_read_as_the_start(modules: Any) -> None:
 
 
 def test_edges_of_the_graph(modules: Any) -> None:
-    found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention-rollout")
+    found = wherefrom.explain("the deep film", tiny.model(), TOKENIZER, method="attention-rollout")
     n = len(found)
     work = """(graph, data) => import("/viewer/data.js").then(({ subjectsOf }) => {
         const state = { units: "pieces", kind: "own", head: null, top: 2, order: "text", special: true };
@@ -157,7 +157,7 @@ def test_edges_of_the_graph(modules: Any) -> None:
 
 def test_joined_maps_are_not_followed_a_second_time(modules: Any) -> None:
     """What a token holds of the input at a layer is the row of that layer's map, and nothing below it."""
-    found = whence.explain("the deep film", tiny.model(), TOKENIZER, method="attention-rollout")
+    found = wherefrom.explain("the deep film", tiny.model(), TOKENIZER, method="attention-rollout")
     work = """(graph, data) => import("/viewer/data.js").then(({ subjectsOf }) => {
         const state = { units: "pieces", kind: "joined", head: null, top: 0, order: "text", special: true };
         const box = graph.graphView.layout(subjectsOf(data)[0], state, 600);

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from whence import zoo
+from wherefrom import zoo
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
@@ -61,7 +61,7 @@ the director has made a mess .
 
 @pytest.fixture(scope="module")
 def answer():  # type: ignore[no-untyped-def]  # transformers types
-    folder = zoo.path("whence/sentiment")
+    folder = zoo.path("wherefrom/sentiment")
     network = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
@@ -87,11 +87,11 @@ def test_sst2_is_as_the_card_says() -> None:
     pytest.importorskip("pyarrow")
     if not SHARED.exists():
         pytest.skip("SST-2 lies in ../shared/data, which is not here")
-    from whence.train import measure
-    from whence.train.data import Columns
+    from wherefrom.training import accuracy
+    from wherefrom.training.labelled import Columns
 
     columns = Columns(text="sentence", names={"0": "negative", "1": "positive"})
-    [score] = measure.labels("whence/sentiment", SHARED / "sst2" / "validation.parquet", columns)
-    stated = zoo.card("whence/sentiment").measured["SST-2 validation accuracy (872 sentences)"]
+    [score] = accuracy.labels("wherefrom/sentiment", SHARED / "sst2" / "validation.parquet", columns)
+    stated = zoo.card("wherefrom/sentiment").measured["SST-2 validation accuracy (872 sentences)"]
     assert score.accuracy == pytest.approx(stated, abs=0.002)
     assert score.accuracy >= 0.87

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from whence import zoo
+from wherefrom import zoo
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
@@ -29,7 +29,7 @@ SUBJECTS = [
 
 @pytest.fixture(scope="module")
 def model():  # type: ignore[no-untyped-def]  # transformers types
-    folder = zoo.path("whence/agreement")
+    folder = zoo.path("wherefrom/agreement")
     network = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
     return network, AutoTokenizer.from_pretrained(folder)
 
@@ -70,12 +70,12 @@ def test_linzen_is_as_the_card_says() -> None:
     pytest.importorskip("pyarrow")
     if not SHARED.exists():
         pytest.skip("linzen_lgd lies in ../shared/data, which is not here")
-    from whence.train import measure
-    from whence.train.data import Columns
+    from wherefrom.training import accuracy
+    from wherefrom.training.labelled import Columns
 
     columns = Columns(text="sentence", until="verb_index", names={"0": "singular", "1": "plural"})
-    scores = measure.labels("whence/agreement", SHARED / "linzen_lgd" / "test.parquet", columns, by="n_attractors")
-    stated = zoo.card("whence/agreement").measured
+    scores = accuracy.labels("wherefrom/agreement", SHARED / "linzen_lgd" / "test.parquet", columns, by="n_attractors")
+    stated = zoo.card("wherefrom/agreement").measured
     by = {score.group: score.accuracy for score in scores}
     assert by["2"] == pytest.approx(stated["linzen_lgd test, 2 attractors"], abs=0.005)
     # Most of these are plural: the mean of both labels' accuracies shows that it does not only guess the frequent one.

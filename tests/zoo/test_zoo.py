@@ -12,9 +12,9 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from whence import zoo
-from whence.cli import app
-from whence.errors import WhenceError
+from wherefrom import zoo
+from wherefrom.cli import app
+from wherefrom.errors import WherefromError
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
@@ -51,7 +51,7 @@ NUMBER = [
 
 @pytest.fixture(scope="module")
 def mlm():  # type: ignore[no-untyped-def]  # transformers types
-    folder = zoo.path("whence/mlm")
+    folder = zoo.path("wherefrom/mlm")
     network = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
@@ -82,13 +82,13 @@ def test_blimp_is_as_the_card_says() -> None:
     pytest.importorskip("pyarrow")
     if not SHARED.exists():
         pytest.skip("BLiMP lies in ../shared/data, which is not here")
-    from whence.train import measure
-    from whence.train.prompt import PromptColumns
+    from wherefrom.training import accuracy
+    from wherefrom.training.prompt import PromptColumns
 
     where = {"paradigm": ("anaphor_number_agreement",)}
     columns = PromptColumns(good="sentence_good", bad="sentence_bad", where=where)
-    [score] = measure.prompts("whence/mlm", SHARED / "blimp" / "test.parquet", columns)
-    stated = zoo.card("whence/mlm").measured["BLiMP anaphor_number_agreement (1000 pairs)"]
+    [score] = accuracy.prompts("wherefrom/mlm", SHARED / "blimp" / "test.parquet", columns)
+    stated = zoo.card("wherefrom/mlm").measured["BLiMP anaphor_number_agreement (1000 pairs)"]
     assert score.accuracy == pytest.approx(stated, abs=0.002)
 
 
@@ -113,12 +113,12 @@ def test_all_weights_fit_the_wheel() -> None:
 
 
 def test_an_unknown_name_names_the_known_ones() -> None:
-    with pytest.raises(WhenceError, match=r"'whence/gpt'; there are: .*whence/mlm"):
-        zoo.path("whence/gpt")
+    with pytest.raises(WherefromError, match=r"'wherefrom/gpt'; there are: .*wherefrom/mlm"):
+        zoo.path("wherefrom/gpt")
 
 
 def test_looking_models_up_imports_no_torch() -> None:
-    script = "import sys, whence.zoo as z; z.card(z.names()[0]); assert 'torch' not in sys.modules"
+    script = "import sys, wherefrom.zoo as z; z.card(z.names()[0]); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -126,6 +126,6 @@ def test_the_command_lists_models_and_prints_cards() -> None:
     listed = CliRunner().invoke(app, ["models"], env={"COLUMNS": "160"})
     assert listed.exit_code == 0
     assert all(name in listed.output for name in zoo.names())
-    printed = CliRunner().invoke(app, ["models", "whence/mlm"])
-    assert "whence train pretrain" in printed.output
+    printed = CliRunner().invoke(app, ["models", "wherefrom/mlm"])
+    assert "wherefrom train pretrain" in printed.output
     assert "BLiMP" in printed.output

@@ -1,3 +1,0 @@
-from whence.cli import main
-
-main()

@@ -1,7 +1,0 @@
-"""Datasets as examples: `read` for those of the papers, your own tables, and a grammar that needs no data."""
-
-from whence.data.example import MASK, Dataset, Dropped, Example, drawn, up_to_mask
-from whence.data.reading import known, read
-from whence.data.spans import token_mask
-
-__all__ = ["MASK", "Dataset", "Dropped", "Example", "drawn", "known", "read", "token_mask", "up_to_mask"]

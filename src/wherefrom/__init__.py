@@ -1,0 +1,100 @@
+"""wherefrom: where a Transformer's answer comes from.
+
+    import wherefrom
+    wherefrom.explain("a deep and meaningful film .", model="path/or/hub-id")
+
+Importing the package costs next to nothing: torch and transformers are loaded by the first call.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from wherefrom.progress import quiet_tqdm
+
+__version__ = "0.1.0"
+
+# Public name -> the module that holds it (PEP 562: resolved on first use).
+_HOMES = {
+    "explain": "wherefrom.api",
+    "explain_stream": "wherefrom.api",
+    "compare": "wherefrom.api",
+    "methods": "wherefrom.method",
+    "Explanation": "wherefrom.result.explanation",
+    "Explanations": "wherefrom.result.explanations",
+    "Comparison": "wherefrom.result.comparison",
+    "Trace": "wherefrom.model",
+    "LayerTrace": "wherefrom.model",
+    "capture": "wherefrom.api",
+    "estimate": "wherefrom.cost",
+    "evaluate": "wherefrom.evaluation",
+    "Run": "wherefrom.evaluation",
+    "metrics": "wherefrom.metric.names",
+    "reproduce": "wherefrom.papers",
+    "Estimate": "wherefrom.cost",
+    "open_model": "wherefrom.model",
+    "mixing_ratios": "wherefrom.analysis",
+    "anisotropy": "wherefrom.analysis",
+    "norm_outliers": "wherefrom.analysis",
+    "WherefromError": "wherefrom.errors",
+    "WherefromWarning": "wherefrom.errors",
+}
+
+_ROOMS = ("data",)  # whole modules: wherefrom.data.read(...)
+
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "Explanation",
+    "Explanations",
+    "LayerTrace",
+    "Run",
+    "Trace",
+    "WherefromError",
+    "WherefromWarning",
+    "__version__",
+    "anisotropy",
+    "capture",
+    "compare",
+    "estimate",
+    "evaluate",
+    "explain",
+    "explain_stream",
+    "methods",
+    "metrics",
+    "mixing_ratios",
+    "norm_outliers",
+    "open_model",
+    "reproduce",
+]
+
+if TYPE_CHECKING:
+    from wherefrom.analysis import anisotropy, mixing_ratios, norm_outliers
+    from wherefrom.api import capture, compare, explain, explain_stream
+    from wherefrom.cost import Estimate, estimate
+    from wherefrom.errors import WherefromError, WherefromWarning
+    from wherefrom.evaluation import Run, evaluate
+    from wherefrom.method import methods
+    from wherefrom.metric.names import metrics
+    from wherefrom.model import LayerTrace, Trace, open_model
+    from wherefrom.papers import reproduce
+    from wherefrom.result.comparison import Comparison
+    from wherefrom.result.explanation import Explanation
+    from wherefrom.result.explanations import Explanations
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"wherefrom.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'wherefrom' has no attribute {name!r}")
+    quiet_tqdm()
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

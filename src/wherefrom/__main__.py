@@ -1,0 +1,3 @@
+from wherefrom.cli import main
+
+main()

@@ -1,0 +1,322 @@
+"""`explain`, `explain_stream`, `compare` and `capture`: text in, explanations out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from wherefrom.errors import WherefromError, warn
+from wherefrom.method import Chosen, choose, list_of_names, methods
+from wherefrom.model import Opened, Reader, Trace, collate, open_model
+from wherefrom.model import capture as capture_batch
+from wherefrom.pipeline import auto
+from wherefrom.pipeline.auto import is_default
+from wherefrom.pipeline.bulk import Given, How, chunks, explained, read
+from wherefrom.pipeline.execution import Outcome
+from wherefrom.pipeline.resolution import (
+    AUTO,
+    Question,
+    Wanted,
+    refuse_unseen_targets,
+    settle_job,
+    settle_jobs,
+    settle_questions,
+)
+from wherefrom.pipeline.windows import as_read
+from wherefrom.progress import bar
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import checks_arguments, least
+
+AHEAD = 16  # batches that a stream reads before it explains them, sentences of similar length together
+
+
+@checks_arguments
+def explain(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    method: str | Chosen = DEFAULT_METHOD,
+    *,
+    aggregate: str | None = AUTO,
+    target: Any = None,
+    foil: Any = None,
+    position: Any = None,
+    head: int | Literal["all"] | None = None,
+    layers: tuple[int | None, int | None] | None = None,
+    receptive_field: bool = False,
+    rows: Literal["all", "reading"] = "all",
+    drop_self: bool = False,
+    estimate: bool = False,
+    batch_size: Annotated[int, least(1)] = 16,
+    keep: Literal["maps", "scores"] | None = None,
+    long: Literal["error", "truncate", "windows"] = "error",
+    overlap: Annotated[int, least(0)] | None = None,
+    truncate: bool = False,
+    on_error: Literal["raise", "skip"] = "raise",
+    progress: bool | None = None,
+    task: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    tokenizer_kwargs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Say which input tokens an output is made of. One input gives one `Explanation`, several give `Explanations`.
+
+    inputs: one input is a text, a pair of texts (a tuple of two), token ids, an encoding with `input_ids`, or a row
+        with a "text" (and "text_pair"). Several are a list of these, or anything else that has an order: a generator,
+        a pandas Series, a numpy array of texts, a column of a dataset or a tokenised dataset. Texts split
+        into words are lists of words, with tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
+    model: a shipped model ("wherefrom/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
+        (token ids need none).
+    method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
+        stand in the name: "integrated-gradients(n_steps=20)". "auto" is deeplift where the model predicts something
+        and alti where it does not or a map is asked for (wherefrom/pipeline/auto.py); the result says which it was.
+    aggregate: how layer maps become one; "rollout" unless the method's name says otherwise, None leaves them.
+    target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
+        "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
+        difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say
+        what a representation is made of look at no target and refuse one.
+    position: the row that answers: a token index, a word that stands once in the text, "first", "last", "mean" or
+        "mask"; what the head reads if none is given. target, foil and position may be lists, one entry per input.
+    head: one head, counted from 0, instead of the mean over all (the layers below stay averaged, Abnar &
+        Zuidema A.1); "all" adds every head's layer maps as `head_maps`.
+    layers: (start, end), as in a slice: the blocks from `start` up to but not including `end`, so that the
+        answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
+    receptive_field: for causal models, rollout and flow relative to an even reader (wherefrom/aggregate/receptive.py).
+    drop_self: set what the answering token gives itself to 0, as AttCAT's code does.
+    rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
+    keep: "maps" for everything a method computes, or "scores" to let maps go as soon as they are read (a hundredth of
+        the memory): `scores` and `layer_scores` stay. "maps" unless rows="reading".
+    long: what becomes of a text longer than the model reads: "error", "truncate" (also truncate=True), or "windows":
+        overlapping windows, by `overlap` tokens (a quarter, if None), each explained towards the same class, a token's
+        score the mean over its windows (wherefrom/pipeline/windows.py).
+    on_error: "skip" goes on without the inputs that fail: None stands in their place, and `skipped` says why.
+    progress: a bar on stderr or in the notebook; None shows it where somebody looks and there is more than a batch.
+    estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
+    tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
+    """
+    refuse_misspelt(explain, options)
+    named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
+    how = How(batch_size, on_error, progress, overlap)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
+    questions = _questions(given, target, foil, position)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
+    sentences = list(given.sentences.values())
+    choices = named or auto.candidates(opened, sentences, questions, wanted, options)
+    if estimate:
+        from wherefrom.cost import estimate_job
+
+        job = settle_job(opened, choices[0], wanted)
+        return estimate_job(opened, as_read(opened, sentences, overlap), job, batch_size)
+
+    def by(chosen: Chosen) -> Any:
+        job = settle_job(opened, chosen, wanted)
+        refuse_unseen_targets(opened, questions, [chosen])
+        mine = given.copy()
+        found = [row[0] for row in explained(opened, mine, questions, [job], how)]
+        every = [each for each in found if not isinstance(each, WherefromError)]
+        return mine.gathered([by_target(each) if _asks_all(questions[0]) else each[0] for each in every])
+
+    return auto.first_suited(choices, by)
+
+
+@checks_arguments
+def explain_stream(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    method: str | Chosen = DEFAULT_METHOD,
+    *,
+    batch_size: Annotated[int, least(1)] = 16,
+    progress: bool | None = None,
+    task: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Iterator[Any]:
+    """Explain inputs as they come: an iterator that gives what `explain` would, in their order, and keeps nothing.
+
+    `inputs` may be endless; a few batches of it are read ahead. Further arguments as in `explain`; target, foil and
+    position are the same for all.
+    """
+    for name in ("target", "foil", "position"):
+        if isinstance(arguments.get(name), list | tuple):
+            raise WherefromError(
+                f"{name} is a list; a stream asks the same of every input: leave it out, or use explain"
+            )
+    if arguments.get("estimate"):
+        raise WherefromError(
+            "the length of a stream is not known before it ends; estimate a few of its inputs by explain"
+        )
+    if not is_default(method):
+        choose(method)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    parts = chunks(inputs, batch_size * AHEAD)
+    total = len(inputs) if hasattr(inputs, "__len__") else None
+
+    def stream() -> Iterator[Any]:
+        with bar(total, progress, worth=total is None or total > batch_size) as advance:
+            for part in parts:
+                for each in explain(part, opened, None, method, batch_size=batch_size, progress=False, **arguments):
+                    yield each
+                    advance(1)
+
+    return stream()
+
+
+@checks_arguments
+def compare(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    methods: Iterable[str] = DEFAULT_METHOD,
+    *,
+    aggregate: str | None = AUTO,
+    target: Any = None,
+    foil: Any = None,
+    position: Any = None,
+    head: int | Literal["all"] | None = None,
+    layers: tuple[int | None, int | None] | None = None,
+    receptive_field: bool = False,
+    rows: Literal["all", "reading"] = "all",
+    drop_self: bool = False,
+    batch_size: Annotated[int, least(1)] = 16,
+    keep: Literal["maps", "scores"] | None = None,
+    long: Literal["error", "truncate", "windows"] = "error",
+    overlap: Annotated[int, least(0)] | None = None,
+    truncate: bool = False,
+    on_error: Literal["raise", "skip"] = "raise",
+    progress: bool | None = None,
+    task: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    tokenizer_kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
+
+    Arguments as in `explain`. Options stand in the names of the methods:
+
+        compare(text, methods=["integrated-gradients(n_steps=20)", "deeplift", "ablation(of=logit)"])
+
+    Methods that look at a target and methods that do not stand side by side; each result says what it explains. "auto"
+    are four methods that differ in kind (wherefrom/defaults.py). A method that fails does not take the others with it:
+    `Comparison.failed` says why it is missing, and so does a warning.
+    """
+    names = list_of_names(methods)
+    unnamed = names == [DEFAULT_METHOD]
+    chosen = {} if unnamed else {name: choose(name) for name in names}
+    how = How(batch_size, on_error, progress, overlap)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
+    questions = _questions(given, target, foil, position)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
+    if unnamed:
+        usual = auto.compared(opened, list(given.sentences.values()), questions, wanted)
+        chosen = {name: choose(name) for name in usual}
+    refuse_unseen_targets(opened, questions, list(chosen.values()))
+    jobs, failed = settle_jobs(opened, chosen, wanted)
+    found = explained(opened, given, questions, list(jobs.values()), how)
+    results = [by_name(list(chosen), dict(zip(jobs, row, strict=True)), failed) for row in found]
+    _warn_of_failures(results)
+    return given.gathered(results)
+
+
+@checks_arguments
+def capture(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    *,
+    grad: bool = False,
+    truncate: bool = False,
+    task: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    tokenizer_kwargs: Mapping[str, Any] | None = None,
+) -> Trace:
+    """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md)."""
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened.need_blocks("a capture")
+    sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
+    return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
+
+
+def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None, long: str = "error") -> Reader:
+    if truncate and long == "windows":
+        raise WherefromError("truncate=True cuts a long text and long='windows' reads all of it; leave one of them out")
+    return Reader(
+        opened.tokenizer,
+        opened.vocabulary_size,
+        opened.pad_id,
+        opened.max_length,
+        truncate=truncate or long == "truncate",
+        tokenizer_kwargs=tokenizer_kwargs,
+        any_length=long == "windows",
+        type_count=getattr(opened.config, "type_vocab_size", None),
+    )
+
+
+def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse an argument of the function that is misspelt: it would be taken for an option of the method."""
+    own = inspect.signature(function).parameters
+    known = {option for each in methods() for option in each.options}
+    for name in sorted(options.keys() - known):
+        if near := get_close_matches(name, own, n=1):
+            raise WherefromError(
+                f"{function.__name__} has no argument {name!r}; did you mean {near[0]!r}?", code="option"
+            )
+
+
+def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Question]:
+    """What is asked of each sentence; lists have an entry for every input, also for one that could not be read."""
+    every = settle_questions(given.count, given.single, target, foil, position)
+    return [every[row] for row in given.sentences]
+
+
+def _asks_all(question: Question) -> bool:
+    return isinstance(question.target, str) and question.target == "all"
+
+
+def by_target(found: list[Explanation]) -> Comparison:
+    return Comparison({_target_name(each): each for each in found})
+
+
+def _target_name(found: Explanation) -> str:
+    """A class by its label, the parts of an answer by what they are."""
+    measured = found.measured
+    return str(measured.label) if measured.kind in ("class", "token") else measured.kind
+
+
+def by_name(names: Sequence[str], found: Mapping[str, Outcome], failed: Mapping[str, WherefromError]) -> Comparison:
+    """By the names asked for, in their order; where every target was asked for, by name and label."""
+    named: dict[str, Explanation] = {}
+    missing: dict[str, str] = {}
+    for name in names:
+        outcome = failed.get(name) or found[name]
+        if isinstance(outcome, WherefromError):
+            missing[name] = str(outcome)
+            continue
+        every = outcome[:1] if _alike(outcome) else outcome
+        for each in every:
+            named[name if len(every) == 1 else f"{name}: {_target_name(each)}"] = each
+    return Comparison(named, missing)
+
+
+def _alike(found: list[Explanation]) -> bool:
+    """Whether a method that looks at no target gave the same for each of them: the same row."""
+    return all(each.target == found[0].target and not each.target.towards for each in found)
+
+
+def _warn_of_failures(results: Sequence[Comparison]) -> None:
+    failed = {name: detail for each in results for name, detail in each.failed.items()}
+    for name, detail in failed.items():
+        warn(f"{name} is missing from the comparison: {detail}")

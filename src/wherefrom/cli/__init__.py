@@ -1,0 +1,71 @@
+"""The command line: parse, call the public API, print. Nothing is computed here."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from wherefrom import __version__
+from wherefrom.cli import estimate, evaluate, explain, models, reproduce, serve, train
+from wherefrom.errors import WherefromError, WherefromWarning
+
+app = typer.Typer(
+    name="wherefrom",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"wherefrom {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which wherefrom this is.")
+    ] = False,
+) -> None:
+    """Where a Transformer's answer comes from."""
+
+
+explain.register(app)
+estimate.register(app)
+evaluate.register(app)
+models.register(app)
+reproduce.register(app)
+serve.register(app)
+train.register(app)
+
+
+def main() -> None:
+    """Run the command line; a WherefromError becomes one red line and exit status 2, a warning a yellow one."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, WherefromWarning):
+            _say("warning: ", "bold yellow", str(message))
+        else:
+            shown(message, category, *where, **more)
+
+    warnings.showwarning = show
+    try:
+        app()
+    except WherefromError as error:
+        _say("error: ", "bold red", str(error))
+        sys.exit(2)
+    finally:
+        warnings.showwarning = shown
+
+
+def _say(kind: str, style: str, message: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text.assemble((kind, style), message))

@@ -1,0 +1,186 @@
+"""`wherefrom evaluate`, `wherefrom metrics`, `wherefrom runs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wherefrom.cli.explain import Device, Dtype, Model, Task, Truncate, complete_method
+from wherefrom.defaults import DEFAULT_MODEL
+
+Folder = Annotated[Path, typer.Argument(help="A run folder.")]
+Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
+Names = Annotated[list[str] | None, typer.Option(help="What the data calls a class of the model: 0=negative. Repeat.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also every layer, where a measure has layers.")]
+
+runs_app = typer.Typer(help="Runs of `wherefrom evaluate`: look, compare, export.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the application."""
+    app.command("evaluate")(evaluate_command)
+    app.command("metrics")(metrics_command)
+    app.add_typer(runs_app, name="runs")
+
+
+def evaluate_command(
+    data: Annotated[str, typer.Option("--data", "-d", help="A dataset's name, a file, or hub:owner/name.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
+    methods: Annotated[
+        str,
+        typer.Option(
+            "--methods", "-M", help="Names from `wherefrom methods`, by commas.", autocompletion=complete_method
+        ),
+    ] = "",
+    metrics: Annotated[str, typer.Option(help="Names from `wherefrom metrics`, by commas.")] = "aopc,log-odds",
+    model: Model = DEFAULT_MODEL,
+    split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Which column is what: --column text=review.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHEREFROM_DATA.")] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many rows.", min=1)] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Draw them at random instead, by the seed.")] = False,
+    prefixes: Annotated[bool, typer.Option("--up-to-mask", help="Read only what stands before [MASK].")] = False,
+    target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
+    name: Names = None,
+    batch_size: Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)] = 16,
+    shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
+    workers: Annotated[int | None, typer.Option(help="Processes, or Ray actors.", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker.", min=1)] = None,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    seed: Annotated[int, typer.Option(help="For methods that draw numbers, and --draw.")] = 0,
+    layers: Layers = False,
+    truncate: Truncate = False,
+    task: Task = None,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Measure methods on a dataset; killed at any moment, the same command goes on where it stopped."""
+    import wherefrom
+    from wherefrom.data import read, up_to_mask
+
+    columns = named(column)
+    run = wherefrom.evaluate(
+        up_to_mask(read(data, split, columns, folder=folder)) if prefixes else data,
+        model,
+        methods=methods,
+        metrics=metrics,
+        split=split,
+        columns=columns,
+        folder=folder,
+        limit=limit,
+        draw=draw,
+        out=out,
+        target=target,
+        names=named(name),
+        batch_size=batch_size,
+        shard=shard,
+        truncate=truncate,
+        seed=seed,
+        workers=workers,
+        threads=threads,
+        engine=engine,
+        task=task,
+        device=device,
+        dtype=dtype,
+    )
+    run.show(layers=layers)
+
+
+def named(pairs: list[str] | None) -> dict[str, str] | None:
+    """`--column text=review` or `--name 0=negative`, as often as given."""
+    from wherefrom.spec import options
+
+    return {name: str(value) for name, value in options(pairs or []).items()} or None
+
+
+def metrics_command() -> None:
+    """List the measures that `wherefrom evaluate` takes."""
+    from wherefrom.cli.listing import Row, show
+    from wherefrom.index import stored
+
+    rows = [
+        Row(each["name"], each["summary"], (each["better"], ", ".join(each["needs"]), ", ".join(each["options"])))
+        for each in stored()["metrics"]
+    ]
+    show(
+        {"": rows},
+        ("better", "needs", "options"),
+        "aopc(by=mask): with options; spearman:saliency@layers: docs/evidence.md",
+    )
+
+
+@runs_app.command("list")
+def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")] = Path("runs")) -> None:
+    """The runs in a folder and how they stand."""
+    from wherefrom.errors import WherefromError
+    from wherefrom.evaluation import runs
+    from wherefrom.evaluation.export import described
+
+    for run in runs(folder):
+        try:
+            first, second, *_ = described(run)
+        except WherefromError as error:  # one that cannot be read does not hide the others
+            print(f"{run.path}: {error}")
+            continue
+        print(f"{first}: {second}, {'not finished' if run.finished is None else 'finished'}")
+
+
+@runs_app.command("show")
+def show_command(run: Folder, layers: Layers = False) -> None:
+    """One run: what was asked, its means, what failed."""
+    from wherefrom.evaluation import Run
+
+    Run(run).show(layers=layers)
+
+
+@runs_app.command("compare")
+def compare_command(
+    first: Folder,
+    second: Annotated[Path | None, typer.Argument(help="Another run; without it, the methods of one.")] = None,
+    layers: Layers = False,
+    form: Annotated[str | None, typer.Option("--format", "-f", help="csv, md or latex; a table here if none.")] = None,
+) -> None:
+    """Paired tests on the examples that two runs share, or between the methods of one run."""
+    from wherefrom.evaluation import Run, compare_methods, compare_runs
+    from wherefrom.evaluation.export import export_comparison, show_comparison
+
+    if second is None:
+        found = compare_methods(Run(first), layers=layers)
+    else:
+        found = compare_runs(Run(first), Run(second), layers=layers)
+    if form is None:
+        show_comparison(found)
+    else:
+        print(export_comparison(found, form), end="")
+
+
+@runs_app.command("export")
+def export_command(
+    run: Folder,
+    form: Form = "md",
+    layers: Layers = False,
+    figure: Annotated[str | None, typer.Option(help="Draw this measure into --out, a .png, .svg or .pdf.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of the figure: bars, curves or grid.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+) -> None:
+    """The means of a run as a table for a paper or a program, or one measure as a figure."""
+    from wherefrom.errors import WherefromError
+    from wherefrom.evaluation import Run
+    from wherefrom.evaluation.export import export
+    from wherefrom.files import write
+
+    if figure is not None:
+        from wherefrom.view import plot
+
+        if out is None:
+            raise WherefromError("a figure needs a file; say which with --out, e.g. --out measured.png")
+        print(f"written to {plot.save(plot.measured(Run(run), figure, kind), out)}")
+        return
+    text = export(Run(run), form, layers=layers)
+    if out is None:
+        print(text, end="")
+    else:
+        write(out, text)
+        print(f"written to {out}")

@@ -1,0 +1,72 @@
+"""`wherefrom reproduce`: the papers' tables and figures by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wherefrom.cli.evaluate import named
+from wherefrom.cli.explain import Device
+
+
+def complete_recipe(typed: str) -> list[str]:
+    from wherefrom.index import stored
+
+    return [each["name"] for each in stored()["recipes"] if each["name"].startswith(typed)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the application."""
+    app.command("reproduce")(reproduce_command)
+
+
+def reproduce_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="PAPER/TABLE, or a paper for all of it; a list if none.", autocompletion=complete_recipe),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="In place of the recipe's own.")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset; several by commas.")] = None,
+    limit: Annotated[int | None, typer.Option(help="How many examples, drawn by the seed.", min=1)] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where csv, md and pictures go.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHEREFROM_DATA.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--name", help="What the data calls a class of the model: 0=negative. Repeat.")
+    ] = None,
+    device: Device = None,
+    seed: Annotated[int, typer.Option(help="Draws the examples.")] = 0,
+) -> None:
+    """Repeat a table or figure of a paper: our numbers beside the paper's; without a name, list them all."""
+    if name is None:
+        _list()
+        return
+    from wherefrom import papers
+
+    for recipe in papers.lookup(name):
+        result = papers.reproduce(
+            recipe.name,
+            model=model,
+            data=data,
+            limit=limit,
+            out=out,
+            device=device,
+            seed=seed,
+            folder=folder,
+            names=named(names),
+        )
+        result.show()
+        if out is not None:
+            print(f"written to {out / recipe.paper}")
+
+
+def _list() -> None:
+    from wherefrom.cli.listing import Row, show
+    from wherefrom.index import stored
+
+    groups: dict[str, list[Row]] = {}
+    for each in stored()["recipes"]:
+        where = each["model"] + (f" on {each['data']}" if each["data"] else "")
+        groups.setdefault(each["paper"], []).append(Row(each["name"], each["summary"], (where,)))
+    show(groups, ("made with",), "wherefrom reproduce NAME: our numbers beside the paper's")

@@ -1,0 +1,315 @@
+"""`wherefrom train`: the code that made the shipped models, for your own data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wherefrom.training.accuracy import Score
+    from wherefrom.training.labelled import Columns
+    from wherefrom.training.loop import Outcome
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained model.", file_okay=False)]
+Text = Annotated[str, typer.Option(help="Column with the text.")]
+Pair = Annotated[str | None, typer.Option(help="Column with the second text of a pair.")]
+Label = Annotated[str, typer.Option(help="Column with the label.")]
+Until = Annotated[str | None, typer.Option(help="Column with a word index: only the words before it are read.")]
+Name = Annotated[
+    list[str] | None, typer.Option(help="Name a label: 1=positive. Repeat; '3=' leaves rows labelled 3 out.")
+]
+Where = Annotated[list[str] | None, typer.Option(help="Only rows whose column has this value: column=value. Repeat.")]
+Model = Annotated[str, typer.Option("--model", "-m", help="Shipped model, folder or hub id to start from.")]
+Valid = Annotated[Path | None, typer.Option(help="Validation rows; else a share of the training rows is held out.")]
+HeldOut = Annotated[float, typer.Option(help="Share held out for validation.", min=0.0001, max=0.9)]
+Longest = Annotated[int | None, typer.Option(help="Cut texts to this many tokens.", min=4)]
+Epochs = Annotated[float, typer.Option(help="Passes over the data.", min=0.01)]
+Batch = Annotated[int, typer.Option(help="Rows in a batch.", min=1)]
+Rate = Annotated[float, typer.Option("--lr", help="Highest learning rate.", min=0.0)]
+Warmup = Annotated[float, typer.Option(help="Share of the steps in which the learning rate rises.", min=0, max=1)]
+Decay = Annotated[float, typer.Option(help="Weight decay.", min=0)]
+Patience = Annotated[int, typer.Option(help="Stop after this many validations without improvement; 0: never.", min=0)]
+Checks = Annotated[int, typer.Option(help="Validations (and checkpoints) per epoch.", min=1)]
+Seed = Annotated[int, typer.Option(help="Fixes initialisation, order and dropout.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Precision = Annotated[str, typer.Option(help="auto (bf16 on CUDA), bf16 or float32.")]
+Workers = Annotated[int, typer.Option(help="Processes that prepare batches.", min=0)]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Throw away what --out holds and start again.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the application."""
+    group = typer.Typer(no_args_is_help=True, help="Train models: a killed run goes on when its command is repeated.")
+    for command in (pretrain, classify, prefixes, agree, prompt, average):
+        group.command()(command)
+    group.command("test")(measure)  # a function called test_… or test would be taken for a test
+    app.add_typer(group, name="train")
+
+
+def pretrain(
+    sources: Annotated[
+        list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")
+    ],
+    out: Out,
+    steps: Annotated[int, typer.Option(help="Batches to train on.", min=1)],
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Go on from this masked language model.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Use this vocabulary instead of learning one.")] = None,
+    layers: Annotated[int, typer.Option(min=1)] = 8,
+    width: Annotated[int, typer.Option(min=8)] = 256,
+    heads: Annotated[int, typer.Option(min=1)] = 8,
+    vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
+    length: Annotated[int, typer.Option(help="Tokens in a row.", min=16)] = 128,
+    ratio: Annotated[int, typer.Option(help="Rows of the long share are this many times as long.", min=1)] = 1,
+    long_share: Annotated[float, typer.Option(help="Share of the steps with long rows.", min=0, max=1)] = 0.0,
+    mask_rate: Annotated[float, typer.Option(help="Share of the tokens to hide.", min=0.01, max=0.9)] = 0.15,
+    held_out: HeldOut = 0.005,
+    batch: Batch = 512,
+    lr: Rate = 1.2e-3,
+    warmup: Warmup = 0.05,
+    weight_decay: Decay = 0.01,
+    beta2: Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)] = 0.98,
+    checks: Checks = 10,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 2,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pretrain a masked language model on text: a new BERT with its own vocabulary, or --model."""
+    from wherefrom.training import loop
+    from wherefrom.training import pretrain as task
+
+    run = loop.Run(
+        out, steps=steps, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=beta2,
+        patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
+    )  # fmt: skip
+    shape = task.Shape(layers, width, heads, vocabulary)
+    reading = task.Reading(length, ratio, long_share, mask_rate, held_out)
+    _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
+
+
+def classify(
+    train: Annotated[list[Path], typer.Argument(help="Labelled rows: parquet, jsonl, csv or tsv.")],
+    out: Out,
+    text: Text = "text",
+    pair: Pair = None,
+    label: Label = "label",
+    until: Until = None,
+    name: Name = None,
+    where: Where = None,
+    model: Model = "wherefrom/mlm",
+    valid: Valid = None,
+    held_out: HeldOut = 0.1,
+    longest: Longest = None,
+    epochs: Epochs = 3.0,
+    batch: Batch = 32,
+    lr: Rate = 3e-5,
+    warmup: Warmup = 0.06,
+    weight_decay: Decay = 0.01,
+    patience: Patience = 3,
+    checks: Checks = 1,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 0,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fine-tune a classifier on labelled texts or pairs of texts."""
+    from wherefrom.training import classify as task
+    from wherefrom.training import loop
+
+    run = loop.Run(
+        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
+        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
+    )  # fmt: skip
+    columns = _columns(text, pair, label, until, name, where)
+    _tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
+
+
+def prefixes(
+    sources: Annotated[list[str], typer.Argument(help="Text files, or table.parquet:column.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .jsonl file to write (.gz and .xz are packed).")],
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Sentences to leave out: table.parquet:column. Repeat.")
+    ] = None,
+) -> None:
+    """Cut sentences before verbs whose form shows their number: the training data of `agree`."""
+    from wherefrom.data import tables
+    from wherefrom.training import labelled
+    from wherefrom.training import prefixes as task
+
+    excluded = frozenset(task.key(sentence) for source in exclude or [] for sentence in tables.values(source))
+    texts = (line for source in sources for line in labelled.documents(source))
+    count = tables.write_rows(out, ({"prefix": p.text, "label": p.label} for p in task.extract(texts, excluded)))
+    typer.echo(f"{count} prefixes in {out}")
+
+
+def agree(
+    prefixes: Annotated[list[Path], typer.Argument(help="Tables of prefixes, as `prefixes` writes them.")],
+    out: Out,
+    text: Text = "prefix",
+    label: Label = "label",
+    extra: Annotated[Path | None, typer.Option(help="More rows for training alone, e.g. Linzen's.")] = None,
+    extra_text: Annotated[str, typer.Option(help="The extra rows' column with the sentence.")] = "sentence",
+    extra_until: Annotated[
+        str | None, typer.Option(help="The extra rows' column with the verb's index.")
+    ] = "verb_index",
+    extra_name: Annotated[list[str] | None, typer.Option(help="Name an extra label: 0=singular. Repeat.")] = None,
+    repeat: Annotated[int, typer.Option(help="Read the extra rows this many times an epoch.", min=1)] = 1,
+    tokenizer: Annotated[str | None, typer.Option(help="Use this model's vocabulary instead of learning one.")] = None,
+    embeddings: Annotated[str | None, typer.Option(help="Start from this model's word embeddings.")] = None,
+    layers: Annotated[int, typer.Option(min=1)] = 6,
+    width: Annotated[int, typer.Option(min=8)] = 128,
+    heads: Annotated[int, typer.Option(min=1)] = 8,
+    vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
+    dropout: Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)] = 0.1,
+    hide: Annotated[float, typer.Option(help="Share of the words masked in training.", min=0, max=0.9)] = 0.1,
+    held_out: HeldOut = 0.02,
+    epochs: Epochs = 5.0,
+    batch: Batch = 256,
+    lr: Rate = 1e-3,
+    warmup: Warmup = 0.05,
+    weight_decay: Decay = 0.05,
+    patience: Patience = 3,
+    checks: Checks = 2,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 0,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train Abnar & Zuidema's verb-number model from scratch."""
+    from wherefrom.training import agree as task
+    from wherefrom.training import loop
+
+    run = loop.Run(
+        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=0.98,
+        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
+    )  # fmt: skip
+    columns = _columns(text, None, label, None, None, None)
+    more = _columns(extra_text, None, label, extra_until, extra_name or ["0=singular", "1=plural"], None)
+    shape = task.Shape(layers, width, heads, vocabulary, dropout=dropout)
+    _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
+
+
+def prompt(
+    train: Annotated[
+        Path, typer.Argument(help="Rows with a [MASK] text, its target and foil word; or --good and --bad.")
+    ],
+    out: Out,
+    text: Text = "text",
+    target: Annotated[str, typer.Option(help="Column with the right word.")] = "target",
+    foil: Annotated[str, typer.Option(help="Column with the wrong word.")] = "foil",
+    good: Annotated[str | None, typer.Option(help="Column with the right sentence of a minimal pair.")] = None,
+    bad: Annotated[str | None, typer.Option(help="Column with the wrong sentence of a minimal pair.")] = None,
+    where: Where = None,
+    skip_split: Annotated[bool, typer.Option("--skip-split", help="Leave out words that are several pieces.")] = False,
+    model: Model = "wherefrom/mlm",
+    valid: Valid = None,
+    held_out: HeldOut = 0.1,
+    epochs: Epochs = 3.0,
+    batch: Batch = 32,
+    lr: Rate = 3e-5,
+    warmup: Warmup = 0.06,
+    weight_decay: Decay = 0.01,
+    patience: Patience = 3,
+    checks: Checks = 1,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 0,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fine-tune a masked language model to choose the target word, not the foil, at the mask."""
+    from wherefrom.training import loop
+    from wherefrom.training import prompt as task
+    from wherefrom.training.labelled import pairs_of
+
+    run = loop.Run(
+        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
+        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
+    )  # fmt: skip
+    columns = task.PromptColumns(text, target, foil, good, bad, pairs_of(where or [], "--where"))
+    _tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
+
+
+def average(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs that differ in their seed.")],
+    out: Out,
+) -> None:
+    """Average the weights of several fine-tuned models into one."""
+    from wherefrom.training import average as task
+
+    task.average(folders, out)
+    typer.echo(f"{out}: the mean of {len(folders)} models")
+
+
+def measure(
+    model: Annotated[str, typer.Argument(help="Shipped model, folder or hub id.")],
+    data: Annotated[Path, typer.Argument(help="Rows to measure on.")],
+    text: Text = "text",
+    pair: Pair = None,
+    label: Label = "label",
+    until: Until = None,
+    name: Name = None,
+    where: Where = None,
+    target: Annotated[str | None, typer.Option(help="Column with the right word for [MASK]; with --foil.")] = None,
+    foil: Annotated[str | None, typer.Option(help="Column with the wrong word for [MASK].")] = None,
+    good: Annotated[str | None, typer.Option(help="Column with the right sentence of a minimal pair.")] = None,
+    bad: Annotated[str | None, typer.Option(help="Column with the wrong sentence of a minimal pair.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Texts to leave out: table.parquet:column. Repeat.")] = None,
+    by: Annotated[str | None, typer.Option(help="Also measure by the values of this column.")] = None,
+    longest: Longest = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Measure a classifier's accuracy, or how often a masked language model prefers target to foil."""
+    from wherefrom.errors import WherefromError
+    from wherefrom.training import accuracy as task
+    from wherefrom.training import prompt as prompting
+    from wherefrom.training.labelled import pairs_of
+
+    if bool(target) != bool(foil) or bool(good) != bool(bad):
+        raise WherefromError("--target goes with --foil, and --good with --bad")
+    if target and foil:
+        columns = prompting.PromptColumns(text, target, foil, where=pairs_of(where or [], "--where"))
+        _show(task.prompts(model, data, columns, by, device))
+    elif good:
+        columns = prompting.PromptColumns(good=good, bad=bad, where=pairs_of(where or [], "--where"))
+        _show(task.prompts(model, data, columns, by, device))
+    else:
+        labelled = _columns(text, pair, label, until, name, where)
+        _show(task.labels(model, data, labelled, by, exclude or [], longest, device))
+
+
+def _columns(
+    text: str, pair: str | None, label: str, until: str | None, name: list[str] | None, where: list[str] | None
+) -> Columns:
+    from wherefrom.training.labelled import Columns, pairs_of
+
+    names = {key: values[-1] for key, values in pairs_of(name or [], "--name").items()}
+    return Columns(text, label, pair, until, names, pairs_of(where or [], "--where"))
+
+
+def _tell(outcome: Outcome) -> None:
+    measured = ", ".join(f"validation {name} {value:.4f}" for name, value in outcome.metrics.items())
+    again = " (resumed)" if outcome.resumed else ""
+    typer.echo(f"{outcome.out}: {measured}; {outcome.steps} steps in {outcome.seconds:.0f} s{again}")
+
+
+def _show(scores: Sequence[Score]) -> None:
+    for score in scores:
+        missing = f"  ({score.left_out} left out: words of several pieces)" if score.left_out else ""
+        balanced = "" if score.balanced is None else f"  balanced {score.balanced:.4f}"
+        typer.echo(f"{score.group:<45} {score.accuracy:.4f}  {score.right}/{score.rows}{balanced}{missing}")

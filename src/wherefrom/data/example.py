@@ -1,0 +1,226 @@
+"""What every dataset becomes: examples one after another, and the rows that could not become one."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+
+from wherefrom.data.tables import first_few
+from wherefrom.errors import WherefromError
+
+MASK = "[MASK]"
+KEPT = 2**25  # characters of texts: some tens of megabytes
+MOST = 2**31 - 1  # attractors: what a column of 32 bits holds
+Spans = tuple[tuple[int, int], ...]  # (start, end) in characters
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row as it is explained and measured.
+
+    Spans are places in `text`; where the text is a pair, in its second part (SQuAD's context).
+    """
+
+    id: str  # stable within the dataset: "validation:17", the split and the row counted from 1
+    text: str | tuple[str, str]  # what `explain` takes; a masked word stands as [MASK]
+    label: str | int | None = None  # the gold class
+    target: str | None = None  # the word wanted at the mask,
+    foil: str | None = None  # and the one that does not belong there
+    cues: Spans = ()  # what decides between them
+    rationale: Spans = ()  # what humans marked
+    answer: Spans = ()  # every gold answer; none where the question has no answer
+    attractors: int | None = None  # how many nouns between cue and mask have the other number
+    group: str | None = None  # paradigm, category, ...
+
+    @property
+    def content(self) -> str:
+        """A short hash of everything but the id."""
+        return hashlib.sha256(_written(replace(self, id=""))).hexdigest()[:16]
+
+    def with_mask(self, mask: str) -> Example:
+        """The same with a model's own mask token for [MASK]; spans behind it move along.
+
+        >>> moved = Example("1", "all [MASK] well", cues=((11, 15),)).with_mask("<m>")
+        >>> moved.text, moved.cues
+        ('all <m> well', ((8, 12),))
+        """
+        if mask == MASK:
+            return self
+        last = self.text if isinstance(self.text, str) else self.text[1]  # the one that spans are places in
+        at = [i for i in range(len(last)) if last.startswith(MASK, i)]
+
+        def moved(spans: Spans) -> Spans:
+            by = len(mask) - len(MASK)
+            return tuple((a + by * sum(i < a for i in at), b + by * sum(i < b for i in at)) for a, b in spans)
+
+        cues, rationale, answer = moved(self.cues), moved(self.rationale), moved(self.answer)
+        text = last.replace(MASK, mask)
+        both = text if isinstance(self.text, str) else (self.text[0].replace(MASK, mask), text)
+        return replace(self, text=both, cues=cues, rationale=rationale, answer=answer)
+
+
+def unfit(example: Example) -> str | None:
+    """Why an example cannot be kept in a table, if it cannot: halves of characters, counts without end."""
+    for name in ("id", "label", "target", "foil", "group"):
+        value = getattr(example, name)
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            return f"its {name} {value!r} holds half of a surrogate pair, which is no character"
+    if example.attractors is not None and not 0 <= example.attractors <= MOST:
+        return f"its attractors are {example.attractors}; expected a count from 0 to {MOST}"
+    return None
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A row that could not be used, by its number counted from 1."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Survey:
+    count: int
+    dropped: list[Dropped]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples read anew each time they are gone through, so that memory does not grow with them.
+
+    `len`, `dropped` and `fingerprint` take one pass of their own, the first time one of them is asked for.
+    """
+
+    name: str
+    split: str
+    make: Callable[[], Iterator[Example | Dropped]] = field(repr=False)
+    labels: tuple[str, ...] = ()  # the classes by id, where the dataset names them
+    about: str = ""  # what the examples are, and the choices that were made
+
+    def __iter__(self) -> Iterator[Example]:
+        return (item for item in self._items() if isinstance(item, Example))
+
+    def _items(self) -> Iterator[Example | Dropped]:
+        """Examples and dropped rows; an error where there is no example at all."""
+        found = False
+        dropped: list[tuple[int, str]] = []
+        for item in self.make():
+            if isinstance(item, Example):
+                found = True
+            elif not found:
+                dropped.append((item.row, item.reason))
+            yield item
+        if not found:
+            why = f"all {len(dropped)} rows are broken: {first_few(dropped)}" if dropped else "it has no rows"
+            raise WherefromError(f"{self.name} ({self.split}): nothing to read: {why}")
+
+    @cached_property
+    def _survey(self) -> _Survey:
+        count, dropped, digest = 0, [], hashlib.sha256()
+        for item in self._items():
+            digest.update(_written(item))
+            if isinstance(item, Dropped):
+                dropped.append(item)
+            else:
+                count += 1
+        return _Survey(count, dropped, digest.hexdigest())
+
+    def __len__(self) -> int:
+        return self._survey.count
+
+    def __bool__(self) -> bool:
+        return True  # there is at least one example, or an error; no pass is needed to know
+
+    @property
+    def dropped(self) -> list[Dropped]:
+        """The rows that could not be used, each with its number and the reason."""
+        return self._survey.dropped
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of every example and every dropped row."""
+        return self._survey.fingerprint
+
+
+def first(data: Dataset, limit: int) -> Dataset:
+    """The first `limit` examples, and the rows dropped among them."""
+    return replace(data, make=partial(_first, data.make, limit))
+
+
+def _first(make: Callable[[], Iterator[Example | Dropped]], limit: int) -> Iterator[Example | Dropped]:
+    left = limit
+    for item in make():
+        yield item
+        left -= isinstance(item, Example)
+        if not left:
+            return
+
+
+def drawn(data: Dataset, limit: int, seed: int) -> Dataset:
+    """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset; dropped rows stay so."""
+    if limit < 1:
+        raise WherefromError(f"limit is {limit}; expected at least one row")
+    chosen = {place for _, place in heapq.nsmallest(limit, ((lot(each.id, seed), i) for i, each in enumerate(data)))}
+
+    def make() -> Iterator[Example | Dropped]:
+        place = -1
+        for item in data.make():
+            place += isinstance(item, Example)
+            if isinstance(item, Dropped) or place in chosen:
+                yield item
+
+    return replace(data, make=make)
+
+
+def lot(id: str, seed: int) -> bytes:
+    """What an example draws: the same on every machine, and nothing to do with its place."""
+    return hashlib.sha256(f"{seed}:{id}".encode()).digest()
+
+
+def kept(data: Dataset, most: int | None = None) -> Dataset:
+    """The same, kept in memory by whoever goes through it first, if its texts have no more than `most` characters."""
+    most = KEPT if most is None else most
+    memory: list[Example | Dropped] = []
+    whole = False
+
+    def make() -> Iterator[Example | Dropped]:
+        nonlocal whole
+        if whole:
+            yield from memory
+            return
+        seen, size = list[Example | Dropped](), 0
+        for item in data.make():
+            size += len(str(item.text)) if isinstance(item, Example) else 0
+            if size <= most:
+                seen.append(item)
+            yield item
+        if size <= most and not whole:  # gone through to the end
+            memory[:], whole = seen, True
+
+    return replace(data, make=make)
+
+
+def up_to_mask(data: Dataset) -> Dataset:
+    """What stands before the mask, for a model that reads so far and no further; where nothing does, a dropped row."""
+
+    def make() -> Iterator[Example | Dropped]:
+        for row, item in enumerate(data.make(), 1):
+            if isinstance(item, Dropped) or MASK not in item.text:
+                yield item
+            elif words := str(item.text).partition(MASK)[0].strip():
+                yield replace(item, text=words, target=None, foil=None, cues=(), rationale=(), answer=())
+            else:
+                yield Dropped(row, f"nothing stands before the mask of {item.id}")
+
+    return replace(data, name=f"{data.name} up to the verb", make=make)
+
+
+def _written(item: Example | Dropped) -> bytes:
+    # Field by field: a hash must not depend on how Python prints an object.
+    values = [getattr(item, each.name) for each in fields(item)]
+    return json.dumps(values, ensure_ascii=True).encode() + b"\n"

@@ -1,0 +1,187 @@
+"""The datasets wherefrom knows by name: one row each, saying where its parts stand.
+
+To add a dataset, copy the row that resembles it most. `columns` maps the parts of an example to columns; `a|b` is
+a column called a in some copies of the dataset and b in others. `make` (wherefrom/data/rows.py) turns one row of the
+table into an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wherefrom.data import rows
+from wherefrom.data.blimp import PARADIGMS
+from wherefrom.data.example import Example
+from wherefrom.data.tables import Row
+
+POLARITY = ("negative", "positive")
+Make = Callable[[str, Row, Mapping[str, str], Sequence[str]], Example]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One dataset: its parts, and where it may be found."""
+
+    name: str
+    about: str
+    columns: Mapping[str, str]
+    make: Make = rows.plain
+    optional: tuple[str, ...] = ()  # parts that some copies do not have
+    labels: tuple[str, ...] = ()  # the classes by id
+    folders: tuple[str, ...] = ()  # what its folder may be called, beside its name
+    splits: tuple[str, ...] = (
+        "validation",
+        "test",
+        "train",
+    )  # the first there is, is read unasked
+    hub: str = ""  # its repository on the Hugging Face Hub,
+    configs: tuple[str, ...] = ()  # its configurations there (all are read),
+    hub_splits: tuple[str, ...] = ()  # and its splits, where they are called differently
+    groups: Mapping[str, str] = field(default_factory=dict)  # `name:group` reads one of these alone
+    group_column: str = ""
+
+
+SOURCES = {
+    source.name: source
+    for source in (
+        Source(
+            "sst2",
+            "Sentences of film reviews, negative or positive.",
+            {"text": "sentence", "label": "label"},
+            labels=POLARITY,
+            hub="stanfordnlp/sst2",
+        ),
+        Source(
+            "mnli",
+            "Does the premise entail the hypothesis?",
+            {"text": "premise", "pair": "hypothesis", "label": "label"},
+            labels=("entailment", "neutral", "contradiction"),
+            splits=("validation_matched", "validation_mismatched", "validation_mismatched_1k", "train"),
+            hub="nyu-mll/glue",
+            configs=("mnli",),
+        ),
+        Source(
+            "qqp",
+            "Do two questions ask the same?",
+            {"text": "question1", "pair": "question2", "label": "label"},
+            make=rows.questions,
+            labels=("different", "duplicate"),
+            hub="nyu-mll/glue",
+            configs=("qqp",),
+        ),
+        Source(
+            "hatexplain",
+            "Posts labelled by three annotators: the label is the majority's, the rationale the tokens that at least "
+            "half of those who marked a rationale marked. Its content is offensive.",
+            {"tokens": "tokens|post_tokens", "labels": "labels", "rationales": "rationales"},
+            make=rows.hatexplain,
+            optional=("labels",),
+            labels=("hatespeech", "normal", "offensive"),
+            hub="Hate-speech-CNERG/hatexplain",
+        ),
+        Source(
+            "imdb",
+            "Film reviews, negative or positive.",
+            {"text": "text", "label": "label"},
+            labels=POLARITY,
+            folders=("imdb_text2vec",),
+            splits=("test", "validation", "train"),
+            hub="stanfordnlp/imdb",
+        ),
+        Source(
+            "imdb_counterfactual",
+            "Film reviews and their human revisions of the opposite polarity.",
+            {"text": "text", "label": "label"},
+            labels=POLARITY,
+            splits=("test", "validation", "train"),
+        ),
+        Source(
+            "yelp",
+            "Reviews of businesses; 1 and 2 stars are negative, 4 and 5 positive, 3 are dropped.",
+            {"text": "text", "label": "label", "stars": "stars"},
+            make=rows.stars,
+            optional=("stars", "label"),
+            labels=POLARITY,
+            folders=("yelp_stars", "yelp_polarity"),
+            splits=("test", "validation", "train"),
+            hub="fancyzhx/yelp_polarity",
+        ),
+        Source(
+            "yelp_sentences",
+            "Sentences of at most 15 words with the polarity of their review.",
+            {"text": "text", "label": "label"},
+            labels=POLARITY,
+            splits=("test", "validation", "train"),
+        ),
+        Source(
+            "amazon",
+            "Reviews of products, negative or positive.",
+            {"text": "text|content", "label": "label"},
+            labels=POLARITY,
+            folders=("amazon_sentences", "amazon_polarity"),
+            splits=("test", "validation", "train"),
+            hub="fancyzhx/amazon_polarity",
+        ),
+        Source(
+            "squad_v1",
+            "Questions with the place of their answer in a context.",
+            {"question": "question", "context": "context", "answers": "answers", "starts": "answer_starts"},
+            make=rows.squad,
+            optional=("starts",),
+            folders=("squad",),
+            hub="rajpurkar/squad",
+        ),
+        Source(
+            "squad_v2",
+            "As squad_v1, and questions that the context does not answer: `answer` is empty.",
+            {"question": "question", "context": "context", "answers": "answers", "starts": "answer_starts"},
+            make=rows.squad,
+            optional=("starts",),
+            hub="rajpurkar/squad_v2",
+        ),
+        Source(
+            "blimp",
+            "Value Zeroing's five agreement paradigms of BLiMP, with the words that decide the number.",
+            {"good": "sentence_good", "bad": "sentence_bad", "group": "paradigm|UID"},
+            make=rows.minimal_pairs,
+            labels=rows.NUMBERS,
+            splits=("test", "train"),
+            hub="nyu-mll/blimp",
+            configs=tuple(PARADIGMS.values()),
+            hub_splits=("train",),
+            groups=PARADIGMS,
+            group_column="paradigm|UID",
+        ),
+        Source(
+            "linzen_lgd",
+            "Verbs of Wikipedia sentences and their other number, 1 to 4 attractors (Linzen 2016, Goldberg's choice).",
+            {
+                "sentence": "sentence",
+                "index": "verb_index",
+                "target": "verb",
+                "foil": "wrong_verb",
+                "attractors": "n_attractors",
+                "label": "label",
+            },
+            make=rows.linzen,
+            labels=rows.NUMBERS,
+            splits=("test", "validation", "train"),
+        ),
+        Source(
+            "linzen_colorless",
+            "The same, 0 to 4 attractors (Gulordava's choice); without='linzen_lgd' drops the sentences of that one.",
+            {
+                "sentence": "sentence",
+                "index": "verb_index",
+                "target": "verb",
+                "foil": "wrong_verb",
+                "attractors": "n_attractors",
+                "label": "label",
+            },
+            make=rows.linzen,
+            labels=rows.NUMBERS,
+            splits=("test",),
+        ),
+    )
+}

@@ -1,0 +1,46 @@
+"""From places in a text to tokens: which tokens of an explanation do the characters (start, end) touch?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wherefrom.errors import WherefromError
+from wherefrom.result.words import Span
+
+
+class Placed(Protocol):
+    """Anything whose tokens know their place: an `Explanation`, by token or by word, or a tokenised sentence."""
+
+    @property
+    def spans(self) -> list[Span | None]: ...
+
+
+def token_mask(
+    tokens: Placed | Sequence[Span | None], spans: Sequence[tuple[int, int]], text: int = -1
+) -> NDArray[np.bool_]:
+    """True where a token shares at least one character with a span. Special tokens are never in one.
+
+    text: which of the texts the spans are in; the last, as in an `Example`, if none is said.
+    Where a span reaches beyond a text that was cut, the tokens that are left are marked, which may be none.
+
+    >>> token_mask([None, (0, 0, 4), (0, 5, 8), None], [(5, 8)]).tolist()
+    [False, False, True, False]
+    """
+    places = list(tokens if isinstance(tokens, Sequence) else tokens.spans)
+    owners = {place[0] for place in places if place is not None}
+    if spans and not owners:
+        raise WherefromError("the tokens have no places in a text; expected an explanation of a text, not of token ids")
+    which = text if text >= 0 else max(owners, default=0)
+    return np.array(
+        [
+            place is not None
+            and place[0] == which
+            and any(max(start, place[1]) < min(end, place[2]) for start, end in spans)
+            for place in places
+        ],
+        dtype=bool,
+    )

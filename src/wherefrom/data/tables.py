@@ -1,0 +1,241 @@
+"""Tables as rows: parquet, jsonl, csv and tsv, packed or not. What is wrong with a row is said with its number.
+
+Rows come one by one, so that memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from wherefrom.errors import WherefromError
+from wherefrom.extras import need
+
+Row = dict[str, Any]
+
+TEXT = (".txt",)
+TABLES = (".parquet", ".jsonl", ".csv", ".tsv")
+PACKED = (".gz", ".xz", ".bz2", ".zst")
+PARQUET_ROWS = 1024  # read at a time
+
+
+class BadRow(Exception):
+    """Why one row cannot be used."""
+
+
+@dataclass
+class Problems:
+    """Bad rows of one file, gathered so that a person sees all of them at once."""
+
+    path: Path
+    found: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, row: int, why: str) -> None:
+        self.found.append((row, why))
+
+    def check(self) -> None:
+        """Raise if there was any bad row."""
+        if self.found:
+            noun = "bad row" if len(self.found) == 1 else "bad rows"
+            raise WherefromError(f"{self.path}: {len(self.found)} {noun}: {first_few(self.found)}")
+
+
+def first_few(found: list[tuple[int, str]], most: int = 5) -> str:
+    """The first bad rows by number and reason, and how many more there are."""
+    named = "; ".join(f"row {row}: {why}" for row, why in found[:most])
+    return named + (f"; and {len(found) - most} more" if len(found) > most else "")
+
+
+def rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """Every row of a parquet, jsonl, csv or tsv file with its number, counted from 1 (a csv's header is row 0)."""
+    for number, row in attempts(path):
+        if isinstance(row, BadRow):
+            raise WherefromError(f"{path}: row {number} {row}")
+        yield number, row
+
+
+def attempts(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+    """As `rows`, but a line that is no row comes as the reason why."""
+    kind = kind_of(path)
+    if kind == ".parquet":
+        yield from _parquet(path)
+    elif kind == ".jsonl":
+        yield from _jsonl(path)
+    elif kind in (".csv", ".tsv"):
+        yield from _delimited(path, "," if kind == ".csv" else "\t")
+    else:
+        raise WherefromError(f"{path}: expected one of {', '.join(TABLES)} (also packed: {', '.join(PACKED)})")
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
+    if not path.exists():
+        raise WherefromError(f"{path}: no such file")
+    parquet = need("pyarrow.parquet", extra="eval")
+    number = 0
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches(PARQUET_ROWS):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
+        raise WherefromError(f"{path}: not a readable parquet file: {error}") from error
+
+
+def _jsonl(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+    for number, line in enumerate(lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            yield number, BadRow(f"is not JSON: {error.msg}")
+            continue
+        yield number, row if isinstance(row, dict) else BadRow(f"is {shown(row)}, not an object with named columns")
+
+
+def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]:
+    reader = csv.reader(lines(path), delimiter=delimiter)
+    try:
+        header = next(reader, None)
+        if not header:
+            raise WherefromError(f"{path}: the file is empty; its first line should name the columns")
+        for number, cells in enumerate(reader, 1):
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                yield number, BadRow(f"has {len(cells)} fields, the header {len(header)}")
+            else:
+                yield number, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise WherefromError(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, packed or not, without their ends."""
+    with open_packed(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
+        number = 0
+        try:
+            for number, line in enumerate(text, 1):  # noqa: B007  (read by the error below)
+                yield line.rstrip("\n")
+        except UnicodeDecodeError as error:
+            raise WherefromError(f"{path}: not UTF-8 after line {number}: {error.reason}") from error
+
+
+def split_source(source: str) -> tuple[Path, str | None]:
+    """`table.parquet:column` apart; a path that exists as it stands is never cut.
+
+    >>> split_source("a/b.parquet:text")
+    (PosixPath('a/b.parquet'), 'text')
+    """
+    path = Path(source)
+    if not path.exists() and ":" in source:
+        head, _, column = source.rpartition(":")
+        return Path(head), column
+    return path, None
+
+
+def values(source: str) -> set[str]:
+    """All values of `table.parquet:column`, as text."""
+    path, column = split_source(source)
+    if column is None:
+        raise WherefromError(f"{source}: say which column to read, e.g. {source}:sentence")
+    return {str(cell(row, column, path)) for _, row in rows(path)}
+
+
+def keeps(row: Row, where: dict[str, tuple[str, ...]], path: Path) -> bool:
+    """Whether the row has one of the wanted values in every filtered column."""
+    return all(str(cell(row, column, path)) in values for column, values in where.items())
+
+
+def cell(row: Row, column: str, path: Path) -> Any:
+    """The value of a column that must be there."""
+    if column not in row:
+        raise WherefromError(f"{path}: no column '{column}'; it has: {', '.join(map(str, row))}")
+    return row[column]
+
+
+def written(value: object, column: str) -> str:
+    """A cell that must hold text."""
+    if not isinstance(value, str):
+        raise BadRow(f"'{column}' is {shown(value)}, not text")
+    if not value.strip():
+        raise BadRow(f"'{column}' is empty")
+    return value
+
+
+def label_text(value: object, column: str) -> str:
+    """A cell as a label: 1, 1.0, True and "1" are the same label."""
+    if value is None or value == "":
+        raise BadRow(f"'{column}' is empty")
+    if isinstance(value, bool | int):
+        return str(int(value))
+    if isinstance(value, float) and value == value and value == int(value):
+        return str(int(value))
+    if isinstance(value, str):
+        return value.strip()
+    raise BadRow(f"'{column}' is {shown(value)}; a label is a word or a whole number")
+
+
+def shown(value: object, limit: int = 40) -> str:
+    """A value short enough for an error."""
+    text = "missing" if value is None else repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def kind_of(path: Path) -> str:
+    """The ending of a file's name without that of its packing."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in PACKED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def open_packed(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked."""
+    openers: dict[str, Callable[[Path], Any]] = {
+        ".gz": gzip.open,
+        ".xz": lzma.open,
+        ".bz2": bz2.open,
+        ".zst": _open_zst,
+    }
+    try:
+        stream = openers.get(path.suffix.lower(), _open_plain)(path)
+    except FileNotFoundError:
+        raise WherefromError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise WherefromError(f"{path}: a folder; name the files in it") from None
+    return stream  # type: ignore[no-any-return]
+
+
+def _open_plain(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _open_zst(path: Path) -> Any:
+    arrow = need("pyarrow", extra="eval")
+    return io.BufferedReader(arrow.CompressedInputStream(path.open("rb"), "zstd"))
+
+
+def write_rows(path: Path, made: Iterable[Row]) -> int:
+    """Write rows as jsonl, packed if the name says so; returns how many."""
+    if kind_of(path) != ".jsonl":
+        raise WherefromError(f"{path}: rows are written as .jsonl (packed: .jsonl.gz, .jsonl.xz)")
+    packers: dict[str, Callable[..., Any]] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    if path.suffix not in packers:
+        raise WherefromError(f"{path}: cannot write {path.suffix}; use .jsonl, .jsonl.gz or .jsonl.xz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with packers[path.suffix](path, "wt", encoding="utf-8") as stream:
+        for row in made:
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    return count

@@ -1,0 +1,45 @@
+"""What wherefrom says when it cannot give a right answer.
+
+Every message says what was wrong, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import FrameType
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class WherefromError(ValueError):
+    """Wrong input or an unsupported model; the command line prints it without a traceback.
+
+    `code` names the kind of error where a program has to tell it apart: "option" (a method has no such option, or none
+    of this value), "too-long" (the text, for the model).
+    """
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unsuited(WherefromError):
+    """One method cannot give a right answer here, another may: its own check failed, or it has no baseline."""
+
+
+class WherefromWarning(UserWarning):
+    """An answer was given, but the reader should know something about it."""
+
+
+def warn(message: str) -> None:
+    """A `WherefromWarning` that shows the line that called wherefrom, however deep inside of it (or of torch) it arises."""
+    outermost = level = 0
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        level += 1
+        if frame.f_code.co_filename.startswith(_PACKAGE):
+            outermost = level
+        frame = frame.f_back
+    warnings.warn(message, WherefromWarning, stacklevel=outermost + 1)

@@ -1,0 +1,200 @@
+"""What is asked of a run, settled and checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from wherefrom.errors import WherefromError
+from wherefrom.method import choose
+from wherefrom.metric.base import NEEDS, Asked
+from wherefrom.metric.names import lookup
+from wherefrom.metric.probing import PROPERTIES
+from wherefrom.pipeline.resolution import Job, Wanted, settle_job
+from wherefrom.spec import split
+from wherefrom.typecheck import shown
+
+if TYPE_CHECKING:
+    from wherefrom.data import Example
+    from wherefrom.model import Opened
+
+LABEL = "label"  # the target that is each example's gold class
+READ = "Wherefrom, isn't it? 42 naïve [MASK] words"  # what tokenizers must cut alike beside having the same words
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run, as every worker needs to know it. It can be pickled, and is settled anew wherever it arrives."""
+
+    model: Any
+    methods: tuple[str, ...]
+    metrics: tuple[str, ...]
+    given: tuple[str, ...] = ()  # methods whose explanations come with the examples
+    tokenizer: Any = None
+    target: int | str | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)  # of gold labels that the model calls otherwise
+    batch_size: int = 16
+    truncate: bool = False
+    threads: int = 1
+    seed: int = 0
+    task: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def asked(self) -> list[Asked]:
+        """The measures, each name settled."""
+        return [lookup(name) for name in self.metrics]
+
+    def explained(self) -> list[str]:
+        """Every method that is run: the measured ones, and those that they are compared with."""
+        references = [each.reference for each in self.asked() if each.reference and each.reference not in self.given]
+        return list(dict.fromkeys([*self.methods, *references]))
+
+    def on(self, model: str, opened: Opened) -> Setting:
+        """The same methods on a second classifier, beside the first and in its dtype."""
+        own: dict[str, Any] = {"tokenizer": None, "task": "classification", "model_kwargs": {}}
+        beside: dict[str, Any] = {"device": str(opened.device), "dtype": opened.dtype}
+        return replace(self, model=model, metrics=(), given=(), **own, **beside)
+
+
+def listed(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
+    """Names as they were typed or listed, each once."""
+    try:
+        every = [asked] if isinstance(asked, str) else list(asked)
+    except TypeError:
+        raise WherefromError(f"{what}: {shown(asked)}; expected names, in a list or with commas between them") from None
+    if odd := [each for each in every if not isinstance(each, str)]:
+        raise WherefromError(f"{shown(odd[0])} stands among the {what}; expected names")
+    found = [part for each in every for part in split(each)]
+    if twice := {name for name in found if found.count(name) > 1}:
+        raise WherefromError(f"{', '.join(sorted(twice))} stands twice among the {what}; expected each once")
+    return tuple(found)
+
+
+def check(setting: Setting) -> None:
+    """Refuse what can be refused without the model."""
+    of_methods = [asked for asked in setting.asked() if asked.probe is None]
+    if of_methods and not setting.methods and not setting.given:
+        raise WherefromError("no methods to evaluate; expected names from `wherefrom methods`, or explanations=")
+    if not setting.metrics:
+        raise WherefromError("no measures to evaluate by; expected names from `wherefrom metrics`")
+    if setting.target == "all":
+        raise WherefromError(
+            "target='all' is no single answer; the measure 'confidence' looks at every class by itself"
+        )
+    for each in (setting.batch_size, setting.threads):
+        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
+            raise WherefromError(f"batch size or threads is {each!r}; expected a whole number, at least 1")
+    if both := set(setting.methods) & set(setting.given):
+        raise WherefromError(f"{', '.join(sorted(both))} is both a method and given as explanations; rename one")
+    for name in setting.explained():
+        choose(name)
+    for asked in setting.asked():
+        _check_maps(setting, asked)
+        if asked.again is not None and setting.given:
+            raise WherefromError(
+                f"'{asked.name}' explains every example once more, which those given ({', '.join(setting.given)}) "
+                f"cannot; leave it out"
+            )
+        if asked.metric.every_class and setting.given:
+            raise WherefromError(
+                f"'{asked.name}' compares explanations of every class, and those given are of one; leave it out"
+            )
+
+
+def _check_maps(setting: Setting, asked: Asked) -> None:
+    """Whole maps can be compared only of methods that have maps."""
+    if asked.reference is None or (asked.where or asked.metric.where[0]) != "maps":
+        return
+    for name in (*setting.methods, asked.reference):
+        if name not in setting.given and choose(name).method.kind != "map":
+            raise WherefromError(
+                f"'{asked.name}' compares layer maps, and '{name}' has none; ask for {asked.metric.name}:"
+                f"{asked.reference}@scores, or leave that method out"
+            )
+
+
+def check_model(opened: Opened, setting: Setting) -> None:
+    """Refuse what this model cannot give."""
+    from wherefrom.metric.erasure import blank_id
+    from wherefrom.model.target import class_index
+
+    jobs(opened, setting)
+    if opened.task == "classification" and setting.target not in (None, LABEL):
+        class_index(opened.labels, setting.target, "target")
+    for asked in setting.asked():
+        if asked.way is not None:
+            blank_id(opened, asked.way.by)
+            if opened.task == "encoder":
+                raise WherefromError(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
+            if asked.way.by == "delete" and opened.task != "classification":
+                raise WherefromError(
+                    f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; replace them: "
+                    f"{asked.metric.name}(by=mask)"
+                )
+        if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
+            raise WherefromError(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
+
+
+def check_second(ours: Opened, theirs: Opened) -> None:
+    """Refuse a second model whose explanations cannot be compared token by token, class by class."""
+    for each in (ours, theirs):
+        if each.task != "classification":
+            raise WherefromError(f"'consistency' compares two classifiers, and {each.name} is none")
+    if set(ours.labels.values()) != set(theirs.labels.values()):
+        raise WherefromError(
+            f"{ours.name} and {theirs.name} choose between different classes ({', '.join(ours.labels.values())}; "
+            f"{', '.join(theirs.labels.values())}); 'consistency' expects the same labels (id2label in config.json)"
+        )
+    first, second = ours.tokenizer, theirs.tokenizer
+    if first is None or second is None:
+        raise WherefromError("'consistency' needs the tokenizers of both models")
+    if first.get_vocab() != second.get_vocab() or first(READ)["input_ids"] != second(READ)["input_ids"]:
+        raise WherefromError(
+            f"{ours.name} and {theirs.name} cut text into different tokens; 'consistency' compares token by token and "
+            f"expects two models with the same tokenizer"
+        )
+
+
+def check_needs(
+    setting: Setting, having: Mapping[str, int], kinds: Mapping[str, set[str]], rows: int, data: str
+) -> None:
+    """Refuse a dataset of which no row has what a measure needs."""
+    for asked in setting.asked():
+        for need in asked.needs:
+            if not having[need]:
+                raise WherefromError(
+                    f"'{asked.name}' needs {NEEDS[need]}, and none of the {rows} rows of {data} has that; choose "
+                    f"another dataset or measure, or name the column that holds it (columns=)"
+                )
+        if asked.probe is not None and len(kinds[asked.probe.of]) < 2:
+            raise WherefromError(
+                f"'{asked.name}' reads a property off the layers, and all rows of {data} have the same "
+                f"{asked.probe.of}; choose another: {asked.metric.name}(of={'|'.join(PROPERTIES)})"
+            )
+    if setting.target == LABEL and not having["label"]:
+        raise WherefromError(f"target='label' explains the gold class, and no row of {data} has a label; leave it out")
+
+
+def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[str]]) -> None:
+    """Add one for everything that this example has; of properties also what they are, until two are known."""
+    for need in NEEDS:
+        having[need] = having.get(need, 0) + (getattr(example, need) not in (None, ()))
+    for name in PROPERTIES:
+        seen, value = kinds.setdefault(name, set()), getattr(example, name)
+        if value is not None and len(seen) < 2:
+            seen.add(str(value))
+
+
+def jobs(opened: Opened, setting: Setting) -> list[Job]:
+    """The methods as one capture runs them. Only answering rows are aggregated, which is all that measures read."""
+    found = []
+    for name in setting.explained():
+        chosen = choose(name)
+        if "seed" in chosen.method.options:
+            chosen = replace(chosen, options={"seed": setting.seed, **chosen.options})
+        found.append(settle_job(opened, chosen, Wanted(rows="reading"), judged="target"))
+    return found

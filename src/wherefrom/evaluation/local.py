@@ -1,0 +1,222 @@
+"""The engine on one machine: this process, or several worker processes beside it.
+
+Workers are started as `python -m wherefrom.evaluation.local` and take pickled tasks on their standard input: nothing of
+the caller's main module is imported, so that it works in scripts and notebooks alike. A worker whose parent is gone ends
+at once. One that dies is replaced and its shard computed again; what kills three in a row is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
+
+import torch
+
+from wherefrom.errors import WherefromError
+from wherefrom.evaluation.config import Setting
+from wherefrom.evaluation.worker import Task, Worker
+
+ATTEMPTS = 3
+SIZE = struct.Struct(">Q")
+
+
+class Done(NamedTuple):
+    """A computed shard."""
+
+    task: Task
+    content: bytes
+    seconds: float
+
+
+def compute(worker: Worker, task: Task) -> Done:
+    """One shard, computed and packed."""
+    from wherefrom.evaluation.store import pack
+
+    begin = time.perf_counter()
+    try:
+        content = pack(*worker.compute(task))
+    except torch.OutOfMemoryError as error:
+        raise WherefromError(
+            f"the device's memory is too small for {worker.setting.batch_size} sentences of {max(task.tokens)} tokens; "
+            f"begin another run with a smaller batch size"
+        ) from error
+    return Done(task, content, time.perf_counter() - begin)
+
+
+def here(worker: Worker, tasks: Iterator[Task]) -> Iterator[Done]:
+    """One shard after another, in this process, whose random numbers and threads stay the caller's."""
+    for task in tasks:
+        threads, state = torch.get_num_threads(), torch.get_rng_state()
+        try:
+            done = compute(worker, task)
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_rng_state(state)
+        yield done
+
+
+def beside(setting: Setting, tasks: Iterator[Task], workers: int) -> Iterator[Done]:
+    """Shards as worker processes finish them."""
+    results: queue.Queue[Done | BaseException | None] = queue.Queue(maxsize=2 * workers)
+    source, stop = threading.Lock(), threading.Event()
+
+    def following() -> Task | None:
+        with source:
+            return None if stop.is_set() else next(tasks, None)
+
+    threads = [
+        threading.Thread(target=_attend, args=(setting, following, results, stop), daemon=True) for _ in range(workers)
+    ]
+    for thread in threads:
+        thread.start()
+    ended = 0
+    try:
+        while ended < workers:
+            found = results.get()
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                ended += 1
+            else:
+                yield found
+    finally:
+        stop.set()
+        while any(thread.is_alive() for thread in threads):
+            try:
+                results.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+
+def _attend(setting: Setting, following: Any, results: queue.Queue[Any], stop: threading.Event) -> None:
+    """Keep one worker busy; put what it finishes, an exception, or None at the end."""
+    process: _Process | None = None
+    try:
+        while (task := following()) is not None:
+            for _ in range(ATTEMPTS):
+                process = process or _Process(setting)
+                found = process.compute(task, stop)
+                if found is not None:
+                    break
+                process.end()
+                process = None
+                if stop.is_set():
+                    return
+            else:
+                raise WherefromError(
+                    f"shard {task.name} ({len(task.items)} rows, up to {max(task.tokens)} tokens) ended {ATTEMPTS} "
+                    f"workers in a row, as a process does that runs out of memory; the same command goes on from "
+                    f"here, with fewer workers perhaps; or begin another run with a smaller batch size"
+                )
+            results.put(found)
+        results.put(None)
+    except BaseException as error:
+        results.put(error)
+    finally:
+        if process is not None:
+            process.end()
+
+
+class _Process:
+    """A worker process, seen from its parent."""
+
+    def __init__(self, setting: Setting) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(setting.threads)}
+        command = [sys.executable, "-m", "wherefrom.evaluation.local"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._send(setting)
+
+    def _send(self, what: Any) -> bool:
+        assert self.process.stdin is not None
+        try:
+            _put(self.process.stdin, pickle.dumps(what))
+        except OSError:  # it is dead
+            return False
+        return True
+
+    def compute(self, task: Task, stop: threading.Event) -> Done | None:
+        """The finished shard; None if the worker died. Ends the worker when `stop` is set meanwhile."""
+        if not self._send(task):
+            return None
+        watching = threading.Event()
+        threading.Thread(target=self._watch, args=(stop, watching), daemon=True).start()
+        assert self.process.stdout is not None
+        packed = _take(self.process.stdout)
+        watching.set()
+        if packed is None:
+            return None
+        kind, value = pickle.loads(packed)
+        if kind == "error":
+            raise WherefromError(value)
+        if kind == "broken":
+            raise RuntimeError(f"a worker failed on shard {task.name}:\n{value}")
+        return Done(task, *value)
+
+    def _watch(self, stop: threading.Event, watching: threading.Event) -> None:
+        while not watching.wait(0.1):
+            if stop.is_set():
+                self.process.kill()
+                return
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):  # what it never read is thrown away
+                if pipe is not None:
+                    pipe.close()
+
+
+def _put(pipe: IO[bytes], content: bytes) -> None:
+    pipe.write(SIZE.pack(len(content)) + content)
+    pipe.flush()
+
+
+def _take(pipe: IO[bytes]) -> bytes | None:
+    """A whole message, or None if the other side is gone."""
+    head = pipe.read(SIZE.size)
+    if len(head) < SIZE.size:
+        return None
+    size = SIZE.unpack(head)[0]
+    content = pipe.read(size)
+    return content if len(content) == size else None
+
+
+def _serve() -> None:
+    """A worker process: settings and tasks come in, shards go out."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints goes to the terminal, and not among the results
+    tasks: queue.Queue[bytes] = queue.Queue()
+
+    def listen() -> None:
+        while (packed := _take(sys.stdin.buffer)) is not None:
+            tasks.put(packed)
+        os._exit(0)  # the parent is gone: what is being computed has nobody to go to
+
+    threading.Thread(target=listen, daemon=True).start()
+    worker: Worker | None = None
+    setting: Setting = pickle.loads(tasks.get())
+    while True:
+        task: Task = pickle.loads(tasks.get())
+        try:
+            worker = worker or Worker.open(setting)
+            answer: tuple[str, Any] = ("done", compute(worker, task)[1:])
+        except WherefromError as error:
+            answer = ("error", str(error))
+        except Exception:
+            answer = ("broken", traceback.format_exc())
+        _put(out, pickle.dumps(answer))
+
+
+if __name__ == "__main__":
+    _serve()

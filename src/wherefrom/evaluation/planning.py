@@ -1,0 +1,81 @@
+"""Which examples make a shard: decided by the data alone, before anything is computed.
+
+The dataset is gone through in windows of so many rows; within a window, rows are sorted by their length in tokens and
+cut into shards. So similar lengths share a batch, memory holds a window and not the dataset, and a run that goes on
+after a kill cuts the same shards again. Within a window the longest comes first (memory runs out at once or never),
+then lengths in turn, so that what has been done soon tells how long the rest will take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from wherefrom.data import Example
+from wherefrom.evaluation import store
+from wherefrom.evaluation.worker import Item, Task
+
+WINDOW = 2048  # rows
+TOKENS = 16384  # in a shard: long texts make shards of fewer rows
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much there is to do: what the time of a shard is estimated from."""
+
+    rows: float = 0.0
+    tokens: float = 0.0
+    squares: float = 0.0  # of the numbers of tokens
+
+    def __add__(self, other: Load) -> Load:
+        return Load(self.rows + other.rows, self.tokens + other.tokens, self.squares + other.squares)
+
+    def __sub__(self, other: Load) -> Load:
+        return Load(self.rows - other.rows, self.tokens - other.tokens, self.squares - other.squares)
+
+
+def load(lengths: Iterable[float]) -> Load:
+    every = list(lengths)
+    return Load(len(every), sum(every), sum(n * n for n in every))
+
+
+def characters(example: Example) -> int:
+    """The length of a text before anything is known of its tokens."""
+    return len(example.text) if isinstance(example.text, str) else sum(map(len, example.text))
+
+
+def windows(items: Iterable[Item]) -> Iterator[tuple[int, list[Item]]]:
+    """The dataset in pieces, numbered."""
+    iterator = iter(items)
+    number = 0
+    while window := list(islice(iterator, WINDOW)):
+        yield number, window
+        number += 1
+
+
+def cut(number: int, window: list[Item], length: Callable[[Example], int], size: int) -> list[Task]:
+    """The shards of one window: rows by length, at most `size` of them and TOKENS tokens each."""
+    lengths = {item.row: length(item.example) for item in window}
+    groups: list[list[Item]] = [[]]
+    for item in sorted(window, key=lambda item: (lengths[item.row], item.row)):
+        full = len(groups[-1]) >= size or (len(groups[-1]) + 1) * lengths[item.row] > TOKENS
+        if groups[-1] and full:
+            groups.append([])
+        groups[-1].append(item)
+    return [
+        Task(store.name(number, i, len(groups)), tuple(group), tuple(lengths[item.row] for item in group))
+        for i, group in enumerate(groups)
+    ]
+
+
+def pending(tasks: list[Task], done: Collection[str]) -> list[Task]:
+    """What is left of a window, in the order in which it is computed."""
+    places = range(len(tasks))
+    order = sorted(places, key=lambda i: _reversed_bits(len(tasks) - 1 - i, max(1, (len(tasks) - 1).bit_length())))
+    return [tasks[i] for i in order if tasks[i].name not in done]
+
+
+def _reversed_bits(value: int, bits: int) -> int:
+    """0, 1, 2, … spread evenly: 0, 1/2, 1/4, 3/4, …"""
+    return int(format(value, f"0{bits}b")[::-1], 2)

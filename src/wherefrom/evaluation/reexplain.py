@@ -1,0 +1,88 @@
+"""A shard's examples explained once more: by a second model, by the model as its parts become random, or disturbed.
+
+Memory holds one changed copy of the model at a time, and of what it explains the scores, not the maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from wherefrom.data import Example
+from wherefrom.errors import WherefromError
+from wherefrom.metric import sanity
+from wherefrom.metric.base import Again
+from wherefrom.metric.consistency import Second
+from wherefrom.model import Opened, Sentence
+from wherefrom.pipeline.execution import run
+from wherefrom.pipeline.resolution import Question
+from wherefrom.result.explanation import Explanation
+
+if TYPE_CHECKING:
+    from wherefrom.evaluation.worker import Worker
+
+Explain = Callable[[list["Row"]], list[list[Explanation]]]  # for every row, by every method
+
+
+class Row(NamedTuple):
+    """An example as the run explained it, by every method."""
+
+    example: Example
+    sentence: Sentence
+    explanations: list[Explanation]
+
+    @property
+    def question(self) -> Question:
+        """What was explained, with nothing left to the choice of a model that has changed."""
+        return sanity.same_target(Question(None, None, None), self.explanations[0])
+
+
+def explained_again(worker: Worker, how: Again, rows: list[Row]) -> list[dict[str, list[Explanation]] | str]:
+    """For every row what each changed model says, by each method; or the reason why there is nothing."""
+    found: list[dict[str, list[Explanation]] | str] = [{} for _ in rows]
+    for name, explain in _models(worker, how, rows):
+        for batch in worker.batches([(i, row.sentence) for i, row in enumerate(rows)]):
+            members = [i for i, _ in batch]
+            for i, every in zip(members, _all_or_each(explain, [rows[i] for i in members]), strict=True):
+                said = found[i]
+                if isinstance(every, str):
+                    found[i] = every
+                elif not isinstance(said, str):
+                    said[name] = [light(each) for each in every]
+    return found
+
+
+def light(explanation: Explanation) -> Explanation:
+    """Without its maps, which are most of what it takes."""
+    return replace(explanation, maps=None, aggregated=None, layer_scores=None, head_maps=None)
+
+
+def _models(worker: Worker, how: Again, rows: list[Row]) -> Iterator[tuple[str, Explain]]:
+    if isinstance(how, Second):
+        yield how.model, partial(_by_second, worker.others[how.model])
+        return
+    jobs = worker.jobs[: len(worker.setting.methods)]  # not those that are only compared with
+
+    for name, model in sanity.models(how, worker.opened, rows[0].sentence):
+
+        def explain(some: list[Row], model: Opened = model) -> list[list[Explanation]]:
+            sentences, questions = [row.sentence for row in some], [row.question for row in some]
+            return sanity.explained(how, model, sentences, questions, jobs, len(some))
+
+        yield name, explain
+
+
+def _by_second(second: Worker, rows: list[Row]) -> list[list[Explanation]]:
+    sentences = [second.read(row.example) for row in rows]
+    questions = [Question(row.explanations[0].measured.label, None, None) for row in rows]  # its number may be another
+    return [[found[0] for found in row] for row in run(second.opened, sentences, questions, second.jobs, len(rows))]
+
+
+def _all_or_each(explain: Explain, rows: list[Row]) -> list[list[Explanation] | str]:
+    """A batch; where one of it cannot be explained, each by itself, so that the others are not lost."""
+    try:
+        return [*explain(rows)]
+    except WherefromError as error:
+        return [str(error)] if len(rows) == 1 else [found for row in rows for found in _all_or_each(explain, [row])]

@@ -1,0 +1,189 @@
+"""Shards on disk: one parquet file each, written whole or not at all, with the hash of its content in its name.
+
+    shards/00003-002of032.3f0c9be2a1d04c77.parquet        window 3, the third of its 32 shards
+
+After a kill or a power cut a shard is there or is not. What a disk made of it later is seen by the hash, and such a
+shard is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wherefrom.errors import WherefromError
+from wherefrom.evaluation.worker import Outcome
+from wherefrom.extras import need
+from wherefrom.files import write
+
+NAME = re.compile(
+    r"(?P<name>(?P<window>\d{5,})-(?P<number>\d{3,})of(?P<count>\d{3,}))\.(?P<hash>[0-9a-f]{16})\.parquet"
+)
+VECTOR = "vector"  # "vector 0", "vector 1", …: where a probe was asked for, in every layer
+PROPERTIES = {"label": "label", "group": "group", "target": "wanted"}  # of an example, by column
+SECONDS = b"seconds"  # in a shard's metadata: what each method took, which is no result
+
+
+def name(window: int, number: int, count: int) -> str:
+    return f"{window:05d}-{number:03d}of{count:03d}"
+
+
+def put(folder: Path, shard: str, content: bytes) -> Path:
+    """Keep a shard."""
+    path = folder / f"{shard}.{_hash(content)}.parquet"
+    write(path, content)
+    return path
+
+
+def found(folder: Path) -> dict[str, Path]:
+    """The whole shards in a folder by name. Leftovers of a kill and damaged files are removed."""
+    try:
+        return _found(folder)
+    except OSError as error:
+        raise WherefromError(f"cannot use the shards in '{folder}': {error.strerror or error}") from error
+
+
+def _found(folder: Path) -> dict[str, Path]:
+    for path in folder.glob(".*.part"):
+        path.unlink()
+    whole: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.parquet")):
+        match = NAME.fullmatch(path.name)
+        if match and match["name"] not in whole and _hash(path.read_bytes()) == match["hash"]:
+            whole[match["name"]] = path
+        else:
+            path.unlink()
+    return whole
+
+
+def windows(whole: dict[str, Path]) -> Iterator[tuple[int, list[Path]]]:
+    """The shards of each window, window by window."""
+    by_window: dict[int, list[Path]] = {}
+    for shard, path in sorted(whole.items()):
+        by_window.setdefault(int(shard.partition("-")[0]), []).append(path)
+    yield from sorted(by_window.items())
+
+
+def complete(whole: dict[str, Path]) -> set[int]:
+    """The windows of which every shard is there."""
+    done = set()
+    for window, paths in windows(whole):
+        match = NAME.fullmatch(paths[0].name)
+        if match and int(match["count"]) == len(paths):
+            done.add(window)
+    return done
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+# What is in them ------------------------------------------------------------------------------------------
+
+
+def schema() -> Any:
+    """One row for each example; its numbers and curves are lists within it."""
+    pa = need("pyarrow", extra="eval")
+    record = pa.struct(
+        [
+            ("method", pa.string()),
+            ("metric", pa.string()),
+            ("layer", pa.int32()),
+            ("value", pa.float64()),  # null where it has no value,
+            ("why", pa.string()),  # and the reason
+        ]
+    )
+    curve = pa.struct(
+        [
+            ("method", pa.string()),
+            ("way", pa.string()),
+            ("taken", pa.list_(pa.int32())),
+            ("probabilities", pa.list_(pa.float64())),
+        ]
+    )
+    return pa.schema(
+        [
+            ("row", pa.int64()),
+            ("example", pa.string()),
+            ("content", pa.string()),  # a hash of it
+            ("tokens", pa.int32()),
+            ("label", pa.string()),
+            ("target", pa.string()),
+            ("foil", pa.string()),
+            ("prediction", pa.string()),
+            ("probability", pa.float64()),  # of the target, where the model lists it
+            ("group", pa.string()),
+            ("attractors", pa.int32()),
+            ("failure", pa.string()),  # why nothing was measured
+            ("records", pa.list_(record)),
+            ("curves", pa.list_(curve)),
+        ]
+    )
+
+
+def pack(outcomes: list[Outcome], seconds: dict[str, float]) -> bytes:
+    """A shard as the content of its file."""
+    pa, parquet = need("pyarrow", extra="eval"), need("pyarrow.parquet", extra="eval")
+    table = pa.Table.from_pylist([_row(each) for each in outcomes], schema=schema())
+    for name, column in _probed(outcomes):
+        table = table.append_column(name, column)
+    table = table.replace_schema_metadata({SECONDS: json.dumps(seconds)})
+    packed = io.BytesIO()
+    parquet.write_table(table, packed, compression="zstd")
+    return packed.getvalue()
+
+
+def _probed(outcomes: list[Outcome]) -> Iterator[tuple[str, Any]]:
+    """The columns that only probes read: the wanted word, and a column of vectors for each layer."""
+    pa = need("pyarrow", extra="eval")
+    depth = max((len(each.vectors) for each in outcomes if each.vectors is not None), default=0)
+    if depth:
+        yield PROPERTIES["target"], pa.array([each.item.example.target for each in outcomes], pa.string())
+    for layer in range(depth):
+        vectors = [None if each.vectors is None else each.vectors[layer] for each in outcomes]
+        yield f"{VECTOR} {layer}", pa.array(vectors, pa.list_(pa.float32()))
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    example, answer = outcome.item.example, outcome.answer
+    target = None if answer is None else answer.target
+    label = None if target is None else target.label
+    return {
+        "row": outcome.item.row,
+        "example": example.id,
+        "content": outcome.content,
+        "tokens": outcome.tokens or None,
+        "label": None if example.label is None else str(example.label),
+        "target": label,
+        "foil": None if target is None else target.foil_label,
+        "prediction": None if answer is None else answer.prediction,
+        "probability": None if answer is None or label is None else answer.probabilities.get(label),
+        "group": example.group,
+        "attractors": example.attractors,
+        "failure": outcome.failure,
+        # What failed half way is not half measured.
+        "records": [
+            {
+                "method": method,
+                "metric": number.metric,
+                "layer": number.layer,
+                "value": None if number.value != number.value else float(number.value),
+                "why": number.why,
+            }
+            for method, number in (outcome.records if outcome.failure is None else [])
+        ],
+        "curves": [
+            {
+                "method": method,
+                "way": way,
+                "taken": curve.taken.tolist(),
+                "probabilities": curve.probabilities.tolist(),
+            }
+            for method, way, curve in (outcome.curves if outcome.failure is None else [])
+        ],
+    }

@@ -1,0 +1,438 @@
+"""What a worker does with a shard: one captured pass a batch for all methods, then all erasure together, then what
+must be explained once more.
+
+A shard's result depends on its examples and the setting alone, not on who computes it or when.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wherefrom.api import reader
+from wherefrom.data import MASK, Example
+from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.evaluation.config import LABEL, Setting, jobs
+from wherefrom.evaluation.reexplain import Row, explained_again, light
+from wherefrom.metric import erasure
+from wherefrom.metric.base import Again, Asked, Case, Number
+from wherefrom.metric.consistency import Second
+from wherefrom.metric.probing import layer_states, vectors_at
+from wherefrom.metric.sanity import Alone, Disturbed
+from wherefrom.model import Opened, Reader, Sentence, answers, collate, open_model, stream
+from wherefrom.pipeline.execution import run
+from wherefrom.pipeline.resolution import Job, Question
+from wherefrom.result.answer import Answer
+from wherefrom.result.explanation import Explanation
+
+T = TypeVar("T")
+CUT = 2048  # sentences kept from measuring their length to computing them: a window
+SENTENCE = "this is a film about the cat that is not here ."
+TOKENS = 4096  # in one captured batch: what its maps take is this times the length
+
+
+class Item(NamedTuple):
+    """One example of a dataset, its number there, and the explanations that came with it."""
+
+    row: int
+    example: Example
+    given: Mapping[str, Explanation] = {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A shard to be computed."""
+
+    name: str
+    items: tuple[Item, ...]
+    tokens: tuple[int, ...]  # of each item; 0 where it cannot be read
+
+
+class Record(NamedTuple):
+    """One number of one method."""
+
+    method: str
+    number: Number
+
+
+class Curve(NamedTuple):
+    """One erasure curve of one method."""
+
+    method: str
+    way: str
+    curve: erasure.Curve
+
+
+@dataclass
+class Outcome:
+    """All that came of one example."""
+
+    item: Item
+    content: str  # a hash of the example as it was read from the data
+    tokens: int = 0
+    answer: Answer | None = None
+    failure: str | None = None
+    records: list[Record] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    vectors: NDArray[np.float32] | None = None  # [L + 1, d], where a probe wants them
+
+
+class _Waiting(NamedTuple):
+    """An explanation, without its maps, that waits for erasure or for others to compare it with."""
+
+    outcome: Outcome
+    method: str
+    sentence: Sentence
+    explanation: Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """A model opened for one setting."""
+
+    setting: Setting
+    opened: Opened
+    reader: Reader
+    jobs: list[Job]
+    asked: list[Asked]
+    others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
+    _cut: dict[str, Sentence] = field(
+        default_factory=dict, repr=False
+    )  # by id: read for their length, not yet computed
+
+    @classmethod
+    def open(cls, setting: Setting) -> Worker:
+        opened = open_model(
+            setting.model,
+            setting.tokenizer,
+            task=setting.task,
+            device=setting.device,
+            dtype=setting.dtype,
+            model_kwargs=setting.model_kwargs or None,
+        )
+        reads = reader(opened, setting.truncate, setting.tokenizer_kwargs)
+        seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
+        others = {name: cls.open(setting.on(name, opened)) for name in seconds}
+        return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)
+
+    def length(self, example: Example) -> int:
+        """How many tokens an example has; 0 where it cannot be read."""
+        try:
+            sentence = self.read(example)
+        except WherefromError:
+            return 0
+        if len(self._cut) >= CUT:  # somebody else computes them, or has done so
+            self._cut.pop(next(iter(self._cut)))
+        self._cut[example.id] = sentence
+        return len(sentence)
+
+    @cached_property
+    def _own_failure(self) -> str | None:
+        """Why a sentence of ours cannot be explained either, if so: an option, head or layer that the model has not."""
+        mask = getattr(self.opened.tokenizer, "mask_token", None) or ""
+        ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
+        try:
+            self._explain([self.read(ours)], [Question(None, None, None)])
+        except WherefromError as error:
+            return str(error)
+        return None
+
+    def compute(self, task: Task) -> tuple[list[Outcome], dict[str, float]]:
+        """Measure every example of a shard; what was measured, and the seconds that each method took."""
+        torch.set_num_threads(self.setting.threads)
+        torch.manual_seed(_seed(self.setting.seed, task.name))
+        outcomes = [Outcome(item, item.example.content) for item in task.items]
+        seconds: dict[str, float] = {}
+        waiting: list[_Waiting] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WherefromWarning)
+            readable = self._readable(outcomes)
+            for batch in self.batches(readable):
+                waiting += self._measure(batch, seconds)
+            self._erase(waiting)
+            self._explain_again(waiting)
+            if any(asked.probe is not None for asked in self.asked):
+                self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
+        return outcomes, seconds
+
+    # Reading ----------------------------------------------------------------------------------------------
+
+    def _masked(self, example: Example) -> Example:
+        mask = getattr(self.opened.tokenizer, "mask_token", None)
+        return example if mask is None else example.with_mask(mask)
+
+    def read(self, example: Example) -> Sentence:
+        """An example as this model reads it."""
+        known = self._cut.pop(example.id, None)
+        return self.reader.read(self._masked(example).text)[0][0] if known is None else known
+
+    def _readable(self, outcomes: list[Outcome]) -> list[tuple[Outcome, Sentence]]:
+        readable = []
+        for outcome in outcomes:
+            example = outcome.item.example
+            outcome.item = outcome.item._replace(example=self._masked(example))
+            try:
+                sentence = self.read(example)
+            except WherefromError as error:
+                outcome.failure = str(error)
+                continue
+            outcome.tokens = len(sentence)
+            readable.append((outcome, sentence))
+        return readable
+
+    def batches(self, readable: list[tuple[T, Sentence]]) -> Iterator[list[tuple[T, Sentence]]]:
+        """Neighbours by length, as many as the setting and the model allow and memory bears."""
+        batch: list[tuple[T, Sentence]] = []
+        most = self.setting.batch_size if self.opened.pads else 1
+        for each in sorted(readable, key=lambda pair: len(pair[1])):
+            if batch and (len(batch) >= most or (len(batch) + 1) * len(each[1]) > TOKENS):
+                yield batch
+                batch = []
+            batch.append(each)
+        if batch:
+            yield batch
+
+    # Explaining and measuring -----------------------------------------------------------------------------
+
+    def _question(self, example: Example) -> Question:
+        if any(asked.metric.every_class for asked in self.asked):
+            return Question("all", None, None)
+        if self.setting.target == LABEL:
+            if example.label is None:
+                raise WherefromError("the example has no gold label to explain")
+            return Question(self._gold(example), None, None)
+        if self.setting.target is not None:
+            return Question(self.setting.target, None, None)
+        if self.opened.task not in ("masked-lm", "causal-lm"):
+            return Question(None, None, None)  # a word is no answer of this model
+        if self.opened.task == "causal-lm" and example.target is not None and self._has_mask(example):
+            raise WherefromError(
+                f"the example asks for the word at a mask, and {self.opened.name} predicts the next token; expected a "
+                f"masked language model, or texts that end where the word is wanted"
+            )
+        return Question(example.target, example.foil, None)
+
+    def _gold(self, example: Example) -> str | int | None:
+        """The gold label, or the class that it is where the model calls it otherwise."""
+        return self.setting.classes.get(str(example.label), example.label)
+
+    def _has_mask(self, example: Example) -> bool:
+        texts = (example.text,) if isinstance(example.text, str) else example.text
+        mask = getattr(self.opened.tokenizer, "mask_token", None) or MASK
+        return any(mask in text for text in texts)
+
+    def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[list[list[Explanation]]]:
+        if self.jobs:
+            return run(self.opened, sentences, questions, self.jobs, len(sentences))
+        trace = stream(self.opened, collate(sentences, self.opened.pad_id), lambda _: None)
+        return [
+            [
+                [
+                    Explanation.from_scores(
+                        sentence.tokens,
+                        [0.0] * len(sentence),
+                        target=found.target,
+                        reading=found.reading,
+                        prediction=found.prediction,
+                        probabilities=found.probabilities,
+                    )
+                    for found in answers(self.opened, sentence, trace.output, row, *_three(question))
+                ]
+            ]
+            for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
+        ]
+
+    def _measure(self, batch: list[tuple[Outcome, Sentence]], seconds: dict[str, float]) -> list[_Waiting]:
+        """Everything that the explanations alone tell; what else is measured waits without its maps."""
+        asked = []
+        for outcome, sentence in batch:
+            try:
+                asked.append((outcome, sentence, self._question(outcome.item.example)))
+            except WherefromError as error:
+                outcome.failure = str(error)
+        waiting = []
+        for outcome, sentence, found in self._all_or_each(asked):
+            try:
+                waiting += self._measure_one(outcome, sentence, found, seconds)
+            except WherefromError as error:
+                outcome.failure = str(error)
+        return waiting
+
+    def _all_or_each(
+        self, asked: list[tuple[Outcome, Sentence, Question]]
+    ) -> Iterator[tuple[Outcome, Sentence, list[list[Explanation]]]]:
+        """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost.
+
+        What fails a sentence of ours in the same words is wrong in the call, and not recorded of every example.
+        """
+        if not asked:
+            return
+        outcomes, sentences, questions = (list(column) for column in zip(*asked, strict=True))
+        try:
+            found = self._explain(sentences, questions)
+        except WherefromError as error:
+            if str(error) == self._own_failure:
+                raise
+            if len(asked) == 1:
+                outcomes[0].failure = str(error)
+                return
+            for one in asked:
+                yield from self._all_or_each([one])
+            return
+        yield from zip(outcomes, sentences, found, strict=True)
+
+    def _measure_one(
+        self, outcome: Outcome, sentence: Sentence, found: list[list[Explanation]], seconds: dict[str, float]
+    ) -> list[_Waiting]:
+        example = outcome.item.example
+        main = [self._main(each, example) for each in found]
+        outcome.answer = Answer(main[0].measured, main[0].reading, main[0].prediction, main[0].probabilities)
+        by_name = dict(zip(self.setting.explained(), main, strict=True)) if self.jobs else {}
+        classes = dict(zip(by_name, ({str(e.measured.label): e for e in each} for each in found), strict=False))
+        for name, every in zip(by_name, found, strict=False):
+            seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in every)
+        for name in self.setting.given:
+            by_name[name] = _completed(outcome.item.given[name], sentence, main[0], name)
+        waiting = []
+        for name in (*self.setting.methods, *self.setting.given):
+            case = Case(example, by_name[name], by_name, classes.get(name, {}))
+            for asked in self.asked:
+                if asked.at_once:
+                    outcome.records += [Record(name, number) for number in asked.measure(case)]
+            if any(asked.way is not None or asked.again is not None for asked in self.asked):
+                waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))
+        return waiting
+
+    def _main(self, every: list[Explanation], example: Example) -> Explanation:
+        """The explanation that is measured, where every class was explained."""
+        if len(every) == 1:
+            return every[0]
+        wanted = every[0].prediction if self.setting.target is None else self.setting.target
+        wanted = self._gold(example) if wanted == LABEL else wanted
+        chosen = [each for each in every if _is_class(each, wanted)]
+        if len(chosen) != 1:
+            raise WherefromError(f"there is no class {wanted!r}; the model's are {', '.join(map(_label, every))}")
+        return chosen[0]
+
+    # Erasure ----------------------------------------------------------------------------------------------
+
+    def _erase(self, waiting: Sequence[_Waiting]) -> None:
+        """All curves of the shard at once, over sentences, methods and ways; then what the measures make of them."""
+        ways = list(dict.fromkeys(asked.way for asked in self.asked if asked.way is not None))
+        wanted = [(each, way) for each in waiting for way in ways]
+        found = self._curves(wanted) if wanted else []
+        for start, each in zip(range(0, len(wanted), max(1, len(ways))), waiting, strict=False):
+            mine = dict(zip(ways, found[start : start + len(ways)], strict=True))
+            known = {way: curve for way, curve in mine.items() if isinstance(curve, erasure.Curve)}
+            each.outcome.curves += [Curve(each.method, str(way), curve) for way, curve in known.items()]
+            case = Case(each.outcome.item.example, each.explanation, curves=known)
+            for asked in self.asked:
+                if asked.way is None:
+                    continue
+                missing = mine[asked.way]
+                numbers = (
+                    [Number(asked.name, None, float("nan"), missing)]
+                    if isinstance(missing, str)
+                    else asked.measure(case)
+                )
+                each.outcome.records += [Record(each.method, number) for number in numbers]
+
+    def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> list[erasure.Curve | str]:
+        """A curve each; the reason where there is none."""
+        try:
+            return [*erasure.curves(self.opened, [(e.sentence, e.explanation, way) for e, way in wanted])]
+        except WherefromError as error:
+            if len(wanted) == 1:
+                return [str(error)]
+            return [found for one in wanted for found in self._curves([one])]
+
+    # Once more, and the layers' vectors -------------------------------------------------------------------
+
+    def _explain_again(self, waiting: Sequence[_Waiting]) -> None:
+        """What the measures say that compare with changed models; every one of those explains the shard once."""
+        if not waiting or all(asked.again is None for asked in self.asked):
+            return
+        methods = len(self.setting.methods)
+        shared = [waiting[i : i + methods] for i in range(0, len(waiting), methods)]
+        rows = [
+            Row(every[0].outcome.item.example, every[0].sentence, [each.explanation for each in every])
+            for every in shared
+        ]
+        wanted = dict.fromkeys(how for asked in self.asked for how in _compared(asked))
+        found = {how: explained_again(self, how, rows) for how in wanted}
+        for place, each in enumerate(waiting):
+            row, method = divmod(place, methods)
+            for asked in (asked for asked in self.asked if asked.again is not None):
+                said = {how: found[how][row] for how in _compared(asked)}
+                missing = [reason for reason in said.values() if isinstance(reason, str)]
+                known = {
+                    how: {part: every[method] for part, every in parts.items()}
+                    for how, parts in said.items()
+                    if not isinstance(parts, str)
+                }
+                numbers = (
+                    [Number(asked.name, None, float("nan"), missing[0])]
+                    if missing
+                    else asked.measure(Case(each.outcome.item.example, each.explanation, again=known))
+                )
+                each.outcome.records += [Record(each.method, number) for number in numbers]
+
+    def _keep_vectors(self, explained: list[tuple[Outcome, Sentence]]) -> None:
+        """Of the token that answers, in every layer."""
+        for batch in self.batches(explained):
+            states, _ = layer_states(self.opened, [sentence for _, sentence in batch])
+            for row, (outcome, sentence) in enumerate(batch):
+                assert outcome.answer is not None
+                outcome.vectors = vectors_at(states, row, len(sentence), outcome.answer.reading.position)
+
+
+def _compared(asked: Asked) -> list[Again]:
+    """What an explanation is compared with; where it is disturbed, also the one by itself."""
+    more: list[Again] = [Alone()] if isinstance(asked.again, Disturbed) else []
+    return more if asked.again is None else [*more, asked.again]
+
+
+def _three(question: Question) -> tuple[Any, Any, Any]:
+    return question.target, question.foil, question.position
+
+
+def _is_class(explanation: Explanation, wanted: Any) -> bool:
+    label, index = str(explanation.measured.label), explanation.measured.index
+    return index == wanted or label == wanted or label.casefold() == str(wanted).casefold() or str(index) == wanted
+
+
+def _label(explanation: Explanation) -> str:
+    return str(explanation.measured.label)
+
+
+def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: str) -> Explanation:
+    """An explanation made elsewhere, with what is known of the tokens and the answer put in where it says nothing."""
+    if list(given.tokens) != list(sentence.tokens):
+        raise WherefromError(
+            f"'{name}' was given over other tokens than the model reads ({list(given.tokens)[:6]} … against "
+            f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
+        )
+    told = main if given.measured.kind == "none" else given
+    return replace(
+        given,
+        method=name,
+        texts=sentence.texts,
+        spans=sentence.spans,
+        special=sentence.special,
+        unknown=sentence.unknown,
+        target=told.target,
+        measured=told.measured,
+        reading=told.reading,
+    )
+
+
+def _seed(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")

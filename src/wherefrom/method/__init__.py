@@ -1,0 +1,18 @@
+"""One module per idea; importing this room registers them all."""
+
+from wherefrom.method import ablation as ablation
+from wherefrom.method import alti as alti
+from wherefrom.method import attention as attention
+from wherefrom.method import attention_gradients as attention_gradients
+from wherefrom.method import cat as cat
+from wherefrom.method import deeplift as deeplift
+from wherefrom.method import gradients as gradients
+from wherefrom.method import hta as hta
+from wherefrom.method import integrated_gradients as integrated_gradients
+from wherefrom.method import norms as norms
+from wherefrom.method import random as random
+from wherefrom.method import relevance as relevance
+from wherefrom.method import value_zeroing as value_zeroing
+from wherefrom.method.base import Chosen, Method, Preset, Scores, choose, list_of_names, lookup, methods, presets
+
+__all__ = ["Chosen", "Method", "Preset", "Scores", "choose", "list_of_names", "lookup", "methods", "presets"]

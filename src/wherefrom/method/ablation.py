@@ -1,0 +1,152 @@
+r"""Blank-out: how much the prediction loses when a token is taken away.
+
+    score_i  =  p(y | e) − p(y | e without i)
+
+Token i is replaced by the unknown token (Abnar & Zuidema; Value Zeroing), the mask (ALTI), padding or a token of
+choice, or deleted. p is the softmax probability over all classes, or over target and foil alone where a foil is given
+(Value Zeroing, section 7; `over` decides otherwise); `of="logit"` takes logits. With `unit="word"` all pieces of a
+word go at once and share its score. `ablation-pairs` takes two tokens at a time: M_ij = p(y | e) − p(y | e without i
+and j).
+
+Replacing goes over every token, special ones included. A deleted sequence has no place for the token that the head
+reads and none for the tokenizer's own: these are never deleted and score 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from wherefrom.errors import WherefromError
+from wherefrom.method.base import Of, Scores, method
+from wherefrom.method.citations import ABNAR_2020
+from wherefrom.result.answer import Answer
+from wherefrom.result.words import group
+
+if TYPE_CHECKING:
+    from wherefrom.model import Opened, OutputTrace, Sentence
+
+By = Literal["unknown", "mask", "pad", "delete"] | int  # what stands in for a token: or a token id
+Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
+Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
+
+
+@method(
+    "ablation",
+    symbols=("blank-out", "blankout"),
+    paper=ABNAR_2020,
+    needs="one forward pass per token",
+    kind="scores",
+    signed=True,
+    class_specific=True,
+    blocks=False,
+)
+def ablation(
+    output: OutputTrace,
+    *,
+    by: By = "unknown",
+    of: Of = "probability",
+    over: Over = "auto",
+    unit: Literal["token", "word"] = "token",
+) -> Scores:
+    """Drop in probability when each token is blanked out."""
+    groups = [
+        group(sentence.texts, sentence.spans, sentence.word_ids)
+        if unit == "word"
+        else [[i] for i in range(len(sentence))]
+        for sentence in output.trace.batch.sentences
+    ]
+    drops = _drops(output, groups, by, of, over)
+    scores = torch.zeros(output.mask.shape, dtype=torch.float64)
+    for row, (taken, losses) in enumerate(zip(groups, drops, strict=True)):
+        for members, loss in zip(taken, losses, strict=True):
+            scores[row, members] = loss
+    return Scores(scores)
+
+
+@method(
+    "ablation-pairs",
+    paper=ABNAR_2020,
+    needs="one forward pass per pair of tokens",
+    signed=True,
+    class_specific=True,
+    blocks=False,
+    aggregate=None,
+)
+def ablation_pairs(
+    output: OutputTrace, *, by: By = "unknown", of: Of = "probability", over: Over = "auto"
+) -> list[Tensor]:
+    """Drop in probability when two tokens are blanked out together; the diagonal is `ablation`."""
+    lengths = output.trace.batch.lengths
+    pairs = [[[i, j] if i < j else [i] for i in range(n) for j in range(i, n)] for n in lengths]
+    maps = torch.zeros(len(lengths), *(2 * [max(lengths)]), dtype=torch.float64)
+    for row, (taken, losses) in enumerate(zip(pairs, _drops(output, pairs, by, of, over), strict=True)):
+        for members, loss in zip(taken, losses, strict=True):
+            maps[row, members[0], members[-1]] = maps[row, members[-1], members[0]] = loss
+    return [maps]
+
+
+def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int, of: str, over: str) -> list[Tensor]:
+    """For each sentence the loss at each group of tokens."""
+    from wherefrom.model.rerun import numbers
+
+    answers = [_over(answer, over) for answer in output.answers]
+    change = _deleted if by == "delete" else _replaced(output.trace.opened, by)
+    sentences, asked, where = [], [], []
+    for row, (sentence, answer) in enumerate(zip(output.trace.batch.sentences, answers, strict=True)):
+        sentences.append(sentence)
+        asked.append(answer)
+        where.append((row, -1))
+        for which, taken in enumerate(groups[row]):
+            if changed := change(sentence, answer, taken):
+                sentences.append(changed[0])
+                asked.append(changed[1])
+                where.append((row, which))
+    # Whole sentences are read again beside the others: differences are between numbers of one implementation.
+    found = numbers(output.trace.opened, sentences, asked, of, own_attention=True)
+    drops = [torch.zeros(len(taken), dtype=torch.float64) for taken in groups]
+    whole = {row: value for (row, which), value in zip(where, found, strict=True) if which < 0}
+    for (row, which), value in zip(where, found, strict=True):
+        if which >= 0:
+            drops[row][which] = whole[row] - value
+    return drops
+
+
+def _over(answer: Answer, over: str) -> Answer:
+    if over == "pair" and answer.target.foil is None:
+        raise WherefromError("over='pair' needs a foil= beside the target")
+    return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
+
+
+def _replaced(opened: Opened, by: str | int) -> Change:
+    from wherefrom.model.perturb import stand_in_for
+
+    blank = stand_in_for(opened, by)
+    if blank is None:
+        raise WherefromError(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")
+
+    def change(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer]:
+        return sentence.blanked(taken, blank), answer
+
+    return change
+
+
+def _deleted(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer] | None:
+    position = answer.reading.position
+    if position in taken or any(sentence.special[i] for i in taken) or len(taken) == len(sentence):
+        return None
+    shorter = sentence.without(taken)
+    if position is None:
+        return shorter, answer
+    moved = {old: new for new, old in enumerate(i for i in range(len(sentence)) if i not in taken)}
+    target = answer.target
+    if target.kind in ("start", "end", "answer"):  # these targets are places in the text
+        if target.end in taken:
+            return None
+        end = None if target.end is None else moved[target.end]
+        target = replace(target, index=moved[position], end=end)
+    return shorter, replace(answer, target=target, reading=replace(answer.reading, position=moved[position]))

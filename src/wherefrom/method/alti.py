@@ -1,0 +1,155 @@
+r"""ALTI: contributions by how near a token's share lies to the result.
+
+    T_ij = g_{u_i}(Σ_h α^h_ij f^h_j + 1[i=j] x_i)             y_i = LN1(u_i) = Σ_j T_ij + L1 b_O / s(u_i) + β
+    d_ij = ‖y_i − T_ij‖_1                                     (equation 9)
+    C_ij = max(0, ‖y_i‖_1 − d_ij) / Σ_k max(0, ‖y_i‖_1 − d_ik)   (equation 10)
+
+with g_u(t) = (t − mean t) ⊙ γ / s(u), s with the model's own ε (the authors' code loses it). What is rolled out is
+`alti`. `metric="l2"` puts the Euclidean norm in both places; `metric="cosine"` has no lengths to compare and takes
+C_ij ∝ max(0, cos(y_i, T_ij)). `at="output"` is the authors' LN2 variant: T through both norms against the block's
+output, FFN and β included. What both mean in a pre-norm block stands in `decomposition.py`.
+
+L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where all shares of
+a row are small beside ‖y_i‖_1, the difference cancels; such a row is computed again by components, as
+|y| − |y − T| = min(sT, 2|y| − sT) with s the sign of y. The other two metrics need only products:
+‖y‖ − ‖y − T‖ = (2⟨y,T⟩ − ‖T‖²) / (‖y‖ + ‖y − T‖), where nothing cancels, and ‖T‖² is a Gram product.
+
+Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Transformer.
+https://aclanthology.org/2022.emnlp-main.595
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from wherefrom.method.base import method
+from wherefrom.method.citations import FERRANDO_2022
+from wherefrom.method.contributions import View, after_attention, after_block, carried, first_norm, own
+from wherefrom.method.normalise import nonzero, to_one_or_self
+from wherefrom.method.tiling import Budget, budget_for, tiles
+
+if TYPE_CHECKING:
+    from wherefrom.model import LayerTrace
+
+FAINT = 0.05  # of ‖y‖_1: rows that share out less are computed again
+
+
+@method(
+    "alti",
+    paper=FERRANDO_2022,
+    needs="attention weights, values, W_O, block input, first norm",
+)
+@torch.no_grad()
+def alti(
+    layer: LayerTrace,
+    *,
+    metric: Literal["l1", "l2", "cosine"] = "l1",
+    at: Literal["attention", "output"] = "attention",
+    budget: Budget = None,
+) -> Tensor:
+    """How near each token's share comes to what attention makes of token i; rows sum to one.
+
+    metric: "l1", "l2" or "cosine". at: "attention", or "output" for the block's output (the LN2 variant).
+    budget: bytes for one tile (by default 2.5 MiB on a CPU, about its cache). A row without any contribution
+    falls back to the token itself, with a warning.
+    """
+    result, view = _result(layer, at)
+    self = view.linear(own(layer) + layer.x) / view.scale  # T_ii
+    budget = budget_for(result, budget)
+    if metric == "l1":
+        near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
+        of_self = _gained(result, self)
+    else:
+        nearness = _euclidean if metric == "l2" else _cosine
+        length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
+        near = nearness(length, *_products(layer, view, result, metric == "cosine", budget))
+        of_self = nearness(length, (result * self).sum(-1, keepdim=True), self.square().sum(-1, keepdim=True))[..., 0]
+    near = near * (layer.attention != 0).any(1)  # a token that is not seen gives nothing, whatever the rounding
+    near.diagonal(dim1=1, dim2=2).copy_(of_self)
+    if metric == "l1":
+        _sharpen(near, layer, view, result, budget)
+    return to_one_or_self(near.clamp(min=0), layer, "alti")
+
+
+def _result(layer: LayerTrace, at: str) -> tuple[Tensor, View]:
+    """What the contributions are compared with, and the view in which they are."""
+    if at == "attention":
+        return first_norm(layer)(layer.u), after_attention(layer)
+    view = after_block(layer)
+    return (view.linear(layer.w) / view.scale if layer.block.norm_first else layer.output), view
+
+
+def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Tensor:
+    """`‖y_i − T_ij‖_1` for all i and j, as if x_i did not join on the diagonal: [B, n, n]."""
+    batch, n, d = result.shape
+    distances = result.new_empty(batch, n, n)
+    goal = -result * view.scale  # T is scaled by 1/s_i, so y_i is scaled by s_i instead, n times less often
+    size = result.element_size()
+    space = result.new_empty(next(tiles(n, n * d * size, budget)).stop, n, d)  # one piece of memory for all tiles
+    for sentence in range(batch):
+        for sources in tiles(n, layer.heads * d * size, budget):
+            parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
+            weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0).contiguous()  # [J, n, H]
+            for first in range(0, len(parts), len(space)):
+                some = slice(first, first + len(space))
+                gaps = space[: len(parts[some])]  # [j, n, d]
+                torch.baddbmm(goal[sentence], weights[some], parts[some], out=gaps)
+                start = sources.start + first
+                distances[sentence, :, start : start + len(gaps)] = gaps.abs_().sum(-1).T
+    return distances / view.scale
+
+
+def _sharpen(near: Tensor, layer: LayerTrace, view: View, result: Tensor, budget: int) -> None:
+    """Compute the faint rows of `near` again, in place and off the diagonal, as the sum over components."""
+    faint = (near.clamp(min=0).sum(-1) < FAINT * result.abs().sum(-1)) & layer.mask
+    for sentence in faint.any(1).nonzero().flatten().tolist():
+        rows = faint[sentence].nonzero().flatten()  # R of them
+        goal, scale = result[sentence, rows], view.scale[sentence, rows]
+        kept = near[sentence, rows, rows]
+        each = (layer.heads + 3 * len(rows)) * goal.shape[-1] * goal.element_size()
+        for sources in tiles(near.shape[-1], each, budget):
+            weights = layer.attention[sentence][:, rows, sources].permute(2, 1, 0) / scale  # [J, R, H]
+            shares = weights @ view.linear(carried(layer, sentence, sources))  # T_ij: [J, R, d]
+            near[sentence, rows, sources] = _gained(goal, shares).T
+        near[sentence, rows, rows] = kept
+
+
+def _gained(y: Tensor, t: Tensor) -> Tensor:
+    """`‖y‖_1 − ‖y − t‖_1`: [..., d] -> [...]."""
+    along = torch.where(y < 0, -t, t)
+    return torch.minimum(along, 2 * y.abs() - along).sum(-1)
+
+
+def _products(layer: LayerTrace, view: View, result: Tensor, directions: bool, budget: int) -> tuple[Tensor, Tensor]:
+    """`⟨y_i, T_ij⟩` and `‖T_ij‖²` for all i and j, without x_i: [B, n, n] each.
+
+    Where only `directions` matter, each T_ij is scaled to a largest α of 1: attention of 1e-25 has a direction too,
+    but a square that float32 cannot hold.
+    """
+    batch, n, d = result.shape
+    dots, squares = result.new_empty(batch, n, n), result.new_empty(batch, n, n)
+    each = layer.heads * (d + 3 * n) * result.element_size()
+    for sentence in range(batch):
+        for sources in tiles(n, each, budget):
+            weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0) / view.scale[sentence]  # [J, n, H]
+            if directions:
+                weights = weights / nonzero(weights.amax(-1, keepdim=True))
+            parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
+            seen = (result[sentence] @ parts.flatten(0, 1).T).view(n, *parts.shape[:2]).transpose(0, 1)  # [J, n, H]
+            dots[sentence, :, sources] = (seen * weights).sum(-1).T
+            gram = parts @ parts.transpose(1, 2)  # [J, H, H]
+            squares[sentence, :, sources] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).T
+    return dots, squares
+
+
+def _euclidean(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
+    """`‖y‖ − ‖y − T‖` from ‖y‖, ⟨y, T⟩ and ‖T‖²."""
+    gain = 2 * dots - squares
+    return gain / (length + (length.square() - gain).clamp(min=0).sqrt())
+
+
+def _cosine(length: Tensor, dots: Tensor, squares: Tensor) -> Tensor:
+    return dots / nonzero(length * squares.sqrt())

@@ -1,0 +1,86 @@
+r"""Context mixing from attention weights alone.
+
+    W           =  mean_h α^h                      attention            (raw attention)
+    W_FixedRes  =  ½ mean_h α^h + ½ I              attention-fixed-residual
+
+The residual connection carries x_i past the attention: V_{l+1} = V_l + W_att V_l, renormalised to
+A = ½ W_att + ½ I (Abnar & Zuidema 2020, section 3). Rolled out, the second is *attention rollout*.
+
+Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. https://aclanthology.org/2020.acl-main.385
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from wherefrom.method.base import Preset, method, preset
+from wherefrom.method.citations import ABNAR_2020
+
+if TYPE_CHECKING:
+    from wherefrom.model import LayerTrace
+
+
+def heads(layer: LayerTrace) -> Tensor:
+    return layer.attention
+
+
+def heads_fixed_residual(layer: LayerTrace) -> Tensor:
+    return _halfway(layer.attention)
+
+
+@method("attention", symbols=("W", "Attn"), paper=ABNAR_2020, needs="attention weights", heads=heads)
+def attention(layer: LayerTrace) -> Tensor:
+    """Attention weights, mean over heads."""
+    return layer.attention.mean(1)
+
+
+@method(
+    "attention-fixed-residual",
+    symbols=("W_FixedRes",),
+    paper=ABNAR_2020,
+    needs="attention weights",
+    heads=heads_fixed_residual,
+)
+def attention_fixed_residual(layer: LayerTrace) -> Tensor:
+    """Half attention, half residual connection: ½ mean_h α + ½ I."""
+    return _halfway(layer.attention.mean(1))
+
+
+def _halfway(attention: Tensor) -> Tensor:
+    identity = torch.eye(attention.shape[-1], dtype=attention.dtype, device=attention.device)
+    return 0.5 * attention + 0.5 * identity
+
+
+preset(
+    Preset(
+        "attention-rollout",
+        method="attention-fixed-residual",
+        aggregate="rollout",
+        paper=ABNAR_2020,
+        summary="Product over layers of ½ attention + ½ I.",
+        symbols=("rollout",),
+    )
+)
+preset(
+    Preset(
+        "attention-flow",
+        method="attention-fixed-residual",
+        aggregate="flow",
+        paper=ABNAR_2020,
+        summary="Maximum flow to each input with ½ attention + ½ I as capacities.",
+        symbols=("flow",),
+    )
+)
+preset(
+    Preset(
+        "raw-attention",
+        method="attention",
+        aggregate=None,
+        paper=ABNAR_2020,
+        summary="The last layer's attention, mean over heads, as it is.",
+        symbols=("RawAtt",),
+    )
+)

@@ -1,0 +1,85 @@
+r"""Attention weights and the gradients of the explained number with respect to them.
+
+    grads                 mean_h ∂y/∂α^{h,L}, the answering row of the last layer (AttCAT's baseline Grads)
+    attention-gradients   mean over layers, heads and paying tokens of α ⊙ ReLU(∂y/∂α)           (Grad-SAM)
+    attention-gradcam     last layer: (mean_h w_h α^h)⁺ with w_h = mean_ij ∂y/∂α^h_ij, scaled to [0, 1] over the whole
+                          map, the answering row (what AttCAT's code calls AttGrads)
+
+The gradient is taken at the weights after the softmax. Where every entry of a gradcam is clamped away, the authors'
+code gives 0/0 and this one 0.
+
+Barkan et al. (2021), Grad-SAM: Explaining Transformers via Gradient Self-Attention Maps.
+https://arxiv.org/abs/2204.11073
+Qiang et al. (2022), AttCAT. https://openreview.net/forum?id=cA8Zor8wFr5
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from wherefrom.method.base import Of, Scores, method
+from wherefrom.method.cat import _mean_row
+from wherefrom.method.citations import BARKAN_2021, QIANG_2022
+
+if TYPE_CHECKING:
+    from wherefrom.model import OutputTrace
+
+
+@method(
+    "grads",
+    symbols=("Grads",),
+    paper=QIANG_2022,
+    needs="one backward pass",
+    signed=True,
+    class_specific=True,
+    gradient=True,
+    aggregate=None,
+)
+def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
+    """Gradient of the last layer's attention weights, mean over heads."""
+    return [gradient.mean(1) for gradient in output.gradients(of).attention]
+
+
+@method(
+    "attention-gradients",
+    symbols=("AttGrads", "Grad-SAM"),
+    paper=BARKAN_2021,
+    needs="one backward pass, attention weights",
+    kind="scores",
+    additive=True,
+    class_specific=True,
+    gradient=True,
+)
+def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
+    """Attention weights times their positive gradients, over all layers (Grad-SAM)."""
+    layers = torch.stack(
+        [
+            _mean_row((layer.attention.detach() * gradient.relu()).mean(1), output.mask)
+            for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True)
+        ]
+    )
+    return Scores(layers.mean(0), layers)
+
+
+@method(
+    "attention-gradcam",
+    paper=QIANG_2022,
+    needs="one backward pass, attention weights",
+    kind="scores",
+    class_specific=True,
+    gradient=True,
+)
+def attention_gradcam(output: OutputTrace, *, of: Of = "logit") -> Scores:
+    """Grad-CAM on the last layer's attention heads."""
+    attention = output.trace.layers[-1].attention.detach()
+    gradient = output.gradients(of).attention[-1]
+    real = (output.mask[:, :, None] & output.mask[:, None, :]).to(attention)  # [B, n, n]
+    weight = (gradient * real[:, None]).sum((2, 3)) / real.sum((1, 2))[:, None]  # w_h
+    cam = (torch.einsum("bh,bhij->bij", weight, attention) / attention.shape[1]).relu()
+    low = cam.masked_fill(real == 0, torch.inf).amin((1, 2), keepdim=True)
+    high = (cam * real).amax((1, 2), keepdim=True)
+    scaled = torch.where(high > low, (cam - low) / (high - low).clamp(min=torch.finfo(cam.dtype).tiny), 0.0) * real
+    return Scores(output.row(scaled))

@@ -1,0 +1,254 @@
+"""The registry: a method joins wherefrom by one decorator above one function.
+
+    @method("attention", symbols=("W", "RawAtt"), paper=citations.ABNAR_2020, needs="attention weights")
+    def attention(layer: LayerTrace) -> Tensor:
+        '''Mean over heads of the attention weights.'''
+        return layer.attention.mean(1)
+
+The function's keyword-only parameters are the method's options; the first line of its docstring is what
+`wherefrom methods` prints. There are three kinds of function:
+
+    kind="map"                          layer: LayerTrace        -> that layer's map [B, n, n]
+    kind="map", class_specific=True     output: OutputTrace      -> the maps of all layers, L times [B, n, n]
+    kind="scores"                       output: OutputTrace      -> Scores, one per input token
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from wherefrom.display import Listed
+from wherefrom.errors import WherefromError
+from wherefrom.method.citations import Paper
+from wherefrom.spec import options_of, parse, summary_of
+from wherefrom.typecheck import checked, checks_arguments, kinds_of, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Run = Callable[..., Any]  # one of the three kinds above
+Of = Literal["logit", "probability"]  # the number that is explained, an option of most methods
+HOW: dict[str, Any] = {"aggregate": str | None, "layers": Any, "head": int | Literal["all"] | None, "drop_self": bool}
+
+
+class Scores(NamedTuple):
+    """What a method of kind "scores" returns."""
+
+    scores: Tensor  # [B, n]
+    layers: Tensor | None = None  # [L, B, n]: the same layer by layer
+    delta: Tensor | None = None  # [B]: by how much the scores miss the sum they promise
+
+    signed: bool | None = None  # where an option decides it
+
+    def cpu(self) -> Scores:
+        layers, delta = (None if part is None else part.detach().cpu() for part in (self.layers, self.delta))
+        return Scores(self.scores.detach().cpu(), layers, delta, self.signed)
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is known of a method beside its formula."""
+
+    name: str
+    symbols: tuple[str, ...]  # how papers write it; each works as a name
+    paper: Paper
+    kind: str  # "map": one [n, n] map per layer; "scores": one number per input token
+    needs: str  # what it reads of the trace, in words
+    signed: bool  # scores below zero speak against the target
+    additive: bool  # the scores of a word's pieces add up to the word's
+    class_specific: bool  # explains one output rather than one representation
+    gradient: bool  # needs the graph of the forward pass
+    blocks: bool  # looks inside the model; False: at its embeddings and its output alone
+    aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
+    run: Run = field(repr=False)
+    heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
+    random: bool  # explains nothing: scores to compare with
+
+    @property
+    def summary(self) -> str:
+        return summary_of(self.run)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options and their defaults."""
+        return options_of(self.run)
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """What each option may be, as annotations (`wherefrom.typecheck`)."""
+        known = kinds_of(self.run)
+        return {name: known[name] for name in self.options}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A name that the field gives to a method together with a way to aggregate it."""
+
+    name: str
+    method: str
+    aggregate: str | None
+    paper: Paper
+    summary: str
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A method as it was asked for, `integrated-gradients(n_steps=20)`, its options known to be of the right kind."""
+
+    asked: str  # the name alone
+    method: Method
+    preset: Preset | None
+    options: dict[str, Any]
+    how: dict[str, Any]  # what `explain` takes beside a method's own options (`HOW`), written into the name
+
+
+_METHODS: dict[str, Method] = {}
+_PRESETS: dict[str, Preset] = {}
+_NAMES: dict[str, str] = {}  # every name and symbol, folded -> canonical name
+
+
+def method(
+    name: str,
+    *,
+    paper: Paper,
+    needs: str,
+    symbols: tuple[str, ...] = (),
+    kind: str = "map",
+    signed: bool = False,
+    additive: bool | None = None,
+    class_specific: bool = False,
+    gradient: bool = False,
+    blocks: bool = True,
+    aggregate: str | None = "rollout",
+    heads: Run | None = None,
+    random: bool = False,
+) -> Callable[[Run], Run]:
+    """Register the decorated function under `name` and its symbols.
+
+    What a map says is how much token i takes from token j, amounts that add up unless it is signed or `additive` says
+    otherwise; scores do where it says so.
+    """
+
+    def register(run: Run) -> Run:
+        run = checks_arguments(run)
+        _add_names(name, symbols)
+        joined = aggregate if kind == "map" else None
+        adds = (kind == "map" and not signed) if additive is None else additive
+        _METHODS[name] = Method(
+            name,
+            symbols,
+            paper,
+            kind,
+            needs,
+            signed,
+            adds,
+            class_specific,
+            gradient,
+            blocks,
+            joined,
+            run,
+            heads,
+            random,
+        )
+        return run
+
+    return register
+
+
+def preset(found: Preset) -> None:
+    """Register a combination of method and aggregation under the field's own name for it."""
+    _add_names(found.name, found.symbols)
+    _PRESETS[found.name] = found
+
+
+def _add_names(name: str, symbols: tuple[str, ...]) -> None:
+    if name in _METHODS or name in _PRESETS:
+        raise ValueError(f"the method '{name}' is registered twice")
+    for each in (name, *symbols):
+        if _NAMES.get(_fold(each), name) != name:
+            raise ValueError(f"the name '{each}' is taken by '{_NAMES[_fold(each)]}'")
+        _NAMES[_fold(each)] = name
+
+
+def _fold(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-")
+
+
+def lookup(name: str) -> tuple[Method, Preset | None]:
+    """The method of a name or symbol, and the preset when the name is one."""
+    canonical = _NAMES.get(_fold(name)) if isinstance(name, str) else None
+    if canonical is None:
+        near = get_close_matches(_fold(name), _NAMES, n=3) if isinstance(name, str) else []
+        hint = f"did you mean {' or '.join(repr(_NAMES[n]) for n in near)}? " if near else ""
+        known = ", ".join(sorted({*_METHODS, *_PRESETS}))
+        raise WherefromError(f"unknown method {shown(name)}; {hint}expected one of {known}")
+    found = _PRESETS.get(canonical)
+    return _METHODS[canonical if found is None else found.method], found
+
+
+def choose(asked: str | Chosen, options: Mapping[str, Any] | None = None) -> Chosen:
+    """The method that a name such as `random(seed=1)` asks for, with further options, or what is wrong with it."""
+    if isinstance(asked, Chosen):
+        return asked
+    name, written = parse(asked) if isinstance(asked, str) else (asked, {})
+    method, preset = lookup(name)
+    if twice := written.keys() & (options or {}):
+        raise WherefromError(
+            f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once", code="option"
+        )
+    how = {key: _option(name, key, written.pop(key), kind) for key, kind in HOW.items() if key in written}
+    every = {**written, **(options or {})}
+    if unknown := every.keys() - method.options:
+        known = ", ".join(method.options) or "none"
+        near = get_close_matches(min(unknown), method.options, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise WherefromError(
+            f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; {hint}its options: {known}",
+            code="option",
+        )
+    kinds = method.kinds
+    return Chosen(name, method, preset, {key: _option(name, key, each, kinds[key]) for key, each in every.items()}, how)
+
+
+def _option(name: str, option: str, value: Any, kind: Any) -> Any:
+    try:
+        return checked(f"'{name}' cannot have {option}", value, kind)
+    except WherefromError as error:
+        raise WherefromError(str(error), code="option") from None
+
+
+def list_of_names(methods: Any) -> list[str]:
+    """The names of methods to compare, each once."""
+    named = [methods] if isinstance(methods, str) else methods
+    try:
+        names = [] if isinstance(named, bytes | Mapping) else list(named)
+    except TypeError:
+        raise WherefromError(f"methods={shown(methods)}; expected a list of names from wherefrom.methods()") from None
+    if odd := [each for each in names if not isinstance(each, str)]:
+        raise WherefromError(f"methods holds {shown(odd[0])}; expected names from wherefrom.methods()")
+    if not names:
+        raise WherefromError("no methods to compare; expected at least one name from wherefrom.methods()")
+    if len(set(names)) < len(names):
+        raise WherefromError(f"a method is named twice in {', '.join(names)}; expected each once")
+    return names
+
+
+def methods() -> list[Method]:
+    """Every registered method, in the order of registration."""
+    columns: dict[str, Callable[[Method], str]] = {
+        "method": lambda each: each.name,
+        "symbols": lambda each: ", ".join(each.symbols),
+        "kind": lambda each: each.kind + ", towards an output" * each.class_specific,
+        "what it is": lambda each: each.summary,
+        "from": lambda each: each.paper.short,
+    }
+    return Listed(_METHODS.values(), columns)
+
+
+def presets() -> list[Preset]:
+    """Every registered combination of a method and an aggregation."""
+    return list(_PRESETS.values())

@@ -1,0 +1,42 @@
+"""Rows that sum to one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from wherefrom.errors import warn
+
+if TYPE_CHECKING:
+    from wherefrom.model import LayerTrace
+
+
+def identity_like(t: Tensor) -> Tensor:
+    return torch.eye(t.shape[-1], dtype=t.dtype, device=t.device)
+
+
+def nonzero(t: Tensor) -> Tensor:
+    """t with ones in the place of zeros: a divisor that leaves 0 / 0 at 0."""
+    return torch.where(t == 0, torch.ones_like(t), t)
+
+
+def to_one(scores: Tensor) -> Tensor:
+    """Each row divided by its sum; a row of zeros stays one."""
+    return scores / nonzero(scores.sum(-1, keepdim=True))
+
+
+def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:
+    """Each row divided by its sum; a row of zeros becomes the token's contribution to itself, with a warning.
+
+    Rows of padding are left at zero and warned of by nobody.
+    """
+    scores = scores * layer.mask.unsqueeze(-1)
+    empty = (scores.sum(-1) == 0) & layer.mask  # [B, n]
+    if bool(empty.any()):
+        warn(
+            f"{name}: {int(empty.sum())} of {int(layer.mask.sum())} rows of layer {layer.index} hold no contribution "
+            f"above zero; such a token is taken to come from itself alone"
+        )
+    return torch.where(empty.unsqueeze(-1), identity_like(scores), to_one(scores))

@@ -1,0 +1,148 @@
+r"""Context mixing from the norms of what tokens give to one another.
+
+    N          =  ‖Σ_h α^h_ij f^h_j‖                                        norm
+    N_FixedRes =  ½ N / Σ_j N + ½ I                                         norm-fixed-residual
+    N_Res      =  ‖t_ij‖,   t_ij = Σ_h α^h_ij f^h_j + 1[i=j] x_i            norm-residual
+    N_ResLN    =  ‖g_{u_i}(t_ij)‖                                           norm-residual-ln
+    N_Enc      =  ‖g_{w_i}(g_{u_i}(t_ij))‖                                  globenc (rolled out)
+    W_Res      =  r_i A' + (1 − r_i) I                                      attention-residual
+
+with g_u(t) = (t − mean t) ⊙ γ / s(u), A' the attention without its diagonal, rows renormalised, and the mixing
+ratio r_i = ‖Σ_{j≠i} t_ij‖ / (‖Σ_{j≠i} t_ij‖ + ‖t_ii‖), in W_Res that of N_Enc. The bias of V is part of f, that
+of O and β are left out. How the maps are computed without an n×n×d tensor, and what they mean in a pre-norm
+block, stands in `decomposition.py`.
+
+Kobayashi et al. (2020), Attention is Not Only a Weight. https://aclanthology.org/2020.emnlp-main.574
+Kobayashi et al. (2021), Incorporating Residual and Normalization Layers. https://aclanthology.org/2021.emnlp-main.373
+Modarressi et al. (2022), GlobEnc, equations 3 to 16. https://aclanthology.org/2022.naacl-main.19
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from wherefrom.method.base import method
+from wherefrom.method.citations import KOBAYASHI_2020, KOBAYASHI_2021, MODARRESSI_2022
+from wherefrom.method.contributions import View, after_attention, after_block, kept, others, own, plain, squared_norms
+from wherefrom.method.normalise import identity_like, nonzero, to_one
+
+if TYPE_CHECKING:
+    from wherefrom.model import LayerTrace
+
+
+@torch.no_grad()
+def head_norms(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
+    """`‖α^h_ij f^h_j‖` of every head: [B, H, n, n]."""
+    # ‖f‖ head by head, because all heads' f together are H times as large as a hidden state.
+    lengths = [vector_norm(layer.value[:, h] @ w, dim=-1) for h, w in enumerate(layer.block.w_o)]
+    return _finished(layer.attention * torch.stack(lengths, 1).unsqueeze(2), normalize)
+
+
+@torch.no_grad()
+def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
+    return _halfway(head_norms(layer))
+
+
+@method(
+    "norm", symbols=("N", "Attn-norm"), paper=KOBAYASHI_2020, needs="attention weights, values, W_O", heads=head_norms
+)
+@torch.no_grad()
+def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
+    """Norm of what attention carries from token to token: ‖Σ_h α f‖. `normalize` makes rows sum to one."""
+    return _finished(squared_norms(layer)["plain"].sqrt(), normalize)
+
+
+@method(
+    "norm-fixed-residual",
+    symbols=("N_FixedRes",),
+    paper=MODARRESSI_2022,
+    needs="attention weights, values, W_O",
+    heads=head_norms_fixed_residual,
+)
+@torch.no_grad()
+def norm_fixed_residual(layer: LayerTrace) -> Tensor:
+    """Half attention norms (rows summing to one), half residual connection: ½ N + ½ I."""
+    return _halfway(norm(layer))
+
+
+@method(
+    "norm-residual",
+    symbols=("N_Res", "Attn-norm + RES"),
+    paper=KOBAYASHI_2021,
+    needs="attention weights, values, W_O, block input",
+)
+@torch.no_grad()
+def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
+    """Norm of attention and residual connection together: ‖Σ_h α f + 1[i=j] x‖."""
+    return _finished(_norms(layer, plain(layer)), normalize)
+
+
+@method(
+    "norm-residual-ln",
+    symbols=("N_ResLN", "Attn-norm + RES + LN"),
+    paper=KOBAYASHI_2021,
+    needs="attention weights, values, W_O, block input, first norm",
+)
+@torch.no_grad()
+def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
+    """The same after the first norm that it meets (post-norm: attention's own; pre-norm: that of the FFN)."""
+    return _finished(_norms(layer, after_attention(layer)), normalize)
+
+
+@method(
+    "globenc",
+    symbols=("N_Enc",),
+    paper=MODARRESSI_2022,
+    needs="attention weights, values, W_O, block input, both norms",
+)
+@torch.no_grad()
+def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
+    """The same after the whole block; the FFN enters through the scale of the last norm alone.
+
+    A pre-norm block has no closing norm: its output is standardised, without γ, as its next reader will do.
+    """
+    return _finished(_norms(layer, after_block(layer)), normalize)
+
+
+@method("attention-residual", symbols=("W_Res",), paper=MODARRESSI_2022, needs="as globenc")
+@torch.no_grad()
+def attention_residual(layer: LayerTrace) -> Tensor:
+    """Attention without its diagonal, and the residual connection, in globenc's mixing ratio."""
+    attention = layer.attention.mean(1)
+    identity = identity_like(attention)
+    other = to_one(attention * (1 - identity))
+    ratio = mixing_ratios(layer)["N_Enc"].unsqueeze(-1)
+    # A token that sees itself alone has no other attention to renormalise; its ratio is 0.
+    return ratio * other + (1 - ratio) * identity
+
+
+@torch.no_grad()
+def mixing_ratios(layer: LayerTrace) -> dict[str, Tensor]:
+    """`r_i = ‖Σ_{j≠i} t_ij‖ / (‖Σ_{j≠i} t_ij‖ + ‖t_ii‖)` for each map, by the paper's symbol: [B, n] each."""
+    views = {"N_Res": plain(layer), "N_ResLN": after_attention(layer), "N_Enc": after_block(layer)}
+    ratios = {"N": _ratio(others(layer), vector_norm(own(layer), dim=-1))}
+    return ratios | {symbol: _ratio(view.linear(others(layer)), kept(layer, view)) for symbol, view in views.items()}
+
+
+def _ratio(others: Tensor, kept: Tensor) -> Tensor:
+    mixed: Tensor = vector_norm(others, dim=-1)
+    return mixed / nonzero(mixed + kept)
+
+
+def _norms(layer: LayerTrace, view: View) -> Tensor:
+    """Norms of all t_ij in a view: Gram products off the diagonal, vectors on it, where x_i joins."""
+    norms: Tensor = squared_norms(layer)[view.name].sqrt() / view.scale
+    norms.diagonal(dim1=1, dim2=2).copy_(kept(layer, view) / view.scale.squeeze(-1))
+    return norms
+
+
+def _halfway(norms: Tensor) -> Tensor:
+    return 0.5 * to_one(norms) + 0.5 * identity_like(norms)
+
+
+def _finished(norms: Tensor, normalize: bool) -> Tensor:
+    return to_one(norms) if normalize else norms

@@ -1,0 +1,162 @@
+"""What a named measure is: its numbers, what it needs, and the case that it is taken of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from wherefrom.errors import WherefromError
+from wherefrom.metric import consistency, erasure, sanity
+from wherefrom.metric.probing import Code, Probe
+from wherefrom.result.explanation import Explanation
+from wherefrom.spec import options_of, summary_of
+from wherefrom.typecheck import kinds_of
+
+if TYPE_CHECKING:
+    from wherefrom.data import Example
+
+NEEDS = {
+    "cues": "cue words",
+    "rationale": "a human rationale",
+    "answer": "a gold answer",
+    "label": "a gold label",
+    "group": "a group",
+    "target": "a target word",
+}
+Again = consistency.Second | sanity.Randomised | sanity.Disturbed | sanity.Alone
+
+
+@dataclass(frozen=True)
+class Case:
+    """One example as one method explains it, and what is measured beside it."""
+
+    example: Example
+    explanation: Explanation
+    references: Mapping[str, Explanation] = field(default_factory=dict)
+    classes: Mapping[str, Explanation] = field(default_factory=dict)  # towards every class, by label
+    curves: Mapping[erasure.Way, erasure.Curve] = field(default_factory=dict)
+    again: Mapping[Again, Mapping[str, Explanation]] = field(default_factory=dict)  # once more, by what was changed
+
+
+class Number(NamedTuple):
+    """What a measure says of one case: NaN where it has no value, and why."""
+
+    metric: str
+    layer: int | None
+    value: float
+    why: str | None = None
+
+
+class Part(NamedTuple):
+    """One number of a measure; `name` where it has several."""
+
+    layer: int | None
+    value: float
+    name: str = ""
+
+
+Run = Callable[..., Iterator[Part]]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is known of a measure beside its definition."""
+
+    name: str
+    better: str  # "higher", "lower", or "" where neither is
+    run: Run = field(repr=False)
+    needs: tuple[str, ...] = ()  # parts of the example
+    reference: bool = False  # compares with another method
+    where: tuple[str, ...] = ()  # the levels it can be taken at, its own first
+    every_class: bool = False  # explains every class, not only the predicted one
+    way: erasure.Way | None = None  # takes tokens away like this
+    again: Again | None = None  # explains once more like this
+    probe: Probe | None = None  # reads the vectors of the whole dataset like this
+    requires: tuple[str, ...] = ()  # options that must be given
+    at: str = "in layer"  # how a number of one layer is spoken of
+    protocols: tuple[str, ...] = ()  # how it can be computed, the default first
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the values of other options
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # a number must be above and at most these
+    map_protocols: tuple[str, ...] = ()  # those of them that are of whole maps alone
+
+    @property
+    def summary(self) -> str:
+        return summary_of(self.run)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options and their defaults."""
+        more = (chosen_by(each) for each in (self.way, self.again, self.probe))
+        return {name: value for each in (options_of(self.run), *more) for name, value in each.items()}
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """What each option may be, as annotations (`wherefrom.typecheck`)."""
+        more = (type(each).__init__ for each in (self.way, self.again, self.probe) if each is not None)
+        known = {name: kind for each in (self.run, *more) for name, kind in kinds_of(each).items()}
+        return {name: known[name] for name in self.options}
+
+
+def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
+    """Those by which a measure's way, change or probe is chosen; keeping tokens is a measure of its own."""
+    return {} if more is None else {each.name: getattr(more, each.name) for each in fields(more) if each.name != "keep"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A measure with everything settled that its name left open."""
+
+    name: str
+    metric: Metric
+    options: dict[str, Any]
+    reference: str | None = None
+    where: str = ""
+    way: erasure.Way | None = None
+    again: Again | None = None
+    probe: Probe | None = None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it is measured from the explanation alone."""
+        return self.way is None and self.again is None and self.probe is None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The parts that an example must have."""
+        return self.metric.needs if self.probe is None else (*self.metric.needs, self.probe.of)
+
+    def measure(self, case: Case | Sequence[Code]) -> list[Number]:
+        """All numbers of one case; or of a model, from the codes of its layers."""
+        try:
+            if isinstance(case, Case):
+                self._refuse_missing(case)
+            found = list(self.metric.run(case, self, **self.options))
+        except WherefromError as error:
+            return [Number(self.name, None, np.nan, str(error))]
+        none = "the measure has no value here (all scores are equal, or zero)"
+        return [
+            Number(f"{self.name} {part.name}".rstrip(), part.layer, part.value, none if np.isnan(part.value) else None)
+            for part in found
+        ]
+
+    def _refuse_missing(self, case: Case) -> None:
+        for need in self.metric.needs:
+            value = getattr(case.example, need)
+            if value is None or value == ():
+                raise WherefromError(f"the example lacks {NEEDS[need]}")
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def metric(name: str, *, better: str = "higher", **known: Any) -> Callable[[Run], Run]:
+    """Register the decorated function under `name`."""
+
+    def register(run: Run) -> Run:
+        METRICS[name] = Metric(name, better, run, **known)
+        return run
+
+    return register

@@ -1,0 +1,296 @@
+"""The measures, each under its name: a few lines between a case and the functions of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wherefrom.errors import WherefromError
+from wherefrom.metric import confidence as between
+from wherefrom.metric import consistency as models
+from wherefrom.metric import correlation, erasure, layerwise, plausibility, precision, sanity
+from wherefrom.metric.base import Asked, Case, Part, metric
+from wherefrom.metric.probing import Code, Probe
+from wherefrom.metric.ranks import TIES, token_ranks
+from wherefrom.result.explanation import Explanation
+
+Array = NDArray[np.float64]
+LEVELS = ("scores", "layers", "maps")
+SIGNS = ("none", "reference", "both")  # whose signs count where two methods are compared; else magnitudes are
+STEPS, SHARES = ("text", "attcat-code"), ("text", "alti-code")  # protocols of erasure
+
+# Agreement with another method ----------------------------------------------------------------------------
+
+
+def _compared(case: Case, asked: Asked, default: str, signs: str) -> Iterator[tuple[int | None, Array, Array]]:
+    """Layer, our scores and the reference's.
+
+    `signs` alone says whether they are taken by magnitude, never the method measured: all rows of a column are
+    compared with one reference.
+    """
+    ours, theirs = case.explanation, case.references[asked.reference or ""]
+    mine, its = _sized(signs == "both"), _sized(signs != "none")
+    where = asked.where or default
+    if where == "scores":
+        yield None, mine(ours.scores), its(theirs.scores)
+    elif where == "layers":
+        for layer, row in enumerate(_rows(ours)):
+            yield layer, mine(row), its(theirs.scores)
+    else:
+        if ours.maps is None or theirs.maps is None:
+            raise WherefromError(f"'{(ours if ours.maps is None else theirs).method}' has no layer maps to compare")
+        for layer, (a, b) in enumerate(zip(ours.maps, theirs.maps, strict=True)):
+            yield layer, mine(a), its(b)
+
+
+def _sized(signed: bool) -> Callable[[Any], Array]:
+    """Scores as they are, or by magnitude."""
+    return lambda scores: np.asarray(scores if signed else np.abs(scores), dtype=np.float64)
+
+
+def _rows(explanation: Explanation) -> Array:
+    """What each layer says, everything up to it taken together where the method has an aggregation: [L, n]."""
+    return layerwise.layer_rows(explanation, "maps" if explanation.aggregate is None else "aggregated")
+
+
+@metric("spearman", reference=True, where=LEVELS, better="", protocols=("scipy", "dense"), choices={"signs": SIGNS})
+def spearman(case: Case, asked: Asked, *, protocol: str = "scipy", signs: str = "none") -> Iterator[Part]:
+    """Spearman's ρ with another method's scores, by magnitude unless `signs` says otherwise."""
+    for layer, a, b in _compared(case, asked, "scores", signs):
+        yield Part(layer, correlation.spearman(a, b, protocol))
+
+
+@metric(
+    "pearson",
+    reference=True,
+    where=("maps", "scores", "layers"),
+    better="",
+    protocols=layerwise.PROTOCOLS,
+    map_protocols=layerwise.PROTOCOLS[1:],
+    choices={"signs": SIGNS},
+)
+def pearson(case: Case, asked: Asked, *, protocol: str = "text", signs: str = "none") -> Iterator[Part]:
+    """Pearson's r with another method, over whole layer maps (GlobEnc, figure 4)."""
+    pairs = list(_compared(case, asked, "maps", signs))
+    if protocol != "text":
+        values = layerwise.map_agreement(
+            np.stack([a for _, a, _ in pairs]), np.stack([b for _, _, b in pairs]), protocol
+        )
+        yield from (Part(layer, float(value)) for (layer, _, _), value in zip(pairs, values, strict=True))
+        return
+    for layer, a, b in pairs:
+        yield Part(layer, correlation.pearson(a, b))
+
+
+@metric("kendall", reference=True, where=LEVELS, better="", choices={"signs": SIGNS})
+def kendall(case: Case, asked: Asked, *, signs: str = "none") -> Iterator[Part]:
+    """Kendall's τ-b with another method's scores, by magnitude unless `signs` says otherwise."""
+    for layer, a, b in _compared(case, asked, "scores", signs):
+        yield Part(layer, correlation.kendall(a, b))
+
+
+# Erasure --------------------------------------------------------------------------------------------------
+
+
+def _curve(case: Case, asked: Asked) -> erasure.Curve:
+    assert asked.way is not None
+    return case.curves[asked.way]
+
+
+@metric("aopc", way=erasure.Way(), protocols=STEPS)
+def aopc(case: Case, asked: Asked) -> Iterator[Part]:
+    """Area over the perturbation curve, the highest-scored tokens going first (AttCAT, equation 13)."""
+    yield Part(None, _curve(case, asked).aopc)
+
+
+@metric("log-odds", better="lower", way=erasure.Way(), protocols=STEPS)
+def log_odds(case: Case, asked: Asked) -> Iterator[Part]:
+    """Mean logarithm of the share of the probability that is left (AttCAT, equation 14)."""
+    yield Part(None, _curve(case, asked).log_odds)
+
+
+@metric("area", better="lower", way=erasure.Way(), protocols=STEPS)
+def area(case: Case, asked: Asked) -> Iterator[Part]:
+    """Area under the curve of the probability as tokens go."""
+    yield Part(None, _curve(case, asked).area)
+
+
+@metric("comprehensiveness", way=erasure.Way(shares=erasure.ERASER), protocols=SHARES)
+def comprehensiveness(case: Case, asked: Asked) -> Iterator[Part]:
+    """How far the probability falls without the top 1, 5, 10, 20 and 50 % of the tokens, on average (ERASER)."""
+    yield Part(None, _curve(case, asked).mean_drop)
+
+
+@metric("sufficiency", better="lower", way=erasure.Way(shares=erasure.ERASER, keep=True), protocols=SHARES)
+def sufficiency(case: Case, asked: Asked) -> Iterator[Part]:
+    """How far the probability falls when only the top 1, 5, 10, 20 and 50 % are left, on average (ERASER)."""
+    yield Part(None, _curve(case, asked).mean_drop)
+
+
+# Between classes, and tokens that carry no meaning --------------------------------------------------------
+
+
+@metric("confidence", better="lower", every_class=True, protocols=between.PROTOCOLS)
+def confidence(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]:
+    """Kendall's τ between the scores towards the explained class and towards the others (AttCAT, equation 15)."""
+    del asked
+    yield Part(None, between.confidence_of(case.classes, case.explanation.measured.label, protocol))
+
+
+@metric("special-rank", better="", choices={"ties": TIES})
+def special_rank(case: Case, asked: Asked, *, ties: str = "average") -> Iterator[Part]:
+    """Relevance rank of special tokens and punctuation, 1 the token that contributes most (ALTI, figure 6)."""
+    del asked
+    for name, rank in token_ranks(case.explanation, ties=ties).items():
+        yield Part(None, rank, name)
+
+
+# Against tokens that are known to matter ------------------------------------------------------------------
+
+
+def _mask(case: Case, spans: Any) -> NDArray[np.bool_]:
+    from wherefrom.data import token_mask
+
+    mask = token_mask(case.explanation, spans)
+    if not mask.any():
+        raise WherefromError(
+            "none of the model's tokens is one of those that are looked for; the text may have been cut"
+        )
+    return mask
+
+
+@metric("precision", needs=("answer",), where=("K",))
+def precision_at(case: Case, asked: Asked) -> Iterator[Part]:
+    """Of the K highest-scored tokens (@20), the share that belongs to the answer, and their count (AttCAT)."""
+    k = int(asked.where or 20)
+    found = precision.precision_at(case.explanation.scores, _mask(case, case.example.answer), k)[k]
+    yield Part(None, found.fraction)
+    yield Part(None, float(found.count), "count")
+
+
+def _cue(case: Case, asked: Asked, measure: Callable[[Array, NDArray[np.bool_]], float]) -> Iterator[Part]:
+    """The answer and, unless told otherwise, each layer's own map; scores with signs by their magnitude."""
+    explanation, cues = case.explanation, _mask(case, case.example.cues)
+
+    def measured(scores: Any) -> float:
+        return float(measure(np.abs(scores).astype(float), cues))
+
+    if asked.where in ("", "scores"):
+        yield Part(None, measured(explanation.scores))
+    layered = explanation.maps is not None or explanation.layer_scores is not None
+    if asked.where in ("layers", "maps") or (not asked.where and layered):
+        rows = _rows(explanation) if asked.where == "layers" else layerwise.layer_rows(explanation, "maps")
+        for layer, row in enumerate(rows):
+            yield Part(layer, measured(row))
+
+
+@metric("cue-dot", needs=("cues",), where=LEVELS)
+def cue_dot(case: Case, asked: Asked) -> Iterator[Part]:
+    """Share of the scores that lies on cue words, in every layer and in the end (Value Zeroing, section 5)."""
+    yield from _cue(case, asked, precision.dot_product)
+
+
+@metric("cue-ap", needs=("cues",), where=LEVELS)
+def cue_ap(case: Case, asked: Asked) -> Iterator[Part]:
+    """Average precision of cue words in the ranking, in every layer and in the end (Value Zeroing, section 5)."""
+    yield from _cue(case, asked, precision.average_precision)
+
+
+@metric("cue-probes", better="lower", needs=("cues",), where=LEVELS)
+def cue_probes(case: Case, asked: Asked) -> Iterator[Part]:
+    """Tokens ranked above the best cue, in every layer and in the end (Value Zeroing, A.2)."""
+    yield from _cue(case, asked, precision.probes_needed)
+
+
+def _rationale(case: Case) -> tuple[Array, NDArray[np.bool_]]:
+    """Scores and rationale over the tokens of the text: nobody can mark those that a tokenizer adds."""
+    written = ~np.asarray(case.explanation.special)
+    return np.asarray(case.explanation.scores, float)[written], _mask(case, case.example.rationale)[written]
+
+
+@metric("token-f1", needs=("rationale",))
+def token_f1(case: Case, asked: Asked) -> Iterator[Part]:
+    """F1 of the highest-scored tokens, as many as are marked, with a human rationale (ERASER; HateXplain)."""
+    del asked
+    yield Part(None, precision.overlap(*_rationale(case)).f1)
+
+
+@metric("iou", needs=("rationale",))
+def iou(case: Case, asked: Asked) -> Iterator[Part]:
+    """Intersection over union of the highest-scored tokens, as many as are marked, with a human rationale."""
+    del asked
+    yield Part(None, precision.overlap(*_rationale(case)).iou)
+
+
+@metric("iou-f1", needs=("rationale",), bounds={"threshold": (0, 1)})
+def iou_f1(case: Case, asked: Asked, *, threshold: float = 0.5) -> Iterator[Part]:
+    """F1 of runs of tokens that share half of their union with a run of the rationale (ERASER)."""
+    del asked
+    yield Part(None, plausibility.run_overlap(*_rationale(case), threshold=threshold).f1)
+
+
+@metric("auprc", needs=("rationale",), protocols=plausibility.PROTOCOLS)
+def auprc(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]:
+    """Area under precision and recall of the scores against a human rationale (ERASER)."""
+    del asked
+    yield Part(None, plausibility.auprc(*_rationale(case), protocol))
+
+
+# By other models, and by the same one disturbed -----------------------------------------------------------
+
+
+@metric("consistency", again=models.Second(), requires=("model",), protocols=("scipy", "dense"))
+def consistency(case: Case, asked: Asked, *, protocol: str = "scipy") -> Iterator[Part]:
+    """Spearman's ρ with the scores of a second model, where both predict the same class (ALTI, figure 7)."""
+    (second,) = _again(case, asked).values()
+    if not models.same_prediction(case.explanation, second):
+        raise WherefromError("the two models predict different classes")
+    yield Part(None, models.consistency(case.explanation, second, protocol=protocol))
+
+
+@metric("randomisation", better="", again=sanity.Randomised(), at="down to block")
+def randomisation(case: Case, asked: Asked, *, magnitude: bool = False) -> Iterator[Part]:
+    """Spearman's ρ with the scores when the model is random from the top down to each block (Adebayo et al.)."""
+    for part, found in _again(case, asked).items():
+        value = sanity.left(case.explanation, found, magnitude)
+        name, _, block = part.partition(" ")  # "block 3"; head and embeddings are no layer
+        yield Part(int(block), value) if block else Part(None, value, name)
+
+
+@metric("stability", better="", again=sanity.Disturbed())
+def stability(case: Case, asked: Asked) -> Iterator[Part]:
+    """Largest change of a score, relative to the largest score, in a batch, padded or in another dtype; and their ρ."""
+    (alone,), (found,) = case.again[sanity.Alone()].values(), _again(case, asked).values()
+    yield Part(None, sanity.moved(alone, found))
+    yield Part(None, sanity.left(alone, found), "rho")
+
+
+def _again(case: Case, asked: Asked) -> Mapping[str, Explanation]:
+    assert asked.again is not None
+    return case.again[asked.again]
+
+
+# Of the model's layers, on the whole dataset --------------------------------------------------------------
+
+
+@metric("mdl", better="lower", probe=Probe())
+def mdl(codes: Sequence[Code], asked: Asked) -> Iterator[Part]:
+    """Bits that it takes to say the examples' labels to someone who holds a layer's vectors (Voita & Titov)."""
+    del asked
+    yield from _by_layer(code.bits for code in codes)
+
+
+@metric("compression", probe=Probe())
+def compression(codes: Sequence[Code], asked: Asked) -> Iterator[Part]:
+    """The same as a rate against an even code, and its ρ with cue alignment over layers (Value Zeroing, table 2)."""
+    del asked
+    yield from _by_layer(code.compression for code in codes)
+
+
+def _by_layer(values: Iterable[float]) -> Iterator[Part]:
+    """What goes into block 0, then what comes out of each block."""
+    for number, value in enumerate(values):
+        yield Part(number - 1, value) if number else Part(None, value, "embeddings")

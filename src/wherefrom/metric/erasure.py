@@ -1,0 +1,275 @@
+r"""Erasure: what becomes of the prediction when the highest-scored tokens go first.
+
+    AOPC               1/(K+1) Σ_{k=0}^{K} (p(y|x) − p(y|x without the top k))         (AttCAT, equation 13)
+    log-odds           1/(K+1) Σ_k ln(p(y|x without the top k) / p(y|x))               (AttCAT, equation 14)
+    comprehensiveness  mean over shares of p(y|x) − p(y|x without the top share)       (ERASER; ALTI)
+    sufficiency        mean over shares of p(y|x) − p(y|the top share alone)           (ERASER; ALTI)
+
+Tokens are taken in the order of their scores, in steps of a tenth of those that the tokenizer did not add itself;
+they are deleted, or replaced by padding, the mask or the unknown token. The curve is kept, so that the area under it
+and every measure come from one set of forward passes. A share above 0 is at least one token.
+
+`protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
+special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change
+in the place of the signed one. `protocol="alti-code"` repeats ALTI's (aupc.py), of comprehensiveness and sufficiency:
+shares of all tokens but the first, the last and a mask that is read, rounded up; curves that never rise again, or for
+sufficiency fall; and the drops at the five shares summed and divided by six.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import trapezoid
+
+from wherefrom.api import reader
+from wherefrom.defaults import DEFAULT_MODEL
+from wherefrom.errors import WherefromError
+from wherefrom.model import Answer, Opened, Sentence, Target, open_model
+from wherefrom.model.perturb import NAMES, stand_in_for
+from wherefrom.model.rerun import numbers
+from wherefrom.result.explanation import Explanation
+
+WAYS = ("delete", *NAMES)
+STARTS = ("bos_token_id", "cls_token_id", "eos_token_id")  # what a text may begin with
+TENTHS = tuple(k / 10 for k in range(11))
+ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
+PROTOCOLS = ("text", "attcat-code", "alti-code")
+TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
+SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Probability of the target as tokens go: `probabilities[k]` after `taken[k]` tokens, the whole sentence first."""
+
+    taken: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    kept: bool = False  # the tokens named were kept, and all others taken (sufficiency)
+    protocol: str = "text"
+
+    @property
+    def drops(self) -> NDArray[np.float64]:
+        """`p(y|x) − p(y|x without)` at every step."""
+        drops: NDArray[np.float64] = self.probabilities[0] - self.probabilities
+        return drops
+
+    @property
+    def aopc(self) -> float:
+        """Area over the perturbation curve; higher is better."""
+        if self.protocol == "attcat-code":
+            return float(np.abs(self.drops[1:]).mean())
+        return float(self.drops.mean())
+
+    @property
+    def log_odds(self) -> float:
+        """Mean log of the probability that is left; lower is better."""
+        steps = self.probabilities[1:] if self.protocol == "attcat-code" else self.probabilities
+        if (self.probabilities <= 0).any():
+            raise WherefromError("a probability is 0, so its logarithm is not finite; use a model in float64")
+        return float(np.log(steps / self.probabilities[0]).mean())
+
+    @property
+    def area(self) -> float:
+        """Area under the curve of probabilities over the share of tokens taken, by trapezoids."""
+        share = self.taken / max(1, self.taken[-1])
+        return float(trapezoid(self.probabilities, share))
+
+    @property
+    def mean_drop(self) -> float:
+        """Comprehensiveness (tokens taken) or sufficiency (tokens kept): the mean drop over the shares."""
+        if self.protocol == "alti-code":
+            # The first step of their curve is the whole sentence; where tokens are kept, one without any.
+            curve = (
+                np.maximum.accumulate(self.probabilities[1:])
+                if self.kept
+                else np.minimum.accumulate(self.probabilities)
+            )
+            drops = self.probabilities[0] - curve[1:]
+            return float(drops.sum() / (len(drops) + 1))
+        return float(self.drops[1:].mean())
+
+
+@dataclass(frozen=True)
+class Way:
+    """How tokens go: what stands in their place, after which shares one looks, and whether the top is taken or kept."""
+
+    by: str | int = "delete"
+    shares: tuple[float, ...] = TENTHS
+    keep: bool = False
+    protocol: str = "text"
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise WherefromError(f"unknown protocol {self.protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+        numbers = all(isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares)
+        if not self.shares or not numbers or sorted(set(self.shares)) != list(self.shares):
+            raise WherefromError("shares of tokens must be increasing numbers between 0 and 1, such as [0.1, 0.5]")
+        known = self.by in WAYS if isinstance(self.by, str) else type(self.by) is int
+        if not known:
+            raise WherefromError(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
+
+    def __str__(self) -> str:
+        usual = {TENTHS: "tenths", ERASER: "ERASER's shares"}
+        shares = usual.get(self.shares) or " ".join(f"{share:g}" for share in self.shares)
+        kept, protocol = " kept" if self.keep else "", "" if self.protocol == "text" else f", {self.protocol}"
+        return f"{self.by}, {shares}{kept}{protocol}"
+
+
+def erasure(
+    inputs: Any,
+    explanations: Explanation | Sequence[Explanation],
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    *,
+    by: str | int = "delete",
+    shares: Sequence[float] = TENTHS,
+    keep: bool = False,
+    protocol: str = "text",
+) -> Any:
+    """The erasure curves of explanations of `inputs` (one, or a list of both): a `Curve`, or a list of them.
+
+    The probability is that of each explanation's own target. `keep=True` keeps the top tokens and takes the rest.
+    Scores made elsewhere are measured in the same way (`Explanation.from_scores`, with the target that they explain).
+    """
+    opened = open_model(model, tokenizer)
+    sentences, single = reader(opened, False, None).read(inputs)
+    every = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if len(every) != len(sentences):
+        raise WherefromError(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
+    way = Way(by, tuple(shares), keep, protocol)
+    found = curves(opened, [(sentence, each, way) for sentence, each in zip(sentences, every, strict=True)])
+    return found[0] if single else found
+
+
+def curves(opened: Opened, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
+    """Many curves from one set of forward passes, batched over sentences, methods and ways alike."""
+    variants: list[tuple[Sentence, Answer]] = []
+    steps: list[list[int]] = []
+    for sentence, explanation, way in asked:
+        blank = blank_id(opened, way.by)
+        order, taken = _plan(sentence, explanation, way)
+        steps.append(taken)
+        for step, k in enumerate(taken):  # the whole sentence first
+            gone = (order[k:] if way.keep else order[:k]) if step else []
+            variants.append(_variant(opened, Case(sentence, explanation, frozenset(gone)), blank))
+    found = _probabilities(opened, variants)
+    ends = np.cumsum([len(taken) for taken in steps])
+    return [
+        Curve(np.array(taken), found[end - len(taken) : end], way.keep, way.protocol)
+        for (_, _, way), taken, end in zip(asked, steps, ends, strict=True)
+    ]
+
+
+class Case(NamedTuple):
+    """A sentence of which these tokens are taken away."""
+
+    sentence: Sentence
+    explanation: Explanation
+    gone: frozenset[int]
+
+
+def without(opened: Opened, cases: Sequence[Case], blank: int | None) -> NDArray[np.float64]:
+    """The probability of each explanation's target without the tokens: deleted, or replaced by `blank` (an id)."""
+    return _probabilities(opened, [_variant(opened, case, blank) for case in cases])
+
+
+def _variant(opened: Opened, case: Case, blank: int | None) -> tuple[Sentence, Answer]:
+    return _without(opened, case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
+
+
+def _probabilities(opened: Opened, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
+    """Of each variant; what several orders have in common (all there, all gone, the same few gone) is read once."""
+    keys = [
+        (tuple(each.ids), tuple(each.types or ()), tuple(each.visible or ()), answer.target, answer.reading)
+        for each, answer in variants
+    ]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    different = dict(zip(keys, variants, strict=True))
+    found = numbers(
+        opened,
+        [different[key][0] for key in places],
+        [different[key][1] for key in places],
+        "probability",
+        tokens=TOKENS.get(opened.device.type, TOKENS["cpu"]),
+        slack=SLACK,
+        own_attention=True,
+    ).numpy()
+    one_each: NDArray[np.float64] = found[[places[key] for key in keys]]
+    return one_each
+
+
+def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[int], list[int]]:
+    """The order in which tokens go, and how many are gone (or kept) at each step; the first is the whole sentence."""
+    if explanation.tokens != sentence.tokens:
+        raise WherefromError(
+            f"the explanation is of other tokens than the input ({explanation.tokens[:6]} … against "
+            f"{sentence.tokens[:6]} …); explain with the tokenizer of the model, over tokens and not words"
+        )
+    order = [int(i) for i in np.argsort(-explanation.scores, kind="stable")]
+    n = len(order)
+    if way.protocol == "attcat-code":
+        counts = sorted({int(k) for k in np.round(np.linspace(0, 1, 10) * n)} - {0})
+        walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
+        return walk, [0, *(min(k, len(walk)) for k in counts)]
+    if way.protocol == "alti-code":
+        inner = [i for i in order if 0 < i < n - 1 and i != _read_at(explanation)]
+        return inner, [0, *([0] if way.keep else []), *(ceil(share * len(inner)) for share in way.shares)]
+    free = erasable(explanation)
+    own = [i for i in order if i in free]
+    if not own:
+        raise WherefromError("there is no token that could be taken away; expected at least one of the text's own")
+    # At least one token: 1 % of a short sentence would be none, and none kept is not what a share of 0 stands for.
+    counts = [min(len(own), max(round(share * len(own)), int(share > 0))) for share in way.shares]
+    return own, counts if way.shares[0] == 0 else [0, *counts]
+
+
+def _without(opened: Opened, sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
+    if blank is not None:
+        return sentence.blanked(gone, blank)
+    if len(gone) < len(sentence):
+        return sentence.without(gone)
+    # A tokenizer that adds no token of its own leaves nothing to read: an empty text is what a text begins with.
+    start = next((i for name in STARTS if (i := getattr(opened.tokenizer, name, None)) is not None), None)
+    if start is None:
+        raise WherefromError(
+            f"deleting every token leaves nothing to read, and {opened.name} has no token that a text begins with; "
+            f"replace them instead (by='unknown', or a token id), or keep some (shares=[0, 0.1, …, 0.9])"
+        )
+    return sentence.without(gone - {0}).blanked({0}, start)
+
+
+def erasable(explanation: Explanation) -> set[int]:
+    """The tokens that may go: those of the text, but not the one at which a word is predicted."""
+    return {i for i, special in enumerate(explanation.special) if not special and i != _read_at(explanation)}
+
+
+def _read_at(explanation: Explanation) -> int | None:
+    return explanation.position if explanation.measured.kind == "token" else None
+
+
+def blank_id(opened: Opened, by: str | int) -> int | None:
+    """The token that stands in for those erased, by a way that `Way` has let pass; None where they are deleted."""
+    if by == "delete":
+        return None
+    token = stand_in_for(opened, by)
+    if token is None:
+        raise WherefromError(f"{opened.name} has no token to erase by {by!r}; choose another way or a token id")
+    return token
+
+
+def _answer(opened: Opened, explanation: Explanation, blank: int | None) -> Answer:
+    target: Target = explanation.measured
+    if target.kind == "none":
+        raise WherefromError("erasure measures the probability of an output, and nothing is predicted here")
+    if blank is None and (target.kind != "class" or opened.task != "classification"):
+        raise WherefromError(
+            f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
+            f"a classifier; replace tokens instead (by='mask' or 'unknown')"
+        )
+    return Answer(target, explanation.reading, None, {})

@@ -1,0 +1,89 @@
+r"""Layer by layer: where in the model does a method agree with a reference, or find the words that matter?
+
+    row agreement    ρ(S^l, r) for every layer l, with S^l the answering row of layer l's map or of everything
+                     aggregated up to l, and r one reference score vector         (Abnar, tables 1–3; GlobEnc, figure 3)
+    map agreement    Pearson's correlation of all n² entries of two layer maps                   (GlobEnc, figure 4)
+    alignment        a measure of S^l against cue words (dot product, average precision, …)
+                                                                                   (Value Zeroing, figures 1, 2, A.2)
+
+Abnar & Zuidema's SST-2 script reads the largest entry of each column in place of one row (row="max"). GlobEnc's code
+gives Spearman's correlation of each row of the maps, averaged, where its figure says Pearson (protocol="globenc-code").
+
+Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. ACL. Modarressi et al. (2022), GlobEnc. NAACL.
+Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. EACL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wherefrom.errors import WherefromError
+from wherefrom.metric.correlation import pearson, spearman
+from wherefrom.result.explanation import Explanation
+
+Array = NDArray[np.float64]
+Measure = Callable[[Array, ArrayLike], float]
+PROTOCOLS = ("text", "globenc-code")
+
+
+def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "reading") -> Array:
+    """What every layer says of each token: [L, n].
+
+    of: "aggregated" (up to each layer) or "maps" (each layer by itself). A method without maps (gradients, CAT) has
+    one answer a layer and gives that.
+    row: "reading", the row that answers; "mean" or "max" over all rows.
+    """
+    if of not in ("aggregated", "maps"):
+        raise WherefromError(f"unknown layers of {of!r}; expected 'aggregated' or 'maps'")
+    if row not in ("reading", "mean", "max"):
+        raise WherefromError(f"unknown row {row!r}; expected 'reading', 'mean' or 'max'")
+    maps = explanation.aggregated if of == "aggregated" else explanation.maps
+    if (
+        maps is None
+        and row == "reading"
+        and explanation.layer_scores is not None
+        and (of == "aggregated" or explanation.maps is None)
+    ):
+        return np.asarray(explanation.layer_scores, dtype=np.float64)
+    if maps is None:
+        raise WherefromError(
+            f"this explanation by '{explanation.method}' holds no {of} over all rows; explain with an aggregation and "
+            f"rows='all', or choose a method that has layers"
+        )
+    if row == "max":
+        rows = maps.max(1)
+    elif row == "mean" or explanation.position is None:
+        rows = maps.mean(1)
+    else:
+        rows = maps[:, explanation.position]
+    return np.asarray(rows, dtype=np.float64)
+
+
+def row_agreement(rows: ArrayLike, reference: ArrayLike, measure: Measure = spearman) -> Array:
+    """`measure` of every layer's row with one reference: [L, n], [n] -> [L]. Per layer, NaN where it has no value.
+
+    The same gives the alignment with cue words: `row_agreement(rows, cues, precision.dot_product)`.
+    """
+    layers = np.asarray(rows, dtype=np.float64)
+    if layers.ndim != 2:
+        raise WherefromError(f"rows have shape {layers.shape}; expected one row of tokens per layer")
+    return np.array([measure(layer, reference) for layer in layers], dtype=np.float64)
+
+
+def map_agreement(maps: ArrayLike, reference: ArrayLike, protocol: str = "text") -> Array:
+    """Correlation of two methods' maps in every layer: [L, n, n] twice -> [L]."""
+    ours, theirs = (np.asarray(each, dtype=np.float64) for each in (maps, reference))
+    if ours.ndim != 3 or ours.shape != theirs.shape:
+        raise WherefromError(
+            f"maps have shapes {ours.shape} and {theirs.shape}; expected [layers, tokens, tokens] twice"
+        )
+    if protocol not in PROTOCOLS:
+        raise WherefromError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    if protocol == "text":
+        return np.array([pearson(a, b) for a, b in zip(ours, theirs, strict=True)])
+    return np.array(
+        [np.mean([spearman(*rows) for rows in zip(a, b, strict=True)]) for a, b in zip(ours, theirs, strict=True)]
+    )

@@ -1,0 +1,104 @@
+r"""The measures by name, as `wherefrom evaluate` takes them:
+
+    NAME[(OPTION=VALUE, …)][:REFERENCE][@WHERE]
+
+    aopc    aopc(by=mask)    aopc(by=pad, protocol=attcat-code)    comprehensiveness(shares=[0.1,0.2])
+    spearman:saliency    spearman(protocol=dense):ablation@layers    pearson:hta-x-input    precision@20
+    consistency(model=FOLDER)    randomisation(independent=true)    stability(against=padding)    compression(of=group)
+
+REFERENCE is another method, explained beside the measured one. WHERE says what of the explanation is measured: `scores`
+(the answer), `layers` (the answering row of everything aggregated up to each layer) or `maps` (each layer by itself);
+for precision it is K. A measure of one example is a few numbers, each with its layer or none; where it has no value it
+says why. What a measure needs of the data is stated, so that a dataset without it is refused before anything is run.
+Some measures need more than the explanation: the model once more without tokens (`way`), the example explained once
+more by a changed model (`again`), or every example's vectors (`probe`, a measure of the model on the whole dataset).
+What they share with each other is computed once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from wherefrom.display import Listed
+from wherefrom.errors import WherefromError
+from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
+from wherefrom.metric.base import METRICS, Asked, Metric, chosen_by
+from wherefrom.spec import parse
+from wherefrom.typecheck import checked
+
+
+def metrics() -> list[Metric]:
+    """Every measure of one example that `wherefrom evaluate` knows by name."""
+    columns: dict[str, Callable[[Metric], str]] = {
+        "measure": lambda each: each.name,
+        "better": lambda each: each.better,
+        "what it is": lambda each: each.summary,
+    }
+    return Listed(METRICS.values(), columns)
+
+
+def lookup(text: str) -> Asked:
+    """The measure of a name such as `spearman:saliency@layers`, or an error that says what is known."""
+    head, reference, where = _taken_apart(text)
+    name, options = parse(head)
+    found = METRICS.get(name)
+    if found is None:
+        near = get_close_matches(name, METRICS, n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise WherefromError(f"unknown measure {name!r}; {hint}expected one of {', '.join(METRICS)}")
+    if unknown := set(options) - set(found.options):
+        known = ", ".join(found.options) or "none"
+        raise WherefromError(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")
+    kinds = found.kinds
+    options = {key: checked(f"'{name}' cannot have {key}", value, kinds[key]) for key, value in options.items()}
+    choices = {"protocol": found.protocols, **found.choices}
+    for option, value in options.items():
+        if option in choices and value not in choices[option]:
+            known = ", ".join(choices[option])
+            raise WherefromError(f"unknown {option} {value!r} of '{name}'; expected one of {known}")
+        if option in found.bounds and not found.bounds[option][0] < value <= found.bounds[option][1]:
+            low, high = found.bounds[option]
+            raise WherefromError(
+                f"'{name}' cannot have {option}={value!r}; expected more than {low} and at most {high}"
+            )
+    if found.reference and not reference:
+        raise WherefromError(f"'{name}' compares with another method; say which, e.g. {name}:saliency")
+    if reference and not found.reference:
+        raise WherefromError(f"'{name}' compares with no other method; leave ':{reference}' out")
+    if where and where not in found.where and not ("K" in found.where and where.isdecimal() and int(where) > 0):
+        expected = f"one of @{', @'.join(found.where)}" if found.where else "nothing after it"
+        raise WherefromError(f"'{name}' cannot be taken at '@{where}'; expected {expected}")
+    if found.map_protocols and options.get("protocol") in found.map_protocols and where not in ("", "maps"):
+        raise WherefromError(f"'{name}' by {options['protocol']} compares whole maps; leave '@{where}' out")
+    if missing := [option for option in found.requires if option not in options]:
+        raise WherefromError(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
+    way, again, probe = (_settled(more, options) for more in (found.way, found.again, found.probe))
+    return Asked(text.strip(), found, options, reference or None, where, way, again, probe)
+
+
+def _settled(default: Any, options: dict[str, Any]) -> Any:
+    """The way, change or probe that the options choose, which are taken out."""
+    chosen = {key: options.pop(key) for key in chosen_by(default) if key in options}
+    return None if default is None else replace(default, **chosen)
+
+
+def measure_of(metric: str) -> Metric:
+    """The measure that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
+    return METRICS[re.split("[(:@ ]", metric)[0]]
+
+
+def _taken_apart(text: str) -> tuple[str, str, str]:
+    """NAME(…), REFERENCE and WHERE; signs within brackets belong to the options."""
+    parts: dict[str, str] = {"head": "", ":": "", "@": ""}
+    depth, now = 0, "head"
+    for char in text.strip():
+        depth += (char in "([") - (char in ")]")
+        if depth == 0 and char in ":@":
+            now = char
+        else:
+            parts[now] += char
+    return parts["head"], parts[":"], parts["@"]

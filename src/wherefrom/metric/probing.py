@@ -1,0 +1,201 @@
+r"""Probing: how easily can a property be read off a layer's vectors? Minimum description length by online coding.
+
+    MDL          =  t_1 log₂ K  −  Σ_i log₂ p_{θ_i}(y_{t_i+1 … t_{i+1}} | x_{t_i+1 … t_{i+1}})      (Voita & Titov)
+    compression  =  N log₂ K / MDL                                                        (Value Zeroing, equation 13)
+
+The labels are sent in blocks: the first by an even code, each other by a probe θ_i trained on all that was sent before.
+A code is short when the labels follow from the vectors *and* few examples are enough to see how. Compression is 1 for a
+guess at random, above it for a layer that knows the property, below it for a probe that learns by heart.
+
+The probe is linear, p_θ(y|x) = softmax(W x̂), with x̂ the vector brought to mean 0 and variance 1 in every dimension,
+and a constant 1 beside; W minimises Σ −ln p + ½ λ ‖W‖². Sender and receiver both hold the x, so x̂ may be taken over all
+of them. The penalty keeps a class that has not been sent yet from costing infinitely many bits. Value Zeroing does not
+say which probe it takes, so that its figure 3 can be repeated in kind but not to the digit.
+
+Voita & Titov (2020), Information-Theoretic Probing with Minimum Description Length. EMNLP.
+Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. EACL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from wherefrom.errors import WherefromError
+from wherefrom.metric.correlation import spearman
+
+if TYPE_CHECKING:
+    from wherefrom.model import Opened, Sentence, Trace
+
+Array = NDArray[np.float64]
+TIMESTEPS = (0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)  # shares of the labels sent
+PROPERTIES = ("label", "group", "target")  # of an example
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Which property of the examples is read off the layers, and how."""
+
+    of: str = "label"
+    penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.of not in PROPERTIES:
+            raise WherefromError(f"unknown property {self.of!r}; expected one of {', '.join(PROPERTIES)}")
+        if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float) or not self.penalty > 0:
+            raise WherefromError(f"penalty is {self.penalty!r}; expected a number above 0")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise WherefromError(f"seed is {self.seed!r}; expected a whole number, at least 0")
+
+
+@dataclass(frozen=True)
+class Code:
+    """The online code of one set of labels."""
+
+    bits: float  # MDL
+    count: int
+    classes: int
+    blocks: tuple[float, ...]  # bits of each block, the even one first
+    accuracy: float  # of the last probe on the last block
+
+    @property
+    def compression(self) -> float:
+        return self.count * float(np.log2(self.classes)) / self.bits
+
+
+def online_code(
+    vectors: ArrayLike,
+    labels: ArrayLike,
+    *,
+    timesteps: Sequence[float] = TIMESTEPS,
+    penalty: float = 1.0,
+    seed: int = 0,
+) -> Code:
+    """Send `labels` [N] to someone who holds `vectors` [N, d]. The examples go in an order drawn by `seed`."""
+    x, y, classes = _checked(vectors, labels)
+    if not timesteps or sorted(set(timesteps)) != list(timesteps) or timesteps[0] <= 0 or timesteps[-1] != 1:
+        raise WherefromError("timesteps must be increasing shares that end with 1, such as (0.1, 0.5, 1)")
+    if penalty <= 0:
+        raise WherefromError(f"penalty is {penalty}; expected a number above 0")
+    order = np.random.default_rng(seed).permutation(len(y))
+    x, y = _standardised(x)[order], y[order]
+    sent = sorted({max(1, round(share * len(y))) for share in timesteps})
+    blocks, accuracy = [sent[0] * float(np.log2(classes))], 1 / classes
+    for start, end in pairwise(sent):
+        weights = fit(x[:start], y[:start], classes, penalty)
+        log_p = log_softmax(x[start:end] @ weights, axis=1)
+        blocks.append(float(-log_p[np.arange(end - start), y[start:end]].sum() / np.log(2)))
+        accuracy = float((log_p.argmax(1) == y[start:end]).mean())
+    return Code(sum(blocks), len(y), classes, tuple(blocks), accuracy)
+
+
+def layer_codes(vectors: ArrayLike, labels: ArrayLike, **options: Any) -> list[Code]:
+    """The code of the same labels by every layer's vectors [L, N, d]; `options` as in `online_code`."""
+    layers = np.asarray(vectors)
+    if layers.ndim != 3:
+        raise WherefromError(f"vectors have shape {layers.shape}; expected [layers, examples, dimensions]")
+    return [online_code(layer, labels, **options) for layer in layers]
+
+
+def compression_against_alignment(compressions: ArrayLike, alignment: ArrayLike) -> float:
+    """Spearman's ρ over layers between compression and cue alignment (Value Zeroing, table 2).
+
+    Where compression starts with the embeddings, which mix nothing and have no alignment, that entry is left out.
+    """
+    found, aligned = np.asarray(compressions, dtype=np.float64), np.asarray(alignment, dtype=np.float64)
+    return spearman(found[1:] if len(found) == len(aligned) + 1 else found, aligned)
+
+
+def representations(
+    inputs: Any,
+    model: Any,
+    tokenizer: Any | None = None,
+    *,
+    position: int | str | None = None,
+    batch_size: int = 16,
+    truncate: bool = False,
+) -> NDArray[np.float32]:
+    """The vector of the answering token in every layer: [L + 1, N, d], the embeddings (input of block 0) first.
+
+    position: as in `explain`; by default the token that the head reads, or the mask. "mean" takes the mean over all.
+    """
+    from wherefrom.api import reader
+    from wherefrom.model import answer, open_model
+    from wherefrom.pipeline.execution import batches
+
+    opened = open_model(model, tokenizer)
+    sentences, _ = reader(opened, truncate, None).read(inputs)
+    found: NDArray[np.float32] | None = None
+    for members in batches(opened, sentences, batch_size):
+        states, trace = layer_states(opened, [sentences[i] for i in members])
+        if found is None:
+            found = np.empty((len(states), len(sentences), states[0].shape[-1]), dtype=np.float32)
+        for row, i in enumerate(members):
+            at = answer(opened, sentences[i], trace.output, row, position=position).reading.position
+            found[:, i] = vectors_at(states, row, len(sentences[i]), at)
+    assert found is not None
+    return found
+
+
+def layer_states(opened: Opened, sentences: list[Sentence]) -> tuple[list[NDArray[np.float32]], Trace]:
+    """The states of one batch before block 0 and after every block, L + 1 times [B, n, d]; and the pass itself."""
+    from wherefrom.model import LayerTrace, collate, stream
+
+    states: list[NDArray[np.float32]] = []
+
+    def keep(layer: LayerTrace) -> None:
+        if not states:
+            states.append(layer.x.float().cpu().numpy())
+        states.append(layer.output.float().cpu().numpy())
+
+    return states, stream(opened, collate(sentences, opened.pad_id), keep)
+
+
+def vectors_at(states: list[NDArray[np.float32]], row: int, n: int, at: int | None) -> NDArray[np.float32]:
+    """Of one sentence of the batch, n tokens long: the vectors of token `at`, or the mean over all: [L + 1, d]."""
+    return np.stack([state[row, :n].mean(0) if at is None else state[row, at] for state in states])
+
+
+def fit(x: Array, y: NDArray[np.intp], classes: int, penalty: float) -> Array:
+    """W [d, K] of the linear probe: multinomial logistic regression, every weight penalised alike."""
+    n, d = x.shape
+    wanted = np.eye(classes)[y]
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights = flat.reshape(d, classes)
+        log_p = log_softmax(x @ weights, axis=1)
+        value = -(wanted * log_p).sum() + penalty / 2 * (weights**2).sum()
+        gradient = x.T @ (np.exp(log_p) - wanted) + penalty * weights
+        return float(value / n), gradient.ravel() / n
+
+    found = minimize(loss, np.zeros(d * classes), jac=True, method="L-BFGS-B", options={"maxiter": 2000, "gtol": 1e-7})
+    weights: Array = found.x.reshape(d, classes)
+    return weights
+
+
+def _standardised(x: Array) -> Array:
+    """Mean 0 and variance 1 in every dimension that varies, and a constant 1 for the bias."""
+    deviation = x.std(0)
+    return np.column_stack([(x - x.mean(0)) / np.where(deviation > 0, deviation, 1), np.ones(len(x))])
+
+
+def _checked(vectors: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.intp], int]:
+    x, given = np.asarray(vectors, dtype=np.float64), np.asarray(labels)
+    if x.ndim != 2 or given.shape != x.shape[:1]:
+        raise WherefromError(
+            f"vectors have shape {x.shape} and labels {given.shape}; expected [examples, dimensions] and one label each"
+        )
+    if not np.isfinite(x).all():
+        raise WherefromError("the vectors contain NaN or infinite values")
+    names, y = np.unique(given, return_inverse=True)
+    if len(names) < 2:
+        raise WherefromError(f"there are {len(names)} different labels; a code needs two or more")
+    return x, y, len(names)

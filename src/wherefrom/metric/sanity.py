@@ -1,0 +1,259 @@
+r"""Sanity: an explanation of a model must depend on the model, and on nothing but the model and the input.
+
+    randomisation    ρ_k = Spearman ρ(S(f), S(f_k)),  f_k the model with its parts from the top down to k made random
+                     (cascading), or with part k alone made random (independent)               (Adebayo et al. 2018)
+    stability        max_i |S_i − S'_i| / max_i |S_i|,  S' the scores of the same input in a batch, beside a longer
+                     input that it is padded to, or by the same weights in another dtype
+
+A method whose ρ stays near 1 when everything is random explains the input (its length, its positions, the residual
+connection), not what the model learned. A low ρ alone is no praise: noise would have it too, and how far ρ falls also
+depends on the weights that are drawn. The number explained stays the one that the intact model was asked for. Every
+change is made to a copy; the model handed in is only read.
+
+Adebayo et al. (2018), Sanity Checks for Saliency Maps. NeurIPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wherefrom.api import reader
+from wherefrom.defaults import DEFAULT_MODEL
+from wherefrom.errors import WherefromError
+from wherefrom.method import choose, list_of_names
+from wherefrom.metric.correlation import spearman
+from wherefrom.model import Opened, Sentence, collate, open_model
+from wherefrom.model.loading import DTYPES
+from wherefrom.model.variants import WAYS, in_dtype, randomised
+from wherefrom.pipeline.execution import run
+from wherefrom.pipeline.resolution import Job, Question, Wanted, settle_job, settle_questions
+from wherefrom.result.explanation import Explanation
+
+Array = NDArray[np.float64]
+DISTURBANCES = ("batch", "padding", *DTYPES)
+
+
+@dataclass(frozen=True)
+class Randomised:
+    """Which parts of the model are random at a time, and how they are drawn."""
+
+    independent: bool = False
+    way: str = "initial"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.way not in WAYS:
+            raise WherefromError(f"unknown way to randomise {self.way!r}; expected {' or '.join(WAYS)}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise WherefromError(f"seed is {self.seed!r}; expected a whole number, at least 0")
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """What changes, and should change nothing: the company of a batch, padding, or the dtype."""
+
+    against: str = "batch"
+
+    def __post_init__(self) -> None:
+        if self.against not in DISTURBANCES:
+            raise WherefromError(f"unknown disturbance {self.against!r}; expected one of {', '.join(DISTURBANCES)}")
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The input by itself: what it is compared with when it is disturbed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Randomisation:
+    """What is left of one method's explanations as the model's parts become random, from the top."""
+
+    method: str
+    parts: tuple[str, ...]
+    agreement: Array  # [parts, N]: rank correlation with the intact model's; NaN where one ranks nothing
+    independent: bool
+
+    @property
+    def mean(self) -> Array:
+        """Over the inputs on which it has a value: [parts]."""
+        known = ~np.isnan(self.agreement)
+        total, count = np.where(known, self.agreement, 0).sum(1), known.sum(1)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """How far scores moved where they should not."""
+
+    difference: Array  # [N]: the largest change of a score, relative to the largest score
+    agreement: Array  # [N]: rank correlation
+
+
+def randomisation(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    methods: Sequence[str] = ("attention-rollout",),
+    *,
+    independent: bool = False,
+    way: str = "initial",
+    magnitude: bool = False,
+    target: Any = None,
+    foil: Any = None,
+    position: Any = None,
+    batch_size: int = 16,
+    seed: int = 0,
+) -> dict[str, Randomisation]:
+    """The randomisation test of several methods at once, by method. `target`, `foil`, `position` as in `explain`.
+
+    way: "initial" (as if untrained) or "shuffled" (every tensor's own values in other places). magnitude: compare the
+    scores without their signs, as Adebayo et al. also do.
+    """
+    how, methods = Randomised(independent, way, seed), list_of_names(methods)
+    opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
+    intact = _explain(opened, sentences, questions, jobs, batch_size)
+    questions = [same_target(question, row[0]) for question, row in zip(questions, intact, strict=True)]
+    names: list[str] = []
+    found: list[list[list[float]]] = []  # [parts][methods][N]
+    for name, changed in models(how, opened, sentences[0]):
+        now = explained(how, changed, sentences, questions, jobs, batch_size)
+        names.append(name)
+        found.append(
+            [[left(a[k], b[k], magnitude) for a, b in zip(intact, now, strict=True)] for k in range(len(jobs))]
+        )
+    return {
+        method: Randomisation(method, tuple(names), np.array([part[k] for part in found]), independent)
+        for k, method in enumerate(methods)
+    }
+
+
+def stability(
+    inputs: Any,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    methods: Sequence[str] = ("attention-rollout",),
+    *,
+    dtypes: Sequence[str] = ("float64", "bfloat16"),
+    target: Any = None,
+    foil: Any = None,
+    position: Any = None,
+) -> dict[str, dict[str, Change]]:
+    """By method, then by what was changed: "batch", "padding" and each dtype; each against the input by itself."""
+    if unknown := set(dtypes) - set(DTYPES):
+        raise WherefromError(f"unknown dtype {', '.join(sorted(unknown))}; expected some of {', '.join(DTYPES)}")
+    methods = list_of_names(methods)
+    opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
+    alone = explained(Alone(), opened, sentences, questions, jobs)
+    questions = [same_target(question, row[0]) for question, row in zip(questions, alone, strict=True)]
+    changed = {
+        what: explained(Disturbed(what), model, sentences, questions, jobs)
+        for what in ("batch", "padding", *dtypes)
+        for _, model in models(Disturbed(what), opened, sentences[0])
+    }
+    return {
+        method: {what: _change([row[k] for row in alone], [row[k] for row in now]) for what, now in changed.items()}
+        for k, method in enumerate(methods)
+    }
+
+
+def models(how: Randomised | Disturbed | Alone, opened: Opened, sentence: Sentence) -> Iterator[tuple[str, Opened]]:
+    """The models that explain once more, by name: one for each part made random, from the top; else one.
+
+    They are copies, or the model itself where only its input changes. Any sentence serves to see what runs when.
+    """
+    if isinstance(how, Randomised):
+        batch = collate([sentence], opened.pad_id)
+        yield from randomised(opened, batch, independent=how.independent, way=how.way, seed=how.seed)
+    elif isinstance(how, Disturbed) and how.against in DTYPES:
+        yield how.against, in_dtype(opened, getattr(torch, how.against))
+    else:
+        yield how.against if isinstance(how, Disturbed) else "alone", opened
+
+
+def explained(
+    how: Randomised | Disturbed | Alone,
+    opened: Opened,
+    sentences: list[Sentence],
+    questions: list[Question],
+    jobs: list[Job],
+    batch_size: int = 1,
+) -> list[list[Explanation]]:
+    """For every sentence, an explanation by every job: by one of the `models`, and disturbed in its input."""
+    if isinstance(how, Randomised):
+        return _explain(opened, sentences, questions, jobs, batch_size)
+    if how == Disturbed("padding"):
+        return [
+            _explain(opened, *_beside_longer(opened, sentence, question), jobs, 2)[0]
+            for sentence, question in zip(sentences, questions, strict=True)
+        ]
+    return _explain(opened, sentences, questions, jobs, len(sentences) if how == Disturbed("batch") else 1)
+
+
+def left(intact: Explanation, random: Explanation, magnitude: bool = False) -> float:
+    """Rank correlation of what the intact model and the random one are explained by."""
+    if magnitude:
+        return spearman(intact.magnitude, random.magnitude)
+    return spearman(intact.scores, random.scores)
+
+
+def moved(before: Explanation, after: Explanation) -> float:
+    """The largest change of a score, relative to the largest score."""
+    a, b = before.scores.astype(np.float64), after.scores.astype(np.float64)
+    return float(np.abs(a - b).max() / (np.abs(a).max() or 1.0))
+
+
+def _settle(
+    inputs: Any, model: Any, tokenizer: Any | None, methods: Sequence[str], target: Any, foil: Any, position: Any
+) -> tuple[Opened, list[Sentence], list[Question], list[Job]]:
+    chosen = [choose(name) for name in methods]
+    opened = open_model(model, tokenizer)
+    sentences, single = reader(opened, False, None).read(inputs)
+    questions = settle_questions(len(sentences), single, target, foil, position)
+    only_scores = Wanted(rows="reading")  # are compared
+    jobs = [settle_job(opened, each, only_scores, judged="target") for each in chosen]
+    return opened, sentences, questions, jobs
+
+
+def _explain(
+    opened: Opened, sentences: list[Sentence], questions: list[Question], jobs: list[Job], batch_size: int
+) -> list[list[Explanation]]:
+    """For every sentence, an explanation by every job."""
+    return [[found[0] for found in row] for row in run(opened, sentences, questions, jobs, batch_size)]
+
+
+def same_target(question: Question, found: Explanation) -> Question:
+    """The same question with nothing left to the model's own choice."""
+    target = found.measured
+    if target.kind in ("class", "token"):
+        return replace(question, target=target.index, foil=target.foil)
+    if target.kind == "none":
+        return question
+    return Question(target if target.kind == "answer" else target.kind, None, found.position)  # an answer has two ends
+
+
+def _beside_longer(opened: Opened, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:
+    """The sentence together with one about twice as long, of its own tokens."""
+    length = 2 * len(sentence) + 5
+    length = length if opened.max_length is None else min(length, opened.max_length)
+    at = [i % len(sentence) for i in range(length)]
+    longer = Sentence(
+        ids=[sentence.ids[i] for i in at],
+        tokens=[sentence.tokens[i] for i in at],
+        special=[sentence.special[i] for i in at],
+        spans=[None] * length,
+        texts=(),
+        types=None if sentence.types is None else [sentence.types[i] for i in at],
+    )
+    anything = Question(None, None, None if opened.task == "classification" else 0)
+    return [sentence, longer], [question, anything]
+
+
+def _change(before: list[Explanation], after: list[Explanation]) -> Change:
+    pairs = list(zip(before, after, strict=True))
+    return Change(np.array([moved(a, b) for a, b in pairs]), np.array([left(a, b) for a, b in pairs]))

@@ -1,0 +1,239 @@
+r"""Whether to believe one explanation: its own evidence, on its own sentence.
+
+    erasure      p(y|x without the k words scored highest), for growing k, beside the same for words in random order
+    agreement    Spearman's ρ of every two methods over the words of the text
+
+The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
+pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
+token, an answer) they are replaced, by the mask or else the unknown token. An order that knows nothing lowers the
+probability too, more so in short sentences; what a method adds is the distance to it.
+
+**The verdict is a rank test.** The order of the scores is compared with 19 other orders, drawn at random and all
+different: it is told from chance where its mean probability over the whole curve is the lowest of the 20. An order that
+is itself random is one of 20 that nothing tells apart, and so comes first in at most 1/20 of cases: the level is 5 %,
+whatever the model and the text, and ties only lower it. A text of three words has six orders and gets no verdict.
+
+One sentence proves little: measures over a dataset are in `wherefrom.metric.erasure` and `correlation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import factorial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wherefrom.api import reader
+from wherefrom.defaults import DEFAULT_MODEL
+from wherefrom.errors import WherefromError
+from wherefrom.metric.correlation import spearman
+from wherefrom.metric.erasure import TENTHS, Case, blank_id, erasable, without
+from wherefrom.model import Opened, Sentence, open_model
+from wherefrom.result.answer import Target
+from wherefrom.result.explanation import Explanation
+
+SPOKEN = 0.2  # the share of the words of which the sentence speaks
+LEVEL = 0.05  # how often an order that knows nothing is told from chance
+OTHERS = 19  # random orders to be told from: coming first among 20 has a chance of 5 %
+LONG = 64  # tokens beyond which the curve has fewer steps:
+FEW_STEPS = (0.0, 0.1, SPOKEN, 0.5)
+NOISE = 1e-6  # a smaller difference of probabilities is rounding
+
+Array = NDArray[np.float64]
+Words = list[list[int]]  # the tokens of each word
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """The explained probability as words go, in the order of the scores and at random."""
+
+    method: str
+    target: Target
+    by: str  # "delete", "mask" or "unknown"
+    words: list[str]  # in the order in which they go
+    taken: list[int]  # how many words are gone at each step, 0 first
+    probabilities: Array  # [K]
+    random: Array  # [R, K]: one row for each random order
+
+    @property
+    def step(self) -> int:
+        """The step of which the sentence speaks: two words, or a fifth of a longer text."""
+        return self.taken.index(_spoken(len(self.words)))
+
+    @property
+    def beaten(self) -> int:
+        """How many of the random orders leave a higher probability than this one, in the mean over all steps."""
+        return int((self.random.mean(1) > self.probabilities.mean() + NOISE).sum())
+
+    @property
+    def told(self) -> bool | None:
+        """Whether the order is told from chance at the level of 5 %; None where the text has too few orders."""
+        return None if len(self.random) < OTHERS else self.beaten == len(self.random)
+
+    def __str__(self) -> str:
+        k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]].round(2)
+        chance = self.random[:, self.step].mean()
+        top = "its top word" if k == 1 else f"its top {k} words"
+        random = "a random word" if k == 1 else f"{k} random words"
+        change = (
+            f"falls from {start:.2f} to {here:.2f}" if here < start else f"does not fall ({start:.2f}, then {here:.2f})"
+        )
+        return f"Without {top} the probability {change}; without {random} it is {chance:.2f}."
+
+    @property
+    def verdict(self) -> str:
+        """What the whole curve says against the random orders."""
+        count, last = len(self.random), self.taken[-1]
+        if self.told is None:
+            return (
+                f"{len(self.words)} words have only {count + 1} orders: too few to tell this one from chance "
+                f"(at the {100 * LEVEL:.0f} % level)."
+            )
+        if self.told:
+            found = f"all {count} random orders leave a higher probability: told from chance"
+        else:
+            found = (
+                f"{count - self.beaten} of {count} random orders leave a probability as low or lower: on this "
+                f"sentence it cannot be told from chance"
+            )
+        return f"In the mean over 1 to {last} words gone, {found} (at the {100 * LEVEL:.0f} % level)."
+
+
+def checks(
+    explanations: Sequence[Explanation],
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any | None = None,
+    *,
+    seed: int = 0,
+    sentence: Sentence | None = None,
+) -> Iterator[Check]:
+    """The check of each explanation of one input, as it is done. Explanations are over tokens, not words.
+
+    Those with one target share their random orders. A WherefromError where the model gives no probability. `sentence`
+    is the input as the model reads it, where that is known already.
+    """
+    opened = open_model(model, tokenizer)
+    chance: dict[Target, Array] = {}
+    for explanation in explanations:
+        sentence = _read(opened, explanation, sentence)
+        words = _words(explanation)
+        if len(words) < 2:
+            raise WherefromError("there is one word that could go, and no order in which it goes; expected two or more")
+        by = _way(opened, explanation)
+        blank, taken = blank_id(opened, by), _steps(len(words), len(sentence))
+        drawn = _drawn(len(words), seed)
+        if explanation.measured not in chance:
+            chance[explanation.measured] = _curves(opened, sentence, explanation, words, drawn, taken, blank)
+        order = tuple(int(i) for i in np.argsort(-_word_scores(explanation), kind="stable"))
+        yield Check(
+            method=explanation.method,
+            target=explanation.measured,
+            by=by,
+            words=[_text(explanation, words[i]) for i in order],
+            taken=taken,
+            probabilities=_curves(opened, sentence, explanation, words, [order], taken, blank)[0],
+            random=chance[explanation.measured][others(order, drawn, OTHERS)],
+        )
+
+
+def _drawn(words: int, seed: int) -> list[tuple[int, ...]]:
+    """One random order more than are needed, since one may be the explanation's own; no two are the same."""
+    rng = np.random.default_rng((seed, words))
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < min(OTHERS + 1, factorial(min(words, OTHERS))):
+        found[tuple(int(i) for i in rng.permutation(words))] = None
+    return list(found)
+
+
+def others(order: tuple[int, ...], drawn: Sequence[tuple[int, ...]], count: int) -> list[int]:
+    """Which of the orders drawn this one is compared with: the first `count` that are not itself.
+
+    They are a random choice among all other orders, so that a random order and these are alike in every respect.
+    """
+    return [i for i, other in enumerate(drawn) if other != order][:count]
+
+
+def agreement(explanations: Sequence[Explanation]) -> Array:
+    """Spearman's ρ of every two explanations of one input over the words of its text: [M, M].
+
+    Where one of two methods has no signs, the magnitudes are compared. NaN where scores are constant.
+    """
+    every = [_word_scores(each) for each in explanations]
+    if any(len(scores) != len(every[0]) for scores in every):
+        raise WherefromError("the explanations are of different inputs; expected several methods on one input")
+    if len(every[0]) < 2:
+        raise WherefromError("there is one word, and nothing to rank; expected two or more")
+    found = np.eye(len(every))
+    for i, one in enumerate(explanations):
+        for j, other in enumerate(explanations[:i]):
+            both = one.signed and other.signed
+            pair = (every[i], every[j]) if both else (np.abs(every[i]), np.abs(every[j]))
+            found[i, j] = found[j, i] = spearman(*pair)
+    return found
+
+
+def _word_scores(explanation: Explanation) -> Array:
+    join = np.sum if explanation.additive else np.mean  # as `Explanation.words` does
+    return np.array([float(join(explanation.scores[word])) for word in _words(explanation)])
+
+
+def _words(explanation: Explanation) -> Words:
+    free = erasable(explanation)
+    return [word for word in explanation.groups if free.issuperset(word)]
+
+
+def _text(explanation: Explanation, word: list[int]) -> str:
+    return "".join(explanation.pieces[i] for i in word).strip()
+
+
+def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> Sentence:
+    """The sentence as the model reads it, once for all explanations of it."""
+    texts = explanation.texts
+    if not texts or explanation.granularity != "token":
+        raise WherefromError("the explanation carries no text, or is over words; expected what `explain` returns")
+    if explanation.measured.kind == "none":
+        raise WherefromError("nothing is predicted here, so there is no probability that could fall when words go")
+    if opened.max_length is not None and len(explanation.tokens) > opened.max_length:
+        raise WherefromError("the text was explained in windows; the check needs one that the model reads in one pass")
+    if known is None or known.texts != texts:
+        (known,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+    if known.tokens != explanation.tokens:
+        raise WherefromError("the explanation is of other tokens than this model reads; pass the model it explains")
+    return known
+
+
+def _way(opened: Opened, explanation: Explanation) -> str:
+    if explanation.measured.kind == "class" and opened.task == "classification":
+        return "delete"
+    return "unknown" if opened.mask_id is None else "mask"
+
+
+def _spoken(words: int) -> int:
+    return max(min(2, words - 1), round(SPOKEN * words))
+
+
+def _steps(words: int, tokens: int) -> list[int]:
+    """How many words are gone at each step; never all of them, which leaves nothing to be right or wrong about."""
+    shares = TENTHS if tokens <= LONG else FEW_STEPS
+    return sorted({0, _spoken(words), *(min(words - 1, round(share * words)) for share in shares)})
+
+
+def _curves(
+    opened: Opened,
+    sentence: Sentence,
+    explanation: Explanation,
+    words: Words,
+    orders: Sequence[Sequence[int]],
+    taken: Sequence[int],
+    blank: int | None,
+) -> Array:
+    """[orders, steps]: all orders in one batch of reruns."""
+    cases = [
+        Case(sentence, explanation, frozenset(token for i in order[:k] for token in words[i]))
+        for order in orders
+        for k in taken
+    ]
+    return without(opened, cases, blank).reshape(len(orders), len(taken))

@@ -1,0 +1,28 @@
+"""Opening a model and following one forward pass. The only room that knows Hugging Face modules."""
+
+from wherefrom.model.capture import LayerTrace, Trace, capture, stream
+from wherefrom.model.inputs import Batch, Reader, Sentence, collate
+from wherefrom.model.model import Opened, open_model
+from wherefrom.model.output import Gradients, OutputTrace
+from wherefrom.model.target import answer, answers
+from wherefrom.result.answer import Answer, Reading, Target
+
+__all__ = [
+    "Answer",
+    "Batch",
+    "Gradients",
+    "LayerTrace",
+    "Opened",
+    "OutputTrace",
+    "Reader",
+    "Reading",
+    "Sentence",
+    "Target",
+    "Trace",
+    "answer",
+    "answers",
+    "capture",
+    "collate",
+    "open_model",
+    "stream",
+]

@@ -1,0 +1,347 @@
+"""One forward pass, taken down: α, q, k, v and the residual stream of every block.
+
+transformers sends the attention of every modern architecture through `AttentionInterface`. For the length of
+one pass a function of ours stands there, under the name "wherefrom"; temporary hooks on the blocks and their norms
+note the rest. Afterwards the model is as it was, also after an exception or an interrupt, and captures wait for one
+another: wherefrom/model/undo.py says what exactly holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import eager_mask
+
+from wherefrom.errors import WherefromError
+from wherefrom.model.inputs import Batch
+from wherefrom.model.model import Opened
+from wherefrom.model.parts import Block, promote
+from wherefrom.model.undo import attending, borrowed, evaluating, hook, on_leaving, outside_inference_mode
+
+T = TypeVar("T")
+NAME = "wherefrom"
+# What models hand to their attention beside the tensors and has no part in the numbers: positions are in the
+# embeddings or in q and k by then, and what may be seen is in the mask.
+NO_ARITHMETIC = {
+    "cache_position",
+    "is_causal",
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "position_ids",
+    "use_cache",
+}
+_RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTrace:
+    """What one block did with one batch. `[B, …]`, right-padded; float32 or float64 whatever the model's dtype.
+
+    `raw` holds the model's own tensors (with their graph, when gradients were asked for). Row i is the token
+    being built, column j the token it draws on; columns of padding are 0, rows of padding are meaningless.
+    """
+
+    index: int
+    block: Block
+    ids: Tensor  # [B, n]: the tokens' ids
+    mask: Tensor  # [B, n] bool: real tokens, whether or not attention may see them
+    scaling: float  # the factor on q·k before the softmax
+    raw: dict[str, Tensor] = field(repr=False)
+    _shared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The block's input [B, n, d]."""
+        return promote(self.raw["x"])
+
+    @cached_property
+    def query(self) -> Tensor:
+        """[B, H, n, d_h], as it enters the dot product."""
+        return promote(self.raw["query"])
+
+    @cached_property
+    def key(self) -> Tensor:
+        return promote(self.raw["key"])
+
+    @cached_property
+    def value(self) -> Tensor:
+        """v^h_j, bias included: [B, H, n, d_h]."""
+        return promote(self.raw["value"])
+
+    @cached_property
+    def attention(self) -> Tensor:
+        """α^h_ij: [B, H, n, n]."""
+        return promote(self.raw["attention"])
+
+    @cached_property
+    def mixed(self) -> Tensor:
+        """What attention adds to the residual stream, Σ_j Σ_h α f, without b_O: [B, n, d]."""
+        if self.raw["mixed"].dtype == self.x.dtype:
+            return self.raw["mixed"] - self.block.b_o
+        # In half precision the model's own sum is rounded to three digits; ours of the same α and v is not.
+        return self.block.merge(self.attention @ self.value)
+
+    @cached_property
+    def u(self) -> Tensor:
+        """The residual stream after attention, u = x + Σ α f + b_O: [B, n, d]."""
+        return promote(self.raw["u"])
+
+    @cached_property
+    def w(self) -> Tensor:
+        """The residual stream after the FFN, before any last norm: [B, n, d]."""
+        return promote(self.raw["w"])
+
+    @cached_property
+    def output(self) -> Tensor:
+        """The block's output [B, n, d]."""
+        return promote(self.raw["output"])
+
+    @cached_property
+    def f(self) -> Tensor:
+        """f^h_j = v^h_j W_O^h: [B, H, n, d]."""
+        return self.block.carry(self.value)
+
+    @property
+    def heads(self) -> int:
+        return self.block.heads
+
+    def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
+        """`make(self)`, computed once per layer: what several methods on one pass have in common."""
+        if key not in self._shared:
+            self._shared[key] = make(self)
+        found: T = self._shared[key]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One batch through the whole model: the layers, the embeddings and what the head said."""
+
+    opened: Opened
+    batch: Batch
+    layers: list[LayerTrace] = field(repr=False)
+    words: Tensor = field(repr=False)  # the word embeddings alone: [B, n, e]
+    embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
+    output: Any = field(repr=False)  # the model's own output object
+    tuples: bool = False  # blocks give their output as the first of a tuple
+    _shared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def mask(self) -> Tensor:
+        return self.batch.mask
+
+    def once(self, key: str, make: Callable[[Trace], T]) -> T:
+        """`make(self)`, computed once per pass: what the explanations of several numbers have in common."""
+        if key not in self._shared:
+            self._shared[key] = make(self)
+        found: T = self._shared[key]
+        return found
+
+
+@dataclass
+class _Recorder:
+    """The page on which a running forward pass is taken down, one block at a time."""
+
+    batch: Batch
+    on_layer: Callable[[LayerTrace], None]
+    count: int = 0
+    page: dict[str, Tensor] | None = None
+    scaling: float = 1.0
+    words: Tensor | None = None
+    embeddings: Tensor | None = None
+    tuples: bool = False
+
+    def note(self, **tensors: Tensor) -> None:
+        if self.page is not None:
+            self.page.update(tensors)
+
+    def finish_whole(self) -> None:
+        """A model whose blocks are not known, as one layer that has tokens and nothing else."""
+        assert self.words is not None
+        ids, mask = (t.to(self.words.device) for t in (self.batch.ids, self.batch.mask))
+        self.on_layer(LayerTrace(0, None, ids, mask, 1.0, {"x": self.words.detach()}))  # type: ignore[arg-type]
+        self.count = 1
+
+    def finish(self, block: Block) -> None:
+        page, self.page = self.page, None
+        missing = {"x", "u", "w", "attention", "mixed", "output"} - set(page or ())
+        if page is None or missing:
+            raise WherefromError(
+                f"block {self.count} of the model did not pass through the parts that wherefrom knows "
+                f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
+            )
+        ids, mask = (t.to(page["x"].device) for t in (self.batch.ids, self.batch.mask))
+        self.on_layer(LayerTrace(self.count, block, ids, mask, self.scaling, page))
+        self.count += 1
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **more: Any,
+) -> tuple[Tensor, Tensor]:
+    """Eager attention, step for step as transformers does it, noting what passes."""
+    if changes := [name for name, value in more.items() if value is not None and name not in NO_ARITHMETIC]:
+        raise WherefromError(
+            f"the attention of {type(module).__name__} is computed with {', '.join(sorted(changes))}, which wherefrom "
+            f"does not follow: its numbers would be wrong. Use a method that needs no layer maps"
+        )
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
+        query, key = promote(query), promote(key)
+    scores = query @ key.transpose(2, 3) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    attention = scores.softmax(-1).to(value.dtype)
+    if attention_mask is not None:
+        # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well.
+        attention = attention.masked_fill((attention_mask < 0).all(-1, keepdim=True), 0)
+    attention = nn.functional.dropout(attention, p=dropout, training=module.training)
+    recorder = _RECORDER.get()
+    if recorder is not None:
+        recorder.scaling = scaling
+        recorder.note(query=query, key=key, value=value, attention=attention)
+    return (attention @ value).transpose(1, 2).contiguous(), attention
+
+
+def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
+    """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
+
+    With nothing kept but what `on_layer` keeps, memory does not grow with depth.
+    """
+    recorder = _Recorder(batch, on_layer)
+
+    def run() -> Any:
+        on_leaving(partial(_RECORDER.set, _RECORDER.get()))
+        _RECORDER.set(recorder)
+        _hook(opened, recorder)
+        with torch.set_grad_enabled(grad):
+            return opened.forward(batch)
+
+    output = rerunning(opened, run)
+    if not opened.family.mapped and recorder.words is not None:
+        recorder.finish_whole()
+    if recorder.count != opened.depth or recorder.embeddings is None or recorder.words is None:
+        raise WherefromError(
+            f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
+        )
+    _check_finite(opened, output)
+    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples)
+
+
+def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
+    """Run the batch and keep every layer. With `grad`, the tensors keep their graph."""
+    layers: list[LayerTrace] = []
+    return replace(stream(opened, batch, layers.append, grad=grad), layers=layers)
+
+
+def rerunning(opened: Opened, body: Callable[[], T], *, own_attention: bool = False) -> T:
+    """What `body` returns; in it the model runs as it does under capture (same attention, eval mode), unrecorded.
+
+    What is measured against a captured pass must be the same function of the input, to the last bit. With
+    `own_attention` the model keeps its own implementation, which may be faster and agrees up to rounding; except
+    GPT-2 blocks used without their causal mask, which transformers' SDPA would put back.
+    """
+    encoder_of_decoders = opened.family.causal and not opened.causal
+
+    def run() -> T:
+        evaluating(opened.model)
+        if opened.family.mapped and (not own_attention or encoder_of_decoders):
+            attending(opened.model, NAME, attention_forward, eager_mask)
+        return outside_inference_mode(body)
+
+    return borrowed(run)
+
+
+def _hook(opened: Opened, recorder: _Recorder) -> None:
+    """Temporary hooks on the embeddings, the blocks and their norms.
+
+    Hooks sit on the module, for all threads; the recorder belongs to one. A pass of the same model in another
+    thread must leave no trace here.
+    """
+
+    def mine() -> bool:
+        return _RECORDER.get() is recorder
+
+    def worded(_module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
+        if not mine():
+            return None
+        if recorder.words is not None:
+            if not torch.equal(args[0].cpu(), recorder.batch.ids.cpu()):
+                return None  # GPT-2 embeds its token types by the table of its words
+            raise WherefromError("the model embeds its input more than once in a pass; wherefrom cannot follow it")
+        # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
+        recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
+        return recorder.words
+
+    def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        if mine():
+            recorder.embeddings = output
+
+    def begins(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
+        if mine():
+            recorder.page = {"x": args[0] if args else kwargs["hidden_states"]}
+
+    def norm_enters(name: str) -> Callable[..., None]:
+        def enters(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:
+            if mine() and recorder.page is not None:
+                # With config.chunk_size_feed_forward the tokens come in pieces.
+                before = [recorder.page[name]] if name in recorder.page else []
+                recorder.note(**{name: torch.cat([*before, args[0]], 1) if before else args[0]})
+
+        return enters
+
+    def ends(block: Block) -> Callable[..., None]:
+        def leaves(_module: nn.Module, _args: Any, output: Any) -> None:
+            if mine():
+                recorder.tuples = isinstance(output, tuple)
+                output = output[0] if recorder.tuples else output
+                recorder.note(output=output, **({"w": output} if block.norm_first else {}))
+                recorder.finish(block)
+
+        return leaves
+
+    def mixed(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        if mine():
+            recorder.note(mixed=output)
+
+    hook(opened.words, worded)
+    hook(opened.embeddings, embedded)
+    for block in opened.blocks:
+        hook(block.module, begins, before=True)
+        hook(block.module, ends(block))
+        hook(block.part(block.family.output), mixed)
+        if block.norm_first:
+            hook(block.part(block.family.norm2), norm_enters("u"), before=True)
+        else:
+            hook(block.part(block.family.norm1), norm_enters("u"), before=True)
+            hook(block.part(block.family.norm2), norm_enters("w"), before=True)
+
+
+def _check_finite(opened: Opened, output: Any) -> None:
+    tensors = [t for t in output.values() if isinstance(t, Tensor) and t.is_floating_point()]
+    if all(bool(t.isfinite().all()) for t in tensors):
+        return
+    broken = [name for name, weight in opened.model.named_parameters() if not bool(weight.isfinite().all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
+        raise WherefromError(
+            f"the model's weights contain NaN or infinite values ({shown}); an explanation of such a model "
+            f"would be meaningless. Load an intact checkpoint"
+        )
+    raise WherefromError(
+        f"the model's output is NaN or infinite on this input although its weights are finite (dtype "
+        f"{opened.dtype}); try dtype='float32'"
+    )

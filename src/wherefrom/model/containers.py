@@ -1,0 +1,104 @@
+"""Containers of inputs, told apart by what they can do: pandas, datasets and pyarrow are never imported here.
+
+A container of several inputs is anything that can be gone through in order: a list, an iterator, a pandas Series, a
+numpy array of texts, a column of a dataset, a dataset of encodings. A tuple is none of them: it is a pair of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from wherefrom.errors import WherefromError
+
+# What rows of text are called, one text or a pair; as transformers' pipelines have them.
+TEXTS = (("text", "text_pair"), ("question", "context"))
+
+
+class Chunk(list[Any]):
+    """Inputs in the middle of a stream: always several, and counted from `first`."""
+
+    def __init__(self, inputs: Iterable[Any], first: int) -> None:
+        super().__init__(inputs)
+        self.first = first
+
+
+def several(inputs: Any) -> Iterable[Any] | None:
+    """The inputs one after another; None if this is a single input, an array of numbers, or nothing known."""
+    if isinstance(inputs, str | bytes | Mapping | Tensor | tuple):
+        return None
+    if isinstance(inputs, set | frozenset):
+        raise WherefromError("a set has no order, so nobody could tell whose result is whose; expected a list")
+    if isinstance(inputs, np.ndarray):
+        return inputs.tolist() if inputs.dtype.kind in "UOT" and inputs.ndim else None
+    if _is_dataset(inputs):
+        return _rows(inputs)
+    if hasattr(inputs, "columns"):  # a DataFrame of pandas or polars
+        names = list(map(str, inputs.columns))
+        one = "text" if "text" in names or not names else names[0]
+        raise WherefromError(
+            f"a table was given, with the columns {', '.join(names)}; pass one of them: table[{one!r}]"
+        )
+    for name in ("tolist", "to_list", "to_pylist"):  # pandas, polars, pyarrow
+        if callable(make := getattr(inputs, name, None)):
+            made = make()
+            return made if isinstance(made, list) else None  # a single number
+    return inputs if isinstance(inputs, Iterable) else None
+
+
+def _is_dataset(inputs: Any) -> bool:
+    return hasattr(inputs, "column_names") and hasattr(inputs, "features")
+
+
+def _rows(dataset: Any) -> Iterable[Any]:
+    names = dataset.column_names
+    if names is not None and "input_ids" not in names and not any(first in names for first, _ in TEXTS):
+        raise WherefromError(
+            f"the dataset has neither input_ids nor a column 'text'; pass one of its columns ({', '.join(names)}), "
+            f"e.g. dataset[{names[0] if names else 'text'!r}]"
+        )
+    rows: Iterable[Any] = dataset
+    return rows
+
+
+def text_of(row: Mapping[str, Any]) -> str | tuple[str, str] | None:
+    """The text of a row by its name ("text", or "question" and "context"), or the pair; None if it has none."""
+    for first, second in TEXTS:
+        if (text := row.get(first)) is None:
+            continue
+        other = row.get(second)
+        if not isinstance(text, str) or not isinstance(other, str | None):
+            raise WherefromError(
+                f"'{first}' holds a {type(text).__name__}; expected one text a row, or a list of texts"
+            )
+        return text if other is None else (text, other)
+    return None
+
+
+def refuse_mapping(inputs: Mapping[str, Any]) -> WherefromError:
+    """A mapping that is neither an encoding nor a row with a text."""
+    if _is_dataset(next(iter(inputs.values()), None)):
+        return WherefromError(
+            f"a dataset of several splits was given; pass one of them: dataset[{next(iter(inputs))!r}]"
+        )
+    return WherefromError("the encoding has no input_ids and no text; expected what a tokenizer returns")
+
+
+def refuse_tuple(inputs: tuple[Any, ...]) -> WherefromError:
+    """A tuple that is neither a pair of texts nor token ids."""
+    return WherefromError(
+        f"a tuple of {len(inputs)} was given, but a tuple is a pair of texts; put several inputs in a list"
+    )
+
+
+def is_stream(inputs: Any) -> bool:
+    """Whether each of its items is an input, whatever it is: of a generator, an open file, a stream."""
+    return isinstance(inputs, Iterator | Chunk)
+
+
+def missing(item: Any) -> bool:
+    """Whether a cell of a table is empty: None, NaN, pandas' NA."""
+    return item is None or (isinstance(item, float) and item != item) or type(item).__name__ in ("NAType", "NaTType")

@@ -1,0 +1,140 @@
+"""The model once more in float64, one block's weights at a time.
+
+A twin shares everything with the model except its parameters and hooks: what lies outside the blocks is float64
+from the start, a block's weights are while it runs, and word embeddings are looked up first. So the model's own code
+runs in double precision from the embeddings to the head without a second copy of the model, and the model itself is
+never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from wherefrom.model.capture import LayerTrace, Trace, stream
+from wherefrom.model.inputs import Batch
+from wherefrom.model.model import Opened
+from wherefrom.model.parts import Block, Linear, linear_of
+
+HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+
+
+class Passed(NamedTuple):
+    """A linear layer outside the blocks and what entered it."""
+
+    linear: Linear
+    x: Tensor  # [B, n, in], or [B, in] where the head has chosen a token before
+
+
+@dataclass(frozen=True, eq=False)
+class DoubleTrace:
+    """A pass in float64: the blocks, and the linear layers before and after them, in the order in which they ran."""
+
+    trace: Trace
+    hidden: list[Tensor]  # the FFN of each block before its activation: [B, n, d_ff]
+    before: list[Passed]  # from the embeddings to the first block
+    after: list[Passed]  # from the last block to the output
+
+    @property
+    def layers(self) -> list[LayerTrace]:
+        return self.trace.layers
+
+
+@torch.no_grad()
+def double_trace(opened: Opened, batch: Batch) -> DoubleTrace:
+    """Run the batch in float64, whatever the model's dtype. The last layer of a language model's head is left out."""
+    made: dict[int, nn.Module] = {}
+    twin = _twin(opened, made)
+    layers: list[LayerTrace] = []
+    hidden: list[Tensor] = []
+    pieces: list[Tensor] = []
+    before: list[Passed] = []
+    after: list[Passed] = []
+
+    def on_layer(layer: LayerTrace) -> None:
+        layers.append(layer)
+        hidden.append(torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0])  # config.chunk_size_feed_forward
+        pieces.clear()
+
+    def passes(linear: nn.Module) -> Callable[..., None]:
+        def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
+            (after if layers else before).append(Passed(linear_of(linear), args[0]))
+
+        return hook
+
+    for block in twin.blocks:
+        _convert_while_running(block.module)
+        block.part(block.family.ffn_in).register_forward_hook(lambda _module, _args, out: pieces.append(out))
+    for linear in _linears_outside_blocks(opened):
+        made[id(linear)].register_forward_pre_hook(passes(linear))
+    trace = stream(twin, batch, on_layer)
+    return DoubleTrace(replace(trace, layers=layers), hidden, before, after)
+
+
+def _twin(opened: Opened, made: dict[int, nn.Module]) -> Opened:
+    """The model in two dtypes: float64 outside the blocks. `made` takes down which module became which."""
+    words = opened.model.get_input_embeddings()
+    kept = {id(parameter) for module in _modules(opened.blocks) for parameter in module._parameters.values()}
+    kept.add(id(words.weight))  # looked up, then converted: a vocabulary is large
+    if (decoder := opened.model.get_output_embeddings()) is not None:
+        made[id(decoder)] = nn.Identity()  # a vocabulary again, of which one or two columns are explained
+    model: Any = _copied(opened.model, kept, made)
+    made[id(words)].register_forward_hook(lambda _module, _args, output: output.double())
+    return replace(opened, model=model)
+
+
+def _copied(module: nn.Module, kept: set[int], made: dict[int, nn.Module]) -> nn.Module:
+    if id(module) in made:
+        return made[id(module)]
+    twin = made[id(module)] = object.__new__(type(module))
+    parts = dict(module.__dict__)
+    parts["_parameters"] = {
+        name: parameter if parameter is None or id(parameter) in kept else _double(parameter)
+        for name, parameter in module._parameters.items()
+    }
+    parts["_buffers"] = dict(module._buffers)
+    parts["_modules"] = {
+        name: None if child is None else _copied(child, kept, made) for name, child in module._modules.items()
+    }
+    parts.update({name: module.__dict__[name].copy() for name in HOOKS})
+    twin.__dict__.update(parts)
+    return twin
+
+
+def _double(parameter: nn.Parameter | None) -> nn.Parameter | None:
+    return None if parameter is None else nn.Parameter(parameter.detach().double(), requires_grad=False)
+
+
+def _convert_while_running(block: nn.Module) -> None:
+    single = [(module, module._parameters) for module in block.modules()]
+
+    def enters(_module: nn.Module, _args: Any) -> None:
+        for module, parameters in single:
+            module._parameters = {name: _double(parameter) for name, parameter in parameters.items()}
+
+    def leaves(_module: nn.Module, _args: Any, _output: Any) -> None:
+        for module, parameters in single:
+            module._parameters = parameters
+
+    block.register_forward_pre_hook(enters)
+    block.register_forward_hook(leaves)
+
+
+def _modules(blocks: list[Block]) -> Iterator[nn.Module]:
+    for block in blocks:
+        yield from block.module.modules()
+
+
+def _linears_outside_blocks(opened: Opened) -> list[nn.Module]:
+    inside = {id(module) for module in _modules(opened.blocks)}
+    return [m for m in opened.model.modules() if isinstance(m, nn.Linear) and id(m) not in inside]

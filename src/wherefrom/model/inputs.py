@@ -1,0 +1,471 @@
+"""What a user may hand in, and the padded batches that the model reads.
+
+A string; a pair of strings (a tuple); token ids (a list, an array or a tensor with one axis); an encoding
+(anything with `input_ids`); a row with a `text`. A list of these or another container (containers.py), an array with
+two axes or an encoding with a batch axis is several inputs. Where the tokenizer is told `is_split_into_words`, a list
+of words stands for a string.
+
+Padding is taken off whatever comes in, on either side, and put back on the right: the answer for a sentence
+must not depend on where its neighbours were padded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wherefrom.errors import WherefromError, warn
+from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
+from wherefrom.result.words import Span
+from wherefrom.typecheck import shown
+
+COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
+NAMED = 5  # inputs that an error names one by one
+RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One input, tokenised: ids and what is known of where they came from."""
+
+    ids: list[int]
+    tokens: list[str]
+    special: list[bool]  # a token of the tokenizer's own ([CLS], [SEP], padding) rather than one of the text
+    spans: list[Span | None]  # (which text, start, end) of each token; a blank's may be empty
+    texts: tuple[str, ...]
+    types: list[int] | None = None
+    visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
+    word_ids: list[int | None] | None = None  # the caller's own word of each token, when the text came in words
+    unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def blanked(self, gone: Collection[int], blank: int) -> Sentence:
+        """The same sentence with another token in these places."""
+        return replace(self, ids=[blank if i in gone else token for i, token in enumerate(self.ids)])
+
+    def without(self, gone: Collection[int]) -> Sentence:
+        """What the model reads when these tokens are deleted; only ids, types and mask are those that are left."""
+
+        def left(values: list[int]) -> list[int]:
+            return [value for i, value in enumerate(values) if i not in gone]
+
+        types, visible = (None if values is None else left(values) for values in (self.types, self.visible))
+        return replace(self, ids=left(self.ids), types=types, visible=visible)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sentences side by side, right-padded."""
+
+    sentences: list[Sentence]
+    ids: Tensor  # [B, n]
+    mask: Tensor  # [B, n] bool: real tokens
+    attention_mask: Tensor  # [B, n]: the real tokens that attention may see
+    types: Tensor | None
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(sentence) for sentence in self.sentences]
+
+    def take(self, rows: Tensor) -> Batch:
+        """These rows of the batch, each as often as it is named, at the same padded length."""
+        rows = rows.cpu()
+        types = None if self.types is None else self.types[rows]
+        chosen = [self.sentences[int(row)] for row in rows]
+        return Batch(chosen, self.ids[rows], self.mask[rows], self.attention_mask[rows], types)
+
+
+def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
+    """Pad sentences on the right into one batch."""
+    n = max(len(s) for s in sentences)
+
+    def padded(rows: Iterable[Sequence[int]], fill: int) -> Tensor:
+        return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], dtype=torch.long)
+
+    ones = [[1] * len(s) for s in sentences]
+    types = None
+    if any(s.types is not None for s in sentences):
+        types = padded([s.types or [0] * len(s) for s in sentences], 0)
+    return Batch(
+        sentences=list(sentences),
+        ids=padded([s.ids for s in sentences], pad_id or 0),
+        mask=padded(ones, 0).bool(),
+        attention_mask=padded([s.visible or one for s, one in zip(sentences, ones, strict=True)], 0),
+        types=types,
+    )
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns inputs into sentences, for one model and its tokenizer."""
+
+    tokenizer: Any | None
+    vocabulary_size: int
+    pad_id: int | None
+    max_length: int | None
+    truncate: bool = False
+    tokenizer_kwargs: Mapping[str, Any] | None = None
+    any_length: bool = False  # longer texts are left whole, for windows
+    type_count: int | None = None  # how many kinds of token_type_ids the model has
+
+    def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
+        """The sentences, and whether the caller handed in just one."""
+        found, single = self.read_each(inputs)
+        if bad := {row: each for row, each in enumerate(found) if isinstance(each, WherefromError)}:
+            raise refused(bad, len(found))
+        return [each for each in found if isinstance(each, Sentence)], single
+
+    def read_each(self, inputs: Any, first: int = 0) -> tuple[list[Sentence | WherefromError], bool]:
+        """As `read`, but where one of several cannot be read stands the error that says why, counted from `first`."""
+        if (one := self._single(inputs)) is not None:
+            return [one], True
+        if isinstance(inputs, Mapping):
+            return self._encoding(inputs)
+        if isinstance(inputs, Tensor | np.ndarray) and (isinstance(inputs, Tensor) or inputs.dtype.kind not in "UOT"):
+            if inputs.ndim not in (1, 2):
+                raise WherefromError(f"token ids have {inputs.ndim} axes; expected one, or two for a batch")
+            return self._array(_lists(inputs))
+        if (items := several(inputs)) is None:
+            raise WherefromError(
+                f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
+                f"an encoding with input_ids, or a list of these"
+            )
+        items = list(items)
+        if not items:
+            raise WherefromError("nothing to explain: the list of inputs is empty; expected at least one text")
+        if not is_stream(inputs) and all(_is_int(item) for item in items):
+            return [self._ids(items)], True
+        if not is_stream(inputs) and self.in_words and all(isinstance(item, str) for item in items):
+            return [self._text(items)], True
+        return [self._one(item, row) for row, item in enumerate(items, first)], False
+
+    @property
+    def in_words(self) -> bool:
+        """Whether texts come as lists of words."""
+        return bool((self.tokenizer_kwargs or {}).get("is_split_into_words"))
+
+    def _single(self, inputs: Any) -> Sentence | None:
+        """A text, a pair, a row with a text, or a sentence that was read before; None if it is something else."""
+        if isinstance(inputs, Sentence):
+            return inputs
+        if isinstance(inputs, Mapping) and "input_ids" not in inputs:
+            inputs = text_of(inputs) or inputs
+        if isinstance(inputs, str):
+            if self.in_words:
+                raise WherefromError("a text was given with is_split_into_words; expected a list of words")
+            return self._text(inputs)
+        if not isinstance(inputs, tuple):
+            return None
+        kinds = _is_words if self.in_words else _is_str
+        if len(inputs) == 2 and all(kinds(part) for part in inputs):
+            return self._text(*inputs)
+        if inputs and all(_is_int(item) for item in inputs):
+            return self._ids(inputs)
+        raise refuse_tuple(inputs)
+
+    def _one(self, item: Any, row: int) -> Sentence | WherefromError:
+        try:
+            if missing(item):
+                raise WherefromError("there is none (an empty cell); expected a text")
+            if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
+                item = tuple(item)
+            found, single = self.read_each(item)
+            if not single:
+                raise WherefromError(
+                    "it is itself a list of inputs; expected one text or one list of ids (for texts split into words: "
+                    "tokenizer_kwargs={'is_split_into_words': True})"
+                )
+        except WherefromError as error:
+            return _placed(row, error)
+        return found[0]
+
+    def _text(self, *given: str | Sequence[str]) -> Sentence:
+        if self.tokenizer is None:
+            raise WherefromError("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
+        texts = tuple(each if isinstance(each, str) else " ".join(each) for each in given)
+        if any(not part.strip() for part in texts):
+            raise WherefromError("the text is empty; expected at least one word")
+        if any("\ud800" <= char <= "\udfff" for part in texts for char in part):
+            raise WherefromError(
+                "the text holds half of a surrogate pair, which is no character; decode it properly first"
+            )
+        extra = dict(self.tokenizer_kwargs or {})
+        if clash := RESERVED & set(extra):
+            raise WherefromError(
+                f"tokenizer_kwargs may not set {', '.join(sorted(clash))}: wherefrom sets these itself "
+                f"(to cut long texts use truncate=True)"
+            )
+        if self.truncate:
+            extra = {"max_length": self.max_length, **extra, "truncation": self.max_length is not None}
+        fast = bool(getattr(self.tokenizer, "is_fast", False))
+        try:
+            encoding = self.tokenizer(
+                *given, return_special_tokens_mask=True, return_offsets_mapping=fast, verbose=False, **extra
+            )
+        except AssertionError as error:  # byte-level tokenizers want to be told about the blank before a word
+            raise WherefromError(f"the tokenizer takes no words as it was loaded: {error}") from error
+        except Exception as error:  # whatever a tokenizer makes of arguments that it does not know
+            if not self.tokenizer_kwargs:
+                raise
+            raise WherefromError(
+                f"the tokenizer cannot be called with tokenizer_kwargs {shown(extra)}: {error}"
+            ) from error
+        ids = [int(i) for i in encoding["input_ids"]]
+        added = [bool(flag) for flag in encoding["special_tokens_mask"]]
+        if all(added):
+            raise WherefromError(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
+        words = [] if not self.in_words else [_places_of_words(each) for each in given]
+        spans = _offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
+        self._check(ids)
+        own = ornaments(self.tokenizer)
+        return Sentence(
+            ids,
+            token_names(self.tokenizer, ids),
+            [flag or i in own for i, flag in zip(ids, added, strict=True)],
+            spans,
+            texts,
+            types=_ints(encoding.get("token_type_ids")),
+            word_ids=[_word_of(span, words) for span in spans] if words else None,
+            unknown=self._unknown(ids),
+        )
+
+    def _unknown(self, ids: list[int]) -> list[bool]:
+        """Where the model reads [UNK]. GPT-2 calls its end of text unknown, though nothing is unknown to it."""
+        names = ("bos", "eos", "cls", "sep", "pad", "mask")
+        others = {getattr(self.tokenizer, f"{name}_token_id", None) for name in names}
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        return [unknown is not None and unknown not in others and i == unknown for i in ids]
+
+    def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
+        if encoding.get("position_ids") is not None:
+            raise WherefromError("position_ids are not supported: a sentence's positions count from its first token")
+        columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
+        if "input_ids" not in columns:
+            raise refuse_mapping(encoding)
+        single = all(_is_int(i) for i in columns["input_ids"])
+        if single:
+            columns = {name: [column] for name, column in columns.items()}
+        rows: list[Sentence | WherefromError] = [self._row(columns, row) for row in range(len(columns["input_ids"]))]
+        if not rows:
+            raise WherefromError("nothing to explain: the encoding has no rows")
+        return rows, single
+
+    def _array(self, ids: list[Any]) -> tuple[list[Sentence | WherefromError], bool]:
+        if not ids or not isinstance(ids[0], list):
+            return [self._ids(ids)], True
+        if self.pad_id is not None and len(ids) > 1 and any(self.pad_id in row[:1] + row[-1:] for row in ids):
+            warn(
+                "the batch of ids contains padding but no attention_mask came with it, so padding is read as "
+                "text; pass the whole encoding instead"
+            )
+        return [self._ids(row) for row in ids], False
+
+    def _row(self, columns: Mapping[str, list[Any]], row: int) -> Sentence:
+        """One row of an encoding, its padding taken off at both ends."""
+        cells: dict[str, list[int]] = {name: column[row] for name, column in columns.items()}
+        ids, mask, types = (cells.get(name) for name in COLUMNS)
+        assert ids is not None
+        for name, cell in cells.items():
+            if not isinstance(cell, list) or len(cell) != len(ids):
+                raise WherefromError(f"row {row} of {name} does not fit input_ids; expected one number per token")
+        if types is not None:
+            self._check_types(types)
+        if mask is None:
+            return self._ids(ids, types)
+        if not all(value in (0, 1) for value in mask):
+            raise WherefromError("attention_mask holds values other than 0 and 1; expected a mask over the tokens")
+        if not any(mask):
+            raise WherefromError("the attention mask hides every token; expected at least one 1 in each row")
+        # A token that is masked but is not the padding token is a real one that attention may not see.
+        real = [
+            position
+            for position, (i, seen) in enumerate(zip(ids, mask, strict=True))
+            if seen or (self.pad_id is not None and i != self.pad_id)
+        ]
+        part = slice(real[0], real[-1] + 1)
+        visible = [int(value) for value in mask[part]]
+        return self._ids(ids[part], None if types is None else types[part], None if all(visible) else visible)
+
+    def _check_types(self, types: list[int]) -> None:
+        most = "" if self.type_count is None else f" below {self.type_count}"
+        fits = all(_is_int(each) and each >= 0 for each in types)
+        if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
+            raise WherefromError(f"token_type_ids holds values that are none; expected whole numbers from 0{most}")
+
+    def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
+        if not len(ids):
+            raise WherefromError("the list of token ids is empty; expected at least one")
+        if not all(_is_int(i) for i in ids):
+            raise WherefromError("token ids must be whole numbers")
+        ids = [int(i) for i in ids]
+        self._check(ids)
+        special, spans, texts = self._aligned(ids)
+        names = token_names(self.tokenizer, ids)
+        return Sentence(ids, names, special, spans, texts, types, visible, unknown=self._unknown(ids))
+
+    def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:
+        """Text and offsets for bare ids: decode each run between special tokens and see that it encodes back."""
+        spans: list[Span | None] = [None] * len(ids)
+        if self.tokenizer is None:
+            return [False] * len(ids), spans, ()
+        own = ornaments(self.tokenizer)
+        special = [i in own for i in ids]
+        texts: list[str] = []
+        for start, end in _runs(special):
+            if found := self._spelt(ids[start:end]):
+                text, places = found
+                spans[start:end] = [(len(texts), a, b) if b > a else None for a, b in places]
+                texts.append(text)
+        return special, spans, tuple(texts)
+
+    def _spelt(self, ids: list[int]) -> tuple[str, list[tuple[int, int]]] | None:
+        """The text of these tokens and the place of each in it, if the text encodes back to them."""
+        if not getattr(self.tokenizer, "is_fast", False):
+            return None
+        text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
+        back = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)  # type: ignore[misc]
+        return (text, back["offset_mapping"]) if back["input_ids"] == ids else None
+
+    def _check(self, ids: list[int]) -> None:
+        if outside := [i for i in ids if not 0 <= i < self.vocabulary_size]:
+            raise WherefromError(
+                f"token id {outside[0]} is outside the model's vocabulary of {self.vocabulary_size}; "
+                f"tokenizer and model do not belong together"
+            )
+        if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
+            raise WherefromError(
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; long='windows' explains"
+                f" it piece by piece, truncate=True (--truncate) cuts a text; token ids you cut yourself",
+                code="too-long",
+            )
+
+
+def ornaments(tokenizer: Any) -> set[int]:
+    """The ids of the tokenizer's own tokens, however they came into a sentence: [CLS], [SEP], padding and the like.
+
+    A mask and an unknown word stand for words of the text. Only where the unknown token also begins or ends texts
+    (GPT-2, whose bytes leave no word unknown) is it the tokenizer's own.
+    """
+    edges = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep")}
+    return set(tokenizer.all_special_ids) - ({tokenizer.mask_token_id, tokenizer.unk_token_id} - edges)
+
+
+def _runs(breaks: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Start and end of every stretch without a break."""
+    start = 0
+    for end, broken in enumerate([*breaks, True]):
+        if broken:
+            if end > start:
+                yield start, end
+            start = end + 1
+
+
+def searched(tokenizer: Any, texts: Sequence[str], ids: Sequence[int], special: Sequence[bool]) -> list[Span | None]:
+    """Offsets where the tokenizer gives none: each word of the text encoded by itself.
+
+    Only where the words' ids, one after another, are the sentence's; else nothing is known. The pieces of a word that
+    do not spell it (an unknown word, a lost accent) all stand for the whole of it.
+    """
+    found: list[Span] = []
+    alone: list[int] = []
+    marks = "|".join(re.escape(mark) for mark in tokenizer.all_special_tokens)
+    for which, text in enumerate(texts):
+        for match in re.finditer(rf"{marks}|(?:(?!{marks})\S)+" if marks else r"\S+", text):
+            pieces = tokenizer.encode(match.group(), add_special_tokens=False)
+            alone += pieces
+            found += [(which, *place) for place in _places(tokenizer, match.group(), match.start(), pieces)]
+    written = [i for i, ornament in zip(ids, special, strict=True) if not ornament]
+    if alone != written:
+        return [None] * len(ids)
+    left = iter(found)
+    return [None if ornament else next(left) for ornament in special]
+
+
+def _places(tokenizer: Any, word: str, start: int, ids: list[int]) -> list[tuple[int, int]]:
+    """Where each piece of a word that begins at `start` stands: the length of what the pieces so far spell."""
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    spelt = ["".join(tokenizer.convert_tokens_to_string(tokens[:k]).split()) for k in range(len(tokens) + 1)]
+    if spelt[-1].lower() != word.lower() or any(not word.lower().startswith(part.lower()) for part in spelt):
+        return [(start, start + len(word))] * len(ids)
+    return [(start + len(a), start + len(b)) for a, b in pairwise(spelt)]
+
+
+def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
+    """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
+    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
+    return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]
+
+
+def refused(bad: Mapping[int, WherefromError], count: int, hint: str = "") -> WherefromError:
+    """The error for a list of which some inputs cannot be read: which ones, and why."""
+    said = [str(error) for error in bad.values()]
+    if len(said) > 1:
+        more = f" … and {len(said) - NAMED} more" if len(said) > NAMED else ""
+        said = [f"{len(said)} of {count} inputs cannot be read: {'; '.join(said[:NAMED])}{more}"]
+    codes = {error.code for error in bad.values()}
+    return WherefromError(said[0] + hint, code=codes.pop() if len(codes) == 1 else None)
+
+
+def _placed(row: int, error: WherefromError) -> WherefromError:
+    placed = WherefromError(f"input {row}: {error}", code=error.code)
+    placed.__cause__ = error
+    return placed
+
+
+def _offsets(encoding: Any, words: Sequence[Sequence[tuple[int, int]]]) -> list[Span | None]:
+    """Where each token stands in its text, from a fast tokenizer; offsets within words are moved to their word."""
+    spans: list[Span | None] = []
+    inside = encoding.word_ids() if words else [None] * len(encoding["input_ids"])
+    for owner, word, (start, end) in zip(encoding.sequence_ids(), inside, encoding["offset_mapping"], strict=True):
+        moved = words[owner][word][0] if owner is not None and word is not None else 0
+        spans.append(None if owner is None else (owner, moved + start, moved + end))
+    return spans
+
+
+def _places_of_words(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where words stand that are joined by blanks."""
+    ends = [0, *accumulate(len(word) + 1 for word in words)]
+    return [(start, start + len(word)) for start, word in zip(ends, words, strict=False)]
+
+
+def _word_of(span: Span | None, words: Sequence[Sequence[tuple[int, int]]]) -> int | None:
+    """The number of the word in which a token begins, counted through both texts of a pair."""
+    if span is None:
+        return None
+    before = sum(len(each) for each in words[: span[0]])
+    return before + next(i for i, (start, end) in enumerate(words[span[0]]) if start <= span[1] <= end)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_str(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_str, value))
+
+
+def _lists(column: Any) -> list[Any]:
+    if isinstance(column, Tensor) and column.is_meta:
+        raise WherefromError("token ids in a tensor on the device 'meta', which holds no values; expected numbers")
+    try:
+        found = column.tolist() if isinstance(column, Tensor | np.ndarray) else column
+        return list(found)
+    except TypeError:
+        raise WherefromError(f"the encoding holds {shown(column)}; expected lists of whole numbers") from None
+
+
+def _ints(values: Any) -> list[int] | None:
+    return None if values is None else [int(value) for value in values]

@@ -1,0 +1,267 @@
+"""Reading a checkpoint: a shipped model, a folder or a hub id becomes a model and its tokenizer, or a clear error.
+
+The caller's process stays as it is: random state, default dtype, inference mode, progress bars and log level.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import constants, get_session, try_to_load_from_cache
+
+from wherefrom import zoo
+from wherefrom.errors import WherefromError, warn
+from wherefrom.model.undo import outside_inference_mode
+
+# What a model is for: the auto class that loads it, and the ending of its class name.
+TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "classification": ("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
+    "masked-lm": ("AutoModelForMaskedLM", ("ForMaskedLM",)),
+    "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
+    "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
+    "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
+    "encoder": ("AutoModel", ("Model",)),
+}
+OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
+DEPTH = {"num_hidden_layers", "n_layer", "n_layers"}  # options that leave layers of a checkpoint out
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model to be loaded."""
+
+    name: str
+    task: str | None
+    device: str | None
+    options: tuple[tuple[str, Any], ...]  # for from_pretrained
+
+    @property
+    def shipped(self) -> bool:
+        return self.name.startswith("wherefrom/") and not Path(self.name).exists()
+
+    @property
+    def source(self) -> str:
+        return str(zoo.path(self.name)) if self.shipped else self.name
+
+    @cached_property
+    def cached_only(self) -> dict[str, bool]:
+        """For from_pretrained: no way to the hub, where there is none. It would be tried for half a minute."""
+        of_hub = HUB_NAME.fullmatch(self.source) and not Path(self.source).exists()
+        return {"local_files_only": True} if of_hub and not _reachable() else {}
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether this is a model of the hub's that is neither here nor can be had."""
+        return bool(self.cached_only) and not isinstance(try_to_load_from_cache(self.source, "config.json"), str)
+
+
+def _reachable() -> bool:
+    """Whether the hub answers, asked once, through the user's own proxies and settings."""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except Exception:  # of the network, or that the user has set HF_HUB_OFFLINE
+        return False
+    return True
+
+
+def stamp(source: str) -> str:
+    """Changes when a local checkpoint does, so that a retrained model is not answered from memory."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return ""
+    # What a link points to; a link that leads nowhere has nothing to be stamped.
+    files = [(file.name, file.stat()) for file in folder.iterdir() if file.exists()]
+    return str(sorted((name, found.st_mtime_ns, found.st_size) for name, found in files))
+
+
+def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in DTYPES:
+        raise WherefromError(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
+    found: torch.dtype = getattr(torch, dtype)
+    return found
+
+
+def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
+    """The model and its tokenizer."""
+    try:
+        with _quiet(), _same_random_state():
+            # In inference mode the weights would be inference tensors, of no use to any gradient later.
+            return outside_inference_mode(partial(_from_pretrained, request, tokenizer))
+    except WherefromError:
+        raise
+    except Exception as error:  # whatever a broken checkpoint makes transformers raise
+        away = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
+        reason = away if request.out_of_reach else _reason(error)
+        raise WherefromError(
+            f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
+            f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
+            f"reachable or cached)"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error that was not written for our users, with its kind where it needs one."""
+    if type(error).__name__ == "UnpicklingError":
+        return "its weights are a pickle with more than tensors in it, which torch refuses to load"
+    lines = str(error).strip().splitlines()
+    reason = lines[0].strip() if lines else ""
+    if reason.endswith(":") and len(lines) > 1:
+        reason = f"{reason} {lines[1].strip()}"
+    told = isinstance(error, OSError | ValueError | RuntimeError | ImportError) and reason
+    return reason if told else f"{type(error).__name__}: {reason}".rstrip(": ")
+
+
+def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
+    source = request.source
+    _check_dtype(request)
+    config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
+    task = request.task or _task_in(config)
+    options = {**OWN_CODE, **request.cached_only, "ignore_mismatched_sizes": True, **dict(request.options)}
+    if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
+        options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
+    model, info = getattr(transformers, TASKS[task][0]).from_pretrained(source, output_loading_info=True, **options)
+    _check_weights(request, task, info)
+    if request.device is not None:
+        try:
+            model = model.to(request.device)
+        except (RuntimeError, AssertionError) as error:
+            raise WherefromError(f"cannot use the device '{request.device}': {error}") from error
+    return model, _tokenizer(request) if tokenizer is None else tokenizer
+
+
+def _tokenizer(request: Request) -> Any | None:
+    """None where the checkpoint has none: transformers would make one up that knows no word."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(request.source, **OWN_CODE, **request.cached_only)
+    return tokenizer if len(tokenizer) > len(tokenizer.all_special_ids) else None
+
+
+def _check_dtype(request: Request) -> None:
+    config, _ = transformers.PreTrainedConfig.get_config_dict(request.source, **request.cached_only)
+    named = config.get("dtype", config.get("torch_dtype"))
+    dtype = getattr(torch, named, named) if isinstance(named, str) else named
+    if named not in (None, "auto") and not isinstance(dtype, torch.dtype):
+        raise WherefromError(
+            f"the checkpoint's config.json names the dtype {named!r}; expected one of {', '.join(DTYPES)}"
+        )
+
+
+def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None:
+    """What transformers would say in its report: weights that are missing, do not fit or are left over."""
+    if wrong := sorted(info["mismatched_keys"]):
+        name, found, expected = wrong[0]
+        if "ignore_mismatched_sizes" not in dict(request.options):
+            raise WherefromError(
+                f"the weights of the checkpoint '{request.name}' do not fit its config.json: {name} is "
+                f"{tuple(found)} where {tuple(expected)} is expected"
+                f"{f', and {len(wrong) - 1} more' if len(wrong) > 1 else ''}"
+            )
+    # A bare encoder may have been trained without the pooler, which no map looks at.
+    missing = sorted(name for name in info["missing_keys"] if task != "encoder" or "pooler" not in name)
+    if missing:
+        raise WherefromError(
+            f"the checkpoint '{request.name}' has no weights for {_some(missing)}, which would be random; open it with "
+            f"the head it was trained with (task=), or as a bare encoder"
+        )
+    left = sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name))
+    if left and not DEPTH.intersection(dict(request.options)):  # unless fewer layers were asked for
+        warn(
+            f"the checkpoint '{request.name}' has weights that the model does not use: {_some(left)}; does its "
+            f"config.json name all its layers?"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _is_no_report(record: logging.LogRecord) -> bool:
+    message = record.getMessage()
+    return "LOAD REPORT" not in message and "checkpoint seem corrupted" not in message
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bar over the weights of a small model, and no report: what is wrong we say ourselves."""
+    bars = transformers.logging.is_progress_bar_enabled()
+    reports = logging.getLogger("transformers.modeling_utils")
+    try:
+        reports.addFilter(_is_no_report)
+        transformers.logging.disable_progress_bar()
+        yield
+    finally:
+        reports.removeFilter(_is_no_report)
+        if bars:
+            transformers.logging.enable_progress_bar()
+
+
+@contextmanager
+def _same_random_state() -> Iterator[None]:
+    """torch draws numbers for weights before they are read."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def _task_in(config: Any) -> str:
+    """The head a checkpoint was saved with."""
+    for architecture in config.architectures or ():
+        for task, (_, endings) in TASKS.items():
+            if architecture.endswith(endings):
+                return task
+    return "encoder"
+
+
+# How sentence-transformers names its poolings, and the row of a map that answers for each.
+POOLINGS = {"cls": "first", "cls_token": "first", "mean": "mean", "mean_tokens": "mean", "lasttoken": "last"}
+
+
+def pooling(request: Request) -> str | None:
+    """Which position a sentence embedding is read from, as a sentence-transformers checkpoint says in its folder."""
+    modules = _json(request, "modules.json") or []
+    where = next((each.get("path") for each in modules if str(each.get("type", "")).endswith(".Pooling")), "1_Pooling")
+    config = _json(request, f"{where}/config.json")
+    if config is None:
+        return None
+    flags = [key.removeprefix("pooling_mode_") for key, on in config.items() if key.startswith("pooling_mode_") and on]
+    modes = flags or [str(config.get("pooling_mode"))]
+    if len(modes) == 1 and modes[0] in POOLINGS:
+        return POOLINGS[modes[0]]
+    warn(
+        f"'{request.name}' pools its tokens by {' and '.join(modes)}, which no single row of a map answers for; say "
+        f"with position= which one is meant"
+    )
+    return None
+
+
+def _json(request: Request, name: str) -> Any | None:
+    """A file of a checkpoint, in a folder or on the hub; None if there is none."""
+    found = transformers.utils.cached_file(
+        request.source,
+        name,
+        **request.cached_only,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if found is None:
+        return None
+    try:
+        return json.loads(Path(found).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WherefromError(f"cannot read {name} of the model '{request.source}': {error}") from error

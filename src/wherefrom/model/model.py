@@ -1,0 +1,315 @@
+"""Opening a model: a name, a folder or a loaded model becomes an `Opened`, or a clear error."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers.utils import ModelOutput
+
+from wherefrom.errors import WherefromError
+from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
+from wherefrom.model.inputs import Batch, Sentence, collate
+from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
+from wherefrom.model.parts import Block, submodule, submodules
+from wherefrom.model.undo import borrowed, evaluating
+from wherefrom.typecheck import shown
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A model whose parts are known: what capture and the targets work with.
+
+    Of an architecture without a row in families.py, or under a head of somebody's own, only the input embeddings and
+    the output are known (`family.mapped` is False): enough for methods that look at nothing else.
+    """
+
+    model: Any  # a PreTrainedModel, or a module with one inside
+    tokenizer: Any | None
+    family: Family
+    task: str  # a key of TASKS
+    name: str
+    pooling: str | None = None  # the readout position of a sentence embedding: "first", "mean" or "last"
+    classes: int | None = None  # how many a head of somebody's own has, whatever the config says
+
+    @cached_property
+    def pretrained(self) -> transformers.PreTrainedModel:
+        return _pretrained(self.model)
+
+    @property
+    def config(self) -> Any:
+        return self.pretrained.config
+
+    @property
+    def base(self) -> nn.Module:
+        base: nn.Module = self.pretrained.base_model
+        return base
+
+    @property
+    def words(self) -> nn.Embedding:
+        """The word embeddings."""
+        found: nn.Embedding = self.pretrained.get_input_embeddings()
+        return found
+
+    @property
+    def embeddings(self) -> nn.Module:
+        """The module that gives the first hidden states; the word embeddings where no other is known."""
+        found: nn.Module = self.part(self.family.embeddings) if self.family.mapped else self.words
+        return found
+
+    def part(self, path: str) -> Any:
+        return submodule(self.base, path)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The blocks, in the order in which they are made; one that is shared between layers stands once."""
+        if not self.family.mapped:
+            return []
+        heads = self.config.num_attention_heads
+        return [Block(module, self.family, heads) for module in submodules(self.base, self.family.layers)]
+
+    @property
+    def depth(self) -> int:
+        """How many blocks a forward pass runs; a model whose blocks are not known counts as one."""
+        if not self.family.mapped:
+            return 1
+        # ALBERT runs each group of blocks several times.
+        return int(self.config.num_hidden_layers) * int(getattr(self.config, "inner_group_num", 1))
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token sees only those before it."""
+        if self.family.causal:
+            return bool(getattr(self.config, "is_causal", True))
+        return bool(getattr(self.config, "is_decoder", False))
+
+    @property
+    def device(self) -> torch.device:
+        return self.words.weight.device
+
+    @property
+    def dtype(self) -> str:
+        return str(self.pretrained.dtype).removeprefix("torch.")
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """By class id; a name that several classes share is told apart by the id."""
+        named = {int(index): str(label) for index, label in self.config.id2label.items()}
+        if self.classes is not None and sorted(named) != list(range(self.classes)):
+            named = {index: f"LABEL_{index}" for index in range(self.classes)}
+        shared = {label for label in named.values() if list(named.values()).count(label) > 1}
+        return {index: f"{label} #{index}" if label in shared else label for index, label in named.items()}
+
+    @property
+    def vocabulary_size(self) -> int:
+        return int(self.words.num_embeddings)
+
+    @property
+    def pad_id(self) -> int | None:
+        pad = getattr(self.config, "pad_token_id", None)
+        return getattr(self.tokenizer, "pad_token_id", None) if pad is None else int(pad)
+
+    @property
+    def mask_id(self) -> int | None:
+        return getattr(self.tokenizer, "mask_token_id", None)
+
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens the model can read, from its position embeddings."""
+        return self.family.longest(self.config, self.pad_id)
+
+    @property
+    def pads(self) -> bool:
+        """Whether sentences of different length may share a batch: not under a head that might look at padding."""
+        return self.stacks and self.family.mapped
+
+    @property
+    def stacks(self) -> bool:
+        """Whether several sentences of one length may share a batch."""
+        # A GPT-2 classifier finds the end of a sentence by its padding token and refuses batches without one.
+        first = self.task != "classification" or self.family.reads == "first"
+        return first or getattr(self.config, "pad_token_id", None) is not None
+
+    def need_blocks(self, what: str, instead: str = "") -> None:
+        """Refuse what follows a model block by block where the blocks are not known."""
+        if not self.family.mapped:
+            raise WherefromError(
+                f"{what} follows a model through its blocks, which wherefrom does not know for '{self.family.name}'; "
+                f"it knows those of {', '.join(sorted(FAMILIES))} with transformers' own heads.{instead}"
+            )
+
+    def forward(self, batch: Batch) -> Any:
+        """The model's own forward pass on a batch."""
+        accepted = inspect.signature(self.model.forward).parameters
+        own = self.model is self.pretrained
+        inputs: dict[str, Any] = {"input_ids": batch.ids}
+        if own or "attention_mask" in accepted:
+            inputs["attention_mask"] = batch.attention_mask
+        if batch.types is not None and "token_type_ids" in accepted:
+            inputs["token_type_ids"] = batch.types
+        if "use_cache" in accepted:
+            inputs["use_cache"] = False
+        tensors = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+        return _as_output(self.model(**tensors, **({"return_dict": True} if own else {})))
+
+
+def _as_output(found: Any) -> Any:
+    """What a model returned under transformers' names: bare logits, alone or first of a tuple, get theirs."""
+    if isinstance(found, ModelOutput):
+        return found
+    if isinstance(found, Mapping):
+        found = found.get("logits")
+    elif isinstance(found, tuple | list):
+        found = next(iter(found), None)
+    logits = getattr(found, "logits", found)
+    if not isinstance(logits, torch.Tensor):
+        raise WherefromError(
+            f"the model returned a {type(found).__name__}; expected logits, or an output that has them"
+        )
+    return ModelOutput(logits=logits)
+
+
+def _pretrained(model: nn.Module) -> transformers.PreTrainedModel:
+    """The transformers model that a module is or has inside."""
+    return next(part for part in model.modules() if isinstance(part, transformers.PreTrainedModel))
+
+
+def open_model(
+    model: str | Path | nn.Module | Opened,
+    tokenizer: Any | None = None,
+    *,
+    task: str | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+) -> Opened:
+    """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
+
+    `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
+    `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
+    """
+    if isinstance(model, Opened):
+        given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+        if unused := [name for name, value in given.items() if value is not None]:
+            raise WherefromError(f"{' and '.join(unused)} cannot be given with a model that is open already")
+        return model
+    if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
+        pipeline: Any = model
+        model, tokenizer = pipeline.model, tokenizer or pipeline.tokenizer
+    if task is not None and (not isinstance(task, str) or task not in TASKS):
+        raise WherefromError(f"unknown task {shown(task)}; expected one of {', '.join(TASKS)}")
+    _refuse_kinds(tokenizer, device, dtype)
+    if isinstance(model, str | Path):
+        options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": dtype_of(dtype)})}
+        request = Request(str(model), task, None if device is None else str(device), tuple(options.items()))
+        try:
+            hash(request)
+        except TypeError:  # options such as a device_map are dictionaries
+            return _load(request, tokenizer)
+        return _load(request, tokenizer) if tokenizer is not None else _load_once(request, stamp(request.source))
+    given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise WherefromError(
+            f"{' and '.join(unused)} cannot be given with a loaded model, which is used as it is; "
+            f"move or convert the model yourself, or pass its name"
+        )
+    return _opened(model, tokenizer, name=_name(model))
+
+
+def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
+    """Refuse what is no tokenizer, device or dtype, before it fails somewhere inside."""
+    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+        raise WherefromError(f"tokenizer={shown(tokenizer)}; expected a tokenizer of transformers")
+    if device is not None and not isinstance(device, str | int | torch.device):
+        raise WherefromError(f"device={shown(device)}; expected a name such as 'cpu' or 'cuda:0', or a torch.device")
+    if dtype is not None and not isinstance(dtype, str | torch.dtype):
+        raise WherefromError(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
+
+
+def _opened(model: Any, tokenizer: Any | None, name: str) -> Opened:
+    wrapped = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
+    if wrapped or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
+        raise WherefromError(
+            f"model is a {type(model).__name__}; expected a model name, a folder, a transformers PreTrainedModel, a "
+            f"module of yours around one, or a pipeline (a compiled or wrapped model: pass the model inside it)"
+        )
+    inner = _pretrained(model)
+    if type(inner).__module__.startswith("transformers_modules."):
+        raise WherefromError(
+            f"{type(inner).__name__} is remote code, which may compute anything; wherefrom opens only the "
+            f"architectures that come with transformers"
+        )
+    if getattr(inner.config, "add_cross_attention", False) or getattr(inner.config, "is_encoder_decoder", False):
+        raise WherefromError("models with cross-attention are not supported; expected an encoder or a decoder")
+    if not isinstance(inner.get_input_embeddings(), nn.Embedding):
+        raise WherefromError(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
+    family, task = family_of(inner.config.model_type), _task_of(model)
+    if task is None:
+        return _with_own_head(Opened(model, tokenizer, unmapped(type(model).__name__), "classification", name))
+    opened = Opened(model, tokenizer, family, task, name)
+    for block in opened.blocks:  # a modified model fails here, by name, and not in the middle of a pass
+        for path in (family.output, family.norm1, family.norm2, family.ffn_in, family.ffn_out):
+            block.part(path)
+    return opened
+
+
+def _task_of(model: nn.Module) -> str | None:
+    """From the class name, or that of an ancestor (a user's subclass); None for a head of somebody's own."""
+    for cls in type(model).__mro__:
+        if not cls.__module__.startswith("transformers.models."):
+            continue
+        for task, (_, endings) in TASKS.items():
+            if cls.__name__.endswith(endings) and not cls.__name__.endswith("PreTrainedModel"):
+                return task
+        break
+    return None
+
+
+@torch.no_grad()
+def _with_own_head(opened: Opened) -> Opened:
+    """What a head that transformers does not have is for, seen on three tokens."""
+    probe = collate([Sentence([0, 1, 2], ["", "", ""], [False] * 3, [None] * 3, ())], opened.pad_id)
+
+    def run() -> torch.Tensor:
+        evaluating(opened.model)
+        logits: torch.Tensor = opened.forward(probe).logits
+        return logits
+
+    try:
+        logits = borrowed(run)
+    except Exception as error:
+        raise WherefromError(
+            f"{opened.family.name} has a head that wherefrom does not know, and it gives no logits for input_ids and "
+            f"attention_mask alone ({type(error).__name__}: {error})"
+        ) from error
+    if logits.ndim == 2 and len(logits) == 1:
+        return replace(opened, classes=logits.shape[-1])
+    if logits.ndim == 3 and logits.shape[:2] == (1, 3):
+        if logits.shape[-1] == opened.vocabulary_size:
+            return replace(opened, task="causal-lm" if opened.mask_id is None else "masked-lm")
+        return replace(opened, task="token-classification", classes=logits.shape[-1])
+    raise WherefromError(
+        f"{opened.family.name} gives logits of shape {list(logits.shape)} for one text of three tokens; expected "
+        f"[1, classes] or [1, 3, classes]"
+    )
+
+
+def _name(model: Any) -> str:
+    return getattr(model, "name_or_path", "") or type(model).__name__
+
+
+@lru_cache(maxsize=2)
+def _load_once(request: Request, _stamp: str) -> Opened:
+    return _load(request, None)
+
+
+def _load(request: Request, tokenizer: Any | None) -> Opened:
+    opened = _opened(*load(request, tokenizer), request.name)
+    return replace(opened, pooling=pooling(request)) if opened.task == "encoder" else opened

@@ -1,0 +1,16 @@
+"""Tokens that stand in for those taken away: the unknown token, the mask, padding, or any by its id."""
+
+from __future__ import annotations
+
+from wherefrom.model.model import Opened
+
+NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
+
+
+def stand_in_for(opened: Opened, *ways: str | int) -> int | None:
+    """The id of the first of these tokens that the model has; each a name above or an id. None if it has none."""
+    for way in ways:
+        token = way if isinstance(way, int) else getattr(opened.tokenizer, NAMES[way], None)
+        if token is not None and 0 <= token < opened.vocabulary_size:
+            return int(token)
+    return None

@@ -1,0 +1,134 @@
+"""The model run again on something slightly different: other tokens, other embeddings, other hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wherefrom.model.capture import rerunning
+from wherefrom.model.inputs import Batch, Sentence, collate
+from wherefrom.model.model import Opened
+from wherefrom.model.output import explained
+from wherefrom.model.undo import hook, stand_in
+from wherefrom.result.answer import Answer
+
+TOKENS = 4096  # tokens in one batch of reruns
+
+
+def numbers(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    answers: Sequence[Answer],
+    of: str,
+    *,
+    tokens: int = TOKENS,
+    slack: float = 0.0,
+    own_attention: bool = False,
+) -> Tensor:
+    """The explained number of each sentence, in order: [len(sentences)], on the CPU.
+
+    Sentences of one length share a batch of about `tokens` tokens, so that nothing is padded; with `slack`, also those
+    that are longer by this share. `own_attention` as in `rerunning`.
+    """
+    slack = slack if opened.pads else 0.0
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    result = torch.zeros(len(sentences), dtype=torch.float64)
+
+    @torch.no_grad()
+    def run() -> None:
+        for members in _similar_lengths(order, [len(each) for each in sentences], tokens, slack, opened.stacks):
+            batch = collate([sentences[i] for i in members], opened.pad_id)
+            asked = [answers[i] for i in members]
+            result[members] = explained(opened, opened.forward(batch), asked, batch.lengths, of).double().cpu()
+
+    rerunning(opened, run, own_attention=own_attention)
+    return result
+
+
+def _similar_lengths(
+    order: Sequence[int], lengths: Sequence[int], tokens: int, slack: float, stacks: bool
+) -> Iterator[list[int]]:
+    """Groups of neighbours in an order by length."""
+    group: list[int] = []
+    for i in order:
+        most = max(1, tokens // lengths[i]) if stacks else 1
+        if group and (lengths[i] > lengths[group[0]] * (1 + slack) or len(group) >= most):
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+class _Enough(Exception):
+    """Ends a pass whose rest nobody wants."""
+
+
+def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
+    """The input of block `layer` (None: the embedding module's output), the pass ending there."""
+    found: list[Tensor] = []
+    seen = 0
+
+    def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        found.append(output)
+        raise _Enough
+
+    def enters(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal seen
+        seen += 1
+        if seen - 1 == layer:
+            found.append(args[0] if args else kwargs["hidden_states"])
+            raise _Enough
+
+    @torch.no_grad()
+    def run() -> None:
+        if layer is None:
+            hook(opened.embeddings, embedded)
+        else:
+            for block in opened.blocks:
+                hook(block.module, enters, before=True)
+        opened.forward(batch)
+
+    with suppress(_Enough):
+        rerunning(opened, run)
+    return found[0]
+
+
+def from_layer(
+    opened: Opened, batch: Batch, layer: int | None, states: Tensor, *, tuples: bool, own_attention: bool = False
+) -> Any:
+    """The output when `states` stand in place of the input of block `layer`; the blocks below are not run.
+
+    None means the embedding module's output, and the number of blocks the last block's output. Gradients flow back into
+    `states`. `tuples` is the captured pass's, `own_attention` as in `rerunning`.
+    """
+
+    def run() -> Any:
+        if layer is None:
+            hook(opened.embeddings, lambda *_: states)
+        else:
+            _start_at(opened, layer, states, tuples)
+        return opened.forward(batch)
+
+    return rerunning(opened, run, own_attention=own_attention)
+
+
+def _start_at(opened: Opened, layer: int, states: Tensor, tuples: bool) -> None:
+    seen = 0  # blocks may be shared between layers: count the calls, not the modules
+
+    def late(own: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen <= layer:
+                return (states,) if tuples else states
+            return own(states if seen == 1 else hidden_states, *args, **kwargs)
+
+        return forward
+
+    for block in opened.blocks:
+        stand_in(block.module, late(block.module.forward))

@@ -1,0 +1,405 @@
+"""Which number is explained, and which row answers for it.
+
+The *target* is one entry of the model's output: the logit of a class, of a word at a mask, of the start or
+end of an answer, of the next token; with a foil, the difference of two logits. The *position* is the token
+whose representation that entry is read from, so the row of a map that answers for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wherefrom.errors import WherefromError
+from wherefrom.model.inputs import Sentence, token_names
+from wherefrom.model.model import Opened
+from wherefrom.model.parts import promote
+from wherefrom.result.answer import Answer, Reading, Target
+from wherefrom.result.words import group
+
+EDGES = ("start", "end", "answer")
+TOP = 10  # how many words of a vocabulary a result lists with their probabilities
+
+
+@torch.no_grad()
+def answer(
+    opened: Opened,
+    sentence: Sentence,
+    output: Any,
+    row: int,
+    target: int | str | None = None,
+    foil: int | str | None = None,
+    position: int | str | None = None,
+) -> Answer:
+    """Read the model's output for row `row` of a batch and settle what is explained."""
+    resolve = {
+        "classification": _classification,
+        "masked-lm": _language,
+        "causal-lm": _language,
+        "token-classification": _tagging,
+        "question-answering": _answering,
+        "encoder": _encoder,
+    }[opened.task]
+    found = resolve(opened, sentence, output, row, target, foil, position)
+    asked = target is not None or foil is not None
+    if not asked or found.target.kind not in ("class", "token") or regression(opened):
+        return found
+    return replace(found, predicted=resolve(opened, sentence, output, row, None, None, position).target)
+
+
+def answers(
+    opened: Opened,
+    sentence: Sentence,
+    output: Any,
+    row: int,
+    target: int | str | None = None,
+    foil: int | str | None = None,
+    position: int | str | None = None,
+) -> list[Answer]:
+    """The answer; for target="all" one for every class (for an extracted answer: start, end and both)."""
+    if not isinstance(target, str) or target != "all":
+        return [answer(opened, sentence, output, row, target, foil, position)]
+    if foil is not None:
+        raise WherefromError("target='all' explains every class by itself; leave the foil out")
+    if opened.task == "question-answering":
+        every: list[int | str] = list(EDGES)
+    elif opened.task in ("classification", "token-classification"):
+        every = list(opened.labels)
+    else:
+        raise WherefromError(
+            f"target='all' is for classifiers; {opened.name} chooses from a whole vocabulary or nothing"
+        )
+    return [answer(opened, sentence, output, row, each, foil, position) for each in every]
+
+
+def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
+    """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two.
+
+    Half precision is left first: what two of its numbers add up to is seldom one of its numbers.
+    """
+    target, where = found.target, found.reading.position
+    if target.kind == "none" or target.index is None:
+        raise no_number(opened)
+    if target.kind == "answer":
+        both: Tensor = promote(output.start_logits[row, target.index]) + promote(output.end_logits[row, target.end])
+        return both
+    if target.kind in ("start", "end"):
+        scores: Tensor = getattr(output, f"{target.kind}_logits")[row]
+    else:
+        scores = output.logits[row]
+        if opened.task != "classification":
+            scores = scores[where]
+    number = promote(scores[target.index])
+    return number if target.foil is None else number - promote(scores[target.foil])
+
+
+def regression(opened: Opened) -> bool:
+    """Whether a classifier's outputs are numbers, one or several, rather than classes to choose from."""
+    classes = opened.task in ("classification", "token-classification")
+    return classes and (len(opened.labels) == 1 or opened.config.problem_type == "regression")
+
+
+class Term(NamedTuple):
+    """One entry of the output, `sign` times which the explained number has."""
+
+    sign: int
+    position: int  # the token whose last hidden state it is read from
+    column: int  # which output of the head's last linear layer
+
+
+def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
+    """The entries that `logit` adds up."""
+    target, where = found.target, found.reading.position
+    if target.kind == "none" or target.index is None:
+        raise no_number(opened)
+    if target.kind == "answer":
+        assert target.end is not None
+        return [Term(1, target.index, 0), Term(1, target.end, 1)]
+    if target.kind in ("start", "end"):
+        return [Term(1, target.index, 0 if target.kind == "start" else 1)]
+    if opened.task == "classification":  # whatever row of the maps is read, the head reads its own token
+        where = 0 if opened.family.reads == "first" else _last(opened, sentence)
+    assert where is not None
+    against = [] if target.foil is None else [Term(-1, where, target.foil)]
+    return [Term(1, where, target.index), *against]
+
+
+def no_number(opened: Opened) -> WherefromError:
+    """What is missing for there to be a number; each kind of model lacks something else."""
+    mask = getattr(opened.tokenizer, "mask_token", None) or "a mask"
+    lacks = {
+        "masked-lm": f"the text has no masked word; write {mask} for the word that the model should predict, or say "
+        f"with position= which token is meant",
+        "token-classification": "a token classifier gives a label to every token; say with position= which one is "
+        "meant: its index, or the word itself",
+    }
+    usual = f"{opened.name} predicts nothing; use a model with a head"
+    return WherefromError(
+        f"there is no number to explain: {lacks.get(opened.task, usual)}, or choose a method that explains "
+        f"representations (kind 'map' in `wherefrom methods`)"
+    )
+
+
+# One function per head ------------------------------------------------------------------------------------
+
+
+def _classification(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    probabilities = _class_probabilities(opened, output.logits[row])
+    chosen = _class(opened, output.logits[row], target, foil)
+    reading = _reading(opened, sentence, position, default=opened.family.reads)
+    if not probabilities:  # a regression predicts a number
+        return Answer(chosen, reading, f"{float(output.logits[row, chosen.index]):.4g}", {})
+    return Answer(chosen, reading, opened.labels[int(output.logits[row].argmax())], probabilities)
+
+
+def _tagging(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    if position is None:
+        if target is not None or foil is not None:
+            raise WherefromError(
+                "a token classifier gives a label to every token; say which token is explained with position="
+            )
+        return _nothing(opened, sentence)
+    reading = _reading(opened, sentence, position)
+    if reading.position is None:
+        raise WherefromError("a token classifier reads one token; position='mean' means nothing here")
+    logits = output.logits[row, reading.position]
+    return Answer(
+        _class(opened, logits, target, foil),
+        reading,
+        opened.labels[int(logits.argmax())],
+        _class_probabilities(opened, logits),
+    )
+
+
+def _language(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    asked = target is not None or foil is not None
+    default = "last" if opened.task == "causal-lm" else "mask"
+    if position is None and default == "mask" and not asked and opened.mask_id not in sentence.ids:
+        return _nothing(opened, sentence)
+    reading = _reading(opened, sentence, position, default=default)
+    if reading.position is None:
+        raise WherefromError("a language model reads one token; position='mean' means nothing here")
+    logits = output.logits[row, reading.position].float()
+    best = int(logits.argmax())
+    index = best if target is None else _token_id(opened, target)
+    against = None if foil is None else _token_id(opened, foil)
+    if against == index:
+        raise WherefromError(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
+    chosen = Target(
+        "token",
+        index,
+        _token_name(opened, index),
+        foil=against,
+        foil_label=None if against is None else _token_name(opened, against),
+    )
+    p = logits.softmax(-1)
+    listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
+    listed += [i for i in (index, against) if i is not None and i not in listed]
+    return Answer(chosen, reading, _token_name(opened, best), _named(opened, p, listed))
+
+
+def _answering(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    if foil is not None:
+        raise WherefromError(f"question answering has no foil; target is one of {', '.join(EDGES)}")
+    settled = target if isinstance(target, Target) else None  # an answer that another model has chosen
+    kind = settled.kind if settled else "start" if target is None else target
+    if kind not in EDGES:
+        raise WherefromError(
+            f"unknown target {target!r} for question answering; expected one of {', '.join(EDGES)} "
+            f"(and position= for a token other than the predicted one)"
+        )
+    n = len(sentence)
+    logits = {edge: getattr(output, f"{edge}_logits")[row, :n].float() for edge in ("start", "end")}
+    start = int(logits["start"].argmax())
+    end = start + int(logits["end"][start:].argmax())
+    predicted = end if kind == "end" else start
+    best = Reading(predicted, f"predicted {kind}")
+    reading = best if position is None else _reading(opened, sentence, position)
+    if reading.position is None:
+        raise WherefromError("an answer starts and ends at one token; position='mean' means nothing here")
+    probabilities = {
+        f"start {sentence.tokens[start]}": float(logits["start"].softmax(-1)[start]),
+        f"end {sentence.tokens[end]}": float(logits["end"].softmax(-1)[end]),
+    }
+    if kind == "answer":
+        start = reading.position
+        end = settled.end if settled and settled.end is not None else start + int(logits["end"][start:].argmax())
+        found = Target(kind, start, repr(_span_text(sentence, start, end)), end=end)
+        return Answer(found, reading, _span_text(sentence, start, end), probabilities)
+    chosen = Target(kind, reading.position, f"at token {reading.position} '{sentence.tokens[reading.position]}'")
+    return Answer(chosen, reading, _span_text(sentence, start, end), probabilities)
+
+
+def _encoder(
+    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+) -> Answer:
+    del output, row
+    if target is not None or foil is not None:
+        raise WherefromError(
+            f"{opened.name} is a bare encoder: it predicts nothing, so it has no target {target!r}; "
+            f"leave target out, or open the checkpoint with a head (task=)"
+        )
+    default = opened.pooling or ("last" if opened.causal else opened.family.reads)
+    return Answer(Target("none"), _reading(opened, sentence, position, default=default), None, {})
+
+
+def _nothing(opened: Opened, sentence: Sentence) -> Answer:
+    """Nothing was asked and nothing is predicted by itself: the maps stand, read from the default row."""
+    return Answer(Target("none"), _reading(opened, sentence, None, default=opened.family.reads), None, {})
+
+
+# What they share ------------------------------------------------------------------------------------------
+
+
+def _reading(opened: Opened, sentence: Sentence, position: int | str | None, default: str = "given") -> Reading:
+    n = len(sentence)
+    if isinstance(position, int) and not isinstance(position, bool):
+        if not -n <= position < n:
+            raise WherefromError(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
+        return Reading(position % n, "given")
+    name = default if position is None else position
+    if name == "unknown":  # what a head of somebody's own reads
+        return Reading(None, "not known")
+    if name == "first":
+        return Reading(0, "first token")
+    if name == "last":
+        return Reading(_last(opened, sentence), "last token")
+    if name == "mean":
+        return Reading(None, "mean")
+    if name == "mask":
+        masks = [i for i, token in enumerate(sentence.ids) if token == opened.mask_id]
+        if len(masks) == 1:
+            return Reading(masks[0], "mask")
+        what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
+        hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
+        raise WherefromError(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
+    return Reading(_place_of(sentence, str(name)), "given")
+
+
+def _place_of(sentence: Sentence, name: str) -> int:
+    """Where a word or a token of the text stands; a word in pieces is its first piece, as taggers have it."""
+    words = group(sentence.texts, sentence.spans, sentence.word_ids)
+    spelt = {word[0]: _span_text(sentence, word[0], word[-1]).strip() for word in words}
+    for same in (str.__eq__, lambda a, b: a.casefold() == b.casefold()):
+        places = [place for place, text in spelt.items() if same(text, name)]
+        places = places or [place for place, token in enumerate(sentence.tokens) if same(token, name)]
+        if len(places) == 1:
+            return places[0]
+        if places:
+            raise WherefromError(
+                f"{name!r} stands {len(places)} times in the text, at {', '.join(map(str, places))}; say which one is "
+                f"meant by its index"
+            )
+    raise WherefromError(
+        f"unknown position {name!r}; expected a token index, a word of the text, 'first', 'last', 'mean' or 'mask'"
+    )
+
+
+def _last(opened: Opened, sentence: Sentence) -> int:
+    """The last token; for a GPT-2 classifier the one that it reads, the last that is not the padding token."""
+    pad = getattr(opened.config, "pad_token_id", None)
+    if opened.task == "classification" and pad is not None:
+        return max((i for i, token in enumerate(sentence.ids) if token != pad), default=len(sentence) - 1)
+    return len(sentence) - 1
+
+
+def _class(opened: Opened, logits: Tensor, target: Any, foil: Any) -> Target:
+    labels = opened.labels
+    index = int(logits.argmax()) if target is None else class_index(labels, target, "target")
+    if foil is None:
+        return Target("class", index, labels[index])
+    against = class_index(labels, foil, "foil")
+    if against == index:
+        raise WherefromError(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
+    return Target("class", index, labels[index], foil=against, foil_label=labels[against])
+
+
+def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
+    """The class of a label or an id, or an error that says which there are."""
+    if isinstance(wanted, str):
+        exact = [index for index, label in labels.items() if label == wanted]
+        loose = [index for index, label in labels.items() if label.casefold() == wanted.casefold()]
+        if exact or loose:
+            return (exact or loose)[0]
+        if wanted.isascii() and wanted.isdecimal():  # a class id typed on the command line
+            wanted = int(wanted)
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted in labels:
+        return wanted
+    shown = ", ".join(f"{index} '{label}'" for index, label in list(labels.items())[:20])
+    raise WherefromError(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
+
+
+def _class_probabilities(opened: Opened, logits: Tensor) -> dict[str, float]:
+    """By label; empty for a regression, which has no probabilities."""
+    if regression(opened):
+        return {}
+    several = opened.config.problem_type == "multi_label_classification"
+    p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
+    return {opened.labels[i]: float(p[i]) for i in range(len(p))}
+
+
+def _token_id(opened: Opened, wanted: int | str) -> int:
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        if 0 <= wanted < opened.vocabulary_size:
+            return wanted
+        raise WherefromError(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
+    if opened.tokenizer is None:
+        raise WherefromError(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
+    if not isinstance(wanted, str) or not wanted.strip():
+        raise WherefromError(f"target {wanted!r} is not a word; expected a word or a token id")
+    index = _word_id(opened.tokenizer, wanted)
+    if index is None:
+        pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
+        raise WherefromError(
+            f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); "
+            f"choose a word that is"
+        )
+    return index
+
+
+def _word_id(tokenizer: Any, word: str) -> int | None:
+    """The token that a word is, if it is one."""
+    # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
+    for form in (f" {word.strip()}", word.strip()):
+        ids = tokenizer(form, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+            return int(ids[0])
+    return None
+
+
+def _token_name(opened: Opened, index: int) -> str:
+    """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
+    if opened.tokenizer is None:
+        return str(index)
+    word = str(opened.tokenizer.decode([index])).strip()
+    if word and _word_id(opened.tokenizer, word) == index:
+        return word
+    return token_names(opened.tokenizer, [index])[0]
+
+
+def _named(opened: Opened, p: Tensor, listed: list[int]) -> dict[str, float]:
+    """Probabilities by word; where two tokens show the same word ("the", "Ġthe") the later as its vocabulary has it."""
+    found: dict[str, float] = {}
+    for index in listed:
+        name = _token_name(opened, index)
+        found[name if name not in found else token_names(opened.tokenizer, [index])[0]] = float(p[index])
+    return found
+
+
+def _span_text(sentence: Sentence, start: int, end: int) -> str:
+    first, last = sentence.spans[start], sentence.spans[end]
+    if first is not None and last is not None and first[0] == last[0]:
+        return sentence.texts[first[0]][first[1] : last[2]]
+    return " ".join(sentence.tokens[start : end + 1])

@@ -1,0 +1,90 @@
+"""What recipes draw: the explanations of single sentences, token by token, and measures layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import wherefrom
+from wherefrom.papers.recipe import Asked, Table, by_layer, layers, number, used, with_last
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+
+if TYPE_CHECKING:
+    from wherefrom.evaluation import Run
+    from wherefrom.metric.correlation import Summary
+    from wherefrom.papers.recipe import Place, Reported
+    from wherefrom.view.plot import Picture
+
+
+def explained(asked: Asked, text: Any, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
+    """One sentence by several methods."""
+    found = wherefrom.compare(text, asked.model, methods=list(methods), device=asked.device, **question)
+    assert isinstance(found, Comparison)
+    return dict(found)
+
+
+def picture(named: Mapping[str, Explanation], kind: str, **options: Any) -> Callable[[], Picture]:
+    """The drawing of explanations, to be made when it is wanted."""
+
+    def draw() -> Picture:
+        from wherefrom.view.plot import draw as drawn
+
+        return drawn(named, kind, **options)
+
+    return draw
+
+
+def curve_picture(table: Mapping[Place, Summary], rows: Sequence[str], columns: Sequence[str], **options: Any) -> Any:
+    """Layer curves with their intervals, to be drawn when they are wanted."""
+
+    def draw() -> Picture:
+        from wherefrom.view.plot import Series, curves
+
+        known = [row for row in rows if all((row, column) in table for column in columns)]
+        return curves({row: Series.of(table[row, column] for column in columns) for row in known}, **options)
+
+    return draw
+
+
+def layer_curves(
+    run: Run, rows: Mapping[str, str], metric: str, of: str, told: Mapping[Place, Reported] | None = None, **drawn: str
+) -> Table:
+    """A measure layer by layer, as a table and as curves; `told` are the paper's layers, which may be fewer."""
+    ours = by_layer(run, rows, metric)
+    pictures = {"": curve_picture(ours, list(rows), layers(ours), **drawn)}
+    columns = with_last(ours, told or {})
+    return Table(list(rows), columns, ours, f"Mean ± standard deviation of {of}", [used(run)], pictures=pictures)
+
+
+def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str) -> Callable[[], Picture]:
+    """One bar a row, with its interval, to be drawn when it is wanted."""
+
+    def draw() -> Picture:
+        from wherefrom.view.plot import Series, bars
+
+        return bars({column: Series.of(table[row, column] for row in rows)}, list(rows), y_label=column, written=True)
+
+    return draw
+
+
+def token_table(
+    asked: Asked, texts: Sequence[Any], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
+) -> Table:
+    """Every token's score by every method (a column each), and a picture of each sentence."""
+    ours: dict[Place, Summary] = {}
+    rows, said, pictures = [], [], {}
+    for place, text in enumerate(texts, 1):
+        found = explained(asked, text, list(methods.values()))
+        named = dict(zip(methods, found.values(), strict=True))
+        first = next(iter(named.values()))
+        seen: dict[str, int] = {}
+        for i, piece in enumerate(first.pieces):
+            seen[piece] = seen.get(piece, 0) + 1
+            again = f" ({seen[piece]})" if seen[piece] > 1 else ""
+            rows.append((f"{place}. " if len(texts) > 1 else "") + piece + again)
+            ours.update({(rows[-1], name): number(each.scores[i], 1) for name, each in named.items()})
+        said.append(f"{asked.model} on “{text}”, which it calls {first.prediction}")
+        pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
+    what = of or "What the answering token draws on in the last layer"
+    return Table(rows, list(methods), ours, what, said, pictures=pictures)

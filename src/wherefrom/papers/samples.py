@@ -1,0 +1,85 @@
+"""The examples that recipes run on: datasets on this machine, drawn at random, or sentences of our own.
+
+own    short reviews written for wherefrom, half of them negative: what runs where there is no data at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from wherefrom.data import Dataset, Example
+from wherefrom.data import read as read_data
+from wherefrom.data.datasets import on_this_machine
+from wherefrom.data.example import kept, lot
+
+OWN = "own"
+POSITIVE = (
+    "a warm and funny film that never talks down to its audience .",
+    "the young cast is wonderful , and the last scene is quietly moving .",
+    "i laughed more than i have in years .",
+    "an honest , tender portrait of two brothers .",
+    "beautifully shot , smartly written and full of surprises .",
+    "it is slow at first but rewards every minute of patience .",
+    "the director finds real joy in ordinary lives .",
+    "one of the best thrillers of the year , tense and clever .",
+    "a charming little comedy with a big heart .",
+    "not a single scene feels wasted .",
+    "the music alone is worth the ticket .",
+    "she gives a brave and brilliant performance .",
+    "a fresh , lively and very human story .",
+    "i did not expect to love it , but i did .",
+    "gorgeous to look at and impossible to forget .",
+    "even the smallest parts are played with care and wit .",
+)
+NEGATIVE = (
+    "a dull and lifeless film that never finds its story .",
+    "the jokes are stale and the acting is worse .",
+    "i could not wait for it to end .",
+    "a loud , empty mess without a single idea .",
+    "badly shot , badly written and far too long .",
+    "it starts well but soon falls apart completely .",
+    "the director wastes a fine cast on a silly script .",
+    "one of the worst sequels ever made , tired and pointless .",
+    "a comedy without one good laugh .",
+    "nothing in this film feels true .",
+    "the music is annoying and the plot makes no sense .",
+    "she is painfully miscast , and it shows .",
+    "a cold , clumsy and very boring story .",
+    "i wanted to like it , but i did not .",
+    "ugly to look at and easy to forget .",
+    "even the action scenes are flat and predictable .",
+)
+
+
+def own() -> Dataset:
+    """Our own reviews, positive and negative in turn."""
+    pairs = zip(POSITIVE, NEGATIVE, strict=True)
+    told = [(text, label) for good, bad in pairs for text, label in ((good, "positive"), (bad, "negative"))]
+    examples = [Example(f"own:{row}", text, label=label) for row, (text, label) in enumerate(told, 1)]
+    return Dataset(OWN, "", lambda: iter(examples), ("negative", "positive"), "Short reviews written for wherefrom.")
+
+
+def read(name: str, folder: Path | None = None) -> Dataset:
+    """A dataset by name; `own` is ours."""
+    return own() if name == OWN else kept(read_data(name, folder=folder))
+
+
+def at_hand(name: str, folder: Path | None = None) -> bool:
+    """Whether a dataset can be read without asking anybody."""
+    return name == OWN or on_this_machine(name, folder)
+
+
+def changed(data: Dataset, change: Callable[[Example], Example | None]) -> Dataset:
+    """Every example changed, or left out where the change gives none."""
+
+    def make() -> Iterator[Example]:
+        return (new for example in data if (new := change(example)) is not None)
+
+    return replace(data, make=make)
+
+
+def half(data: Dataset, test: bool) -> Dataset:
+    """Every example lies by a hash of its id in one of two halves: one to train on, one to test on."""
+    return changed(data, lambda example: example if (lot(example.id, 0)[0] % 2 == 1) == test else None)

@@ -1,0 +1,88 @@
+"""Which method answers when none is named.
+
+A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS`, and by the
+next where that one says that it cannot answer (its own check fails, or there is no token for a baseline). Of a model
+whose blocks are not known, methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder),
+or where a map is asked for (a row, layers, a head, an aggregation), `MAPS` says what a representation is made of. A
+model that predicts at a place which nobody has named (a masked language model without a mask, a tagger without a
+position) is refused: nobody meant [CLS]. docs/methods.md has the numbers behind the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
+from wherefrom.errors import Unsuited, WherefromError, warn
+from wherefrom.method import Chosen, choose, lookup
+from wherefrom.model import Opened, Sentence
+from wherefrom.model.target import no_number
+from wherefrom.pipeline.resolution import Question, Wanted
+
+T = TypeVar("T")
+PLACED = ("masked-lm", "token-classification")  # which predict at one place of the text
+
+
+def is_default(method: Any) -> bool:
+    """Whether the choice of a method is left to wherefrom."""
+    return isinstance(method, str) and method == DEFAULT_METHOD
+
+
+def candidates(
+    opened: Opened,
+    sentences: Sequence[Sentence],
+    questions: Sequence[Question],
+    wanted: Wanted,
+    options: Mapping[str, Any],
+) -> list[Chosen]:
+    """The methods that may answer, the first choice first: those that have the options given."""
+    names: tuple[str, ...] = TOWARDS if opened.family.mapped else UNMAPPED
+    if wanted.head is not None:
+        names = HEADS
+    elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
+        names = MAPS
+    able = [name for name in names if set(options) <= set(lookup(name)[0].options)]
+    try:
+        return [choose(name, options) for name in able or names[:1]]
+    except WherefromError as error:
+        raise WherefromError(f"no method was named, so it is {names[0]}: {error}", code=error.code) from None
+
+
+def compared(
+    opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question], wanted: Wanted
+) -> tuple[str, ...]:
+    """The methods that are compared when none are named."""
+    if wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
+        return COMPARED_MAPS
+    return COMPARED if opened.family.mapped else UNMAPPED
+
+
+def _towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
+    """Whether there is a number to explain for every input, and none asks for a row instead."""
+    every = all(_has_number(opened, *each) for each in zip(sentences, questions, strict=True))
+    if not every and opened.task in PLACED:
+        raise no_number(opened)
+    return every
+
+
+def _has_number(opened: Opened, sentence: Sentence, question: Question) -> bool:
+    if opened.task == "classification":
+        return question.position is None or question.target is not None  # a class is read where the head reads it
+    if opened.task == "token-classification":
+        return question.position is not None or question.target is not None
+    if opened.task == "masked-lm":
+        asked = any(each is not None for each in (question.target, question.foil, question.position))
+        return asked or opened.mask_id in sentence.ids
+    return opened.task != "encoder"
+
+
+def first_suited(choices: Sequence[Chosen], explain: Callable[[Chosen], T]) -> T:
+    """What the first choice gives; where a method says that it cannot answer, the next, and a warning."""
+    for choice, after in pairwise(choices):
+        try:
+            return explain(choice)
+        except Unsuited as error:
+            warn(f"{error}. Explained by {after.asked} instead")
+    return explain(choices[-1])

@@ -1,0 +1,185 @@
+"""What was asked, settled before anything is run: names and arguments become jobs and questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wherefrom.aggregate import check_aggregation
+from wherefrom.errors import WherefromError
+from wherefrom.method import Chosen, Method, methods
+from wherefrom.model import Opened
+from wherefrom.model.containers import several
+from wherefrom.typecheck import checked, plain, shown
+
+AUTO = "auto"  # aggregate as the method and its name say
+
+
+@dataclass(frozen=True)
+class Reach:
+    """From where to where layer maps are joined, and how."""
+
+    aggregate: str | None
+    start: int  # the first block taken
+    end: int  # the first one no longer taken
+    depth: int
+    receptive_field: bool
+    reading_only: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was asked for beyond the ordinary, for the record."""
+        part = {} if (self.start, self.end) == (0, self.depth) else {"layers": [self.start, self.end]}
+        return {**part, **({"receptive_field": True} if self.receptive_field else {})}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method to run, its name settled into an algorithm, an aggregation and options."""
+
+    asked: str
+    method: Method
+    reach: Reach
+    head: int | str | None
+    drop_self: bool
+    options: dict[str, Any]
+    keep: str = "maps"  # or "scores": of a map only the rows that answer
+    judged: str = "prediction"  # what measures judge it by if it looks at no output; or "target", as those that do
+
+    @property
+    def layerwise(self) -> bool:
+        """Whether it works on one layer at a time, as the pass goes by."""
+        return self.method.kind == "map" and not self.method.class_specific
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of one input."""
+
+    target: Any
+    foil: Any
+    position: Any
+
+
+UNASKED = Question(None, None, None)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What all methods of a call are asked beside their own options, as `explain` takes it."""
+
+    aggregate: str | None = AUTO
+    layers: Any = None
+    receptive_field: bool = False
+    rows: str = "all"
+    head: int | str | None = None
+    drop_self: bool = False
+    keep: str | None = "maps"
+
+    def asks_maps(self, depth: int) -> bool:
+        """Whether more was asked than scores can answer."""
+        return self.aggregate != AUTO or self.receptive_field or _layers(self.layers, depth) != (0, depth)
+
+
+USUAL = Wanted()
+
+
+def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL, judged: str = "prediction") -> Job:
+    """What a method is to do on this model; what stands in its own name goes before what all are asked."""
+    wanted = replace(wanted, **chosen.how)
+    method, preset, name = chosen.method, chosen.preset, chosen.asked
+    start, end = _layers(wanted.layers, opened.depth)
+    joined = _aggregation(chosen, wanted.aggregate, wanted.receptive_field)
+    if wanted.receptive_field and not opened.causal:
+        raise WherefromError(
+            f"receptive_field corrects for tokens that see only those before them, and every token of "
+            f"{opened.name} sees all; leave it out"
+        )
+    if method.kind == "scores" and (start, end) != (0, opened.depth):
+        raise WherefromError(f"'{name}' has no layer maps to choose from; leave layers out")
+    if wanted.head is not None and method.heads is None:
+        raise WherefromError(f"'{name}' does not take single heads; leave head out")
+    if preset is not None and joined != preset.aggregate:
+        name = method.name  # "attention-rollout" joined in another way is no rollout
+    reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "reading")
+    kept = _keep(wanted.keep, reach, wanted.head)
+    return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
+
+
+def settle_jobs(
+    opened: Opened, chosen: Mapping[str, Chosen], wanted: Wanted
+) -> tuple[dict[str, Job], dict[str, WherefromError]]:
+    """The jobs by the names they were asked for, and why some of these methods cannot do what all are asked."""
+    jobs, failed = {}, {}
+    for name, each in chosen.items():
+        try:
+            jobs[name] = settle_job(opened, each, wanted)
+        except WherefromError as error:
+            failed[name] = error
+    if not jobs:
+        raise next(iter(failed.values()))
+    return jobs, failed
+
+
+def _aggregation(chosen: Chosen, aggregate: str | None, receptive_field: bool) -> str | None:
+    if aggregate == AUTO:
+        aggregate = chosen.method.aggregate if chosen.preset is None else chosen.preset.aggregate
+    elif chosen.method.kind == "scores" and aggregate not in (None, "none"):
+        raise WherefromError(
+            f"'{chosen.asked}' gives scores and no maps: there is nothing to aggregate by {shown(aggregate)}"
+        )
+    return check_aggregation(aggregate, receptive_field)
+
+
+def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
+    """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
+    if keep == "scores" and head == "all":
+        raise WherefromError("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
+    return keep or ("scores" if reach.reading_only and head != "all" else "maps")
+
+
+def _layers(layers: Any, depth: int) -> tuple[int, int]:
+    if layers is None:
+        return 0, depth
+    if not isinstance(layers, tuple | list) or len(layers) != 2:
+        raise WherefromError(f"layers is {shown(layers)}; expected (start, end), e.g. (0, {depth}) for all blocks")
+    start, end = (plain(other if each is None else each) for each, other in zip(layers, (0, depth), strict=True))
+    whole = all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end))
+    if not whole or not 0 <= start < end <= depth:
+        raise WherefromError(
+            f"layers is {shown(layers)}; expected whole numbers (start, end) with 0 <= start < end <= {depth}, "
+            f"the model's number of blocks (end is not included)"
+        )
+    return start, end
+
+
+def settle_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
+    """What is asked of each input: one thing of all, or a list (an array, a column) with an entry for each."""
+    columns = []
+    for name, value in (("target", target), ("foil", foil), ("position", position)):
+        listed = None if single or isinstance(value, str) or getattr(value, "ndim", 1) == 0 else several(value)
+        entries = [value] * count if listed is None else list(listed)
+        if len(entries) != count:
+            raise WherefromError(f"{len(entries)} entries in {name} for {count} inputs; expected one each")
+        columns.append([checked(name, each, int | str | None) for each in entries])
+    return [Question(*each) for each in zip(*columns, strict=True)]
+
+
+def refuse_unseen_targets(opened: Opened, questions: Sequence[Question], asked: Sequence[Chosen]) -> None:
+    """Refuse a target or a foil that none of the methods looks at.
+
+    In an answer, start and end choose the row that is read; a bare encoder has its own words about targets.
+    """
+    targets = any(each.target is not None or each.foil is not None for each in questions)
+    answered = any(each.method.class_specific for each in asked)
+    if not targets or answered or opened.task in ("question-answering", "encoder"):
+        return
+    names = ", ".join(each.asked for each in asked)
+    say = f"say{'s' * (len(asked) == 1)} what a representation is made of"
+    say = "has random scores" if all(each.method.random for each in asked) else say
+    answering = ", ".join(each.name for each in methods() if each.class_specific)
+    raise WherefromError(
+        f"{names} {say}, the same for every target; leave target and foil out, or choose a method that looks at "
+        f"them: {answering}"
+    )

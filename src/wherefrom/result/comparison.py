@@ -1,0 +1,122 @@
+"""Several methods on one input, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wherefrom.errors import WherefromError
+from wherefrom.files import write
+from wherefrom.result import tabular
+from wherefrom.result.explanation import Explanation
+from wherefrom.result.serialise import PICTURES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Mapping[str, Explanation]):
+    """Explanations of one input by the name that each method was asked for: `comparison["rollout"]`."""
+
+    explanations: dict[str, Explanation]
+    failed: dict[str, str] = field(default_factory=dict)  # why a method that was asked for is not among them
+
+    def __getitem__(self, name: str) -> Explanation:
+        return self.explanations[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.explanations)
+
+    def __len__(self) -> int:
+        return len(self.explanations)
+
+    def words(self, how: str | None = None) -> Comparison:
+        """Every explanation over words instead of pieces, joined as `Explanation.words` does."""
+        return Comparison({name: each.words(how) for name, each in self.explanations.items()}, self.failed)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": "wherefrom.comparison",
+            "version": 1,
+            "explanations": {name: each.to_dict() for name, each in self.explanations.items()},
+            **({"failed": self.failed} if self.failed else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
+        """The inverse of `to_dict`."""
+        if not isinstance(data, Mapping) or data.get("format") != "wherefrom.comparison":
+            raise WherefromError("this is not a wherefrom comparison; expected data written by to_dict or save")
+        if data.get("version") != 1:
+            raise WherefromError(f"this comparison has version {data.get('version')!r}; this wherefrom reads version 1")
+        if not isinstance(data.get("explanations"), Mapping):
+            raise WherefromError("this comparison is damaged: it holds no explanations")
+        failed = data.get("failed", {})
+        if not isinstance(failed, Mapping):
+            raise WherefromError("this comparison is damaged: what failed is no dictionary by name")
+        return cls(
+            {name: Explanation.from_dict(each) for name, each in data["explanations"].items()},
+            {str(name): str(detail) for name, detail in failed.items()},
+        )
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame (the extra `pandas`) with a row per token and method."""
+        return tabular.dataframe((0, each) for each in self.values())
+
+    def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
+        """Write to a .json or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a table
+        (.csv, .parquet, .jsonl)."""
+        path = Path(path)
+        if path.suffix in tabular.ENDINGS:
+            return tabular.save(((0, each) for each in self.values()), path)
+        if path.suffix in PICTURES:
+            from wherefrom.view.plot import save
+
+            return save(self.plot(kind, **options), path)
+        if path.suffix == ".json":
+            return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
+        if path.suffix == ".html":
+            return write(path, self.to_html())
+        raise WherefromError(
+            f"cannot save to '{path.name}'; expected a name ending in .json, .html, "
+            f"{', '.join((*PICTURES, *tabular.ENDINGS))}"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Comparison:
+        """Read what `save` wrote as .json."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise WherefromError(f"cannot read '{path}' as a wherefrom comparison: {error}") from error
+        return cls.from_dict(data)
+
+    def show(self, *, layers: bool = False, pieces: bool = False) -> None:
+        """Coloured words (or pieces) in the terminal, one line per method."""
+        from wherefrom.view.terminal import show
+
+        show(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
+
+    def plot(self, kind: str = "text", **options: Any) -> Figure:
+        """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
+
+        width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
+        """
+        from wherefrom.view.plot import draw
+
+        return draw(self, kind, **options)
+
+    def to_html(self) -> str:
+        """The viewer with all of them side by side: one HTML document that needs nothing beside it."""
+        from wherefrom.view.html import document
+
+        return document(self.explanations, failed=self.failed)
+
+    def _repr_html_(self) -> str:
+        from wherefrom.view.html import fragment
+
+        return fragment(self.explanations, failed=self.failed)

@@ -1,0 +1,324 @@
+"""The result: one method's answer for one input. Numpy arrays and plain values, no model behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wherefrom.errors import WherefromError
+from wherefrom.files import write
+from wherefrom.result import serialise, tabular
+from wherefrom.result.answer import Reading, Target
+from wherefrom.result.words import Span, group
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.floating[Any]]
+NO_TARGET = Target("none")
+NO_READING = Reading(None, "unknown")
+UNREAD = 8  # unknown tokens that a remark names
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Which input tokens an output is made of.
+
+    Row i of a map is the token being built, column j the token it draws on; layer 0 is the first block.
+    `maps` are the method's own layer maps, `aggregated` what the aggregation made of them up to each layer,
+    `scores` the row that answers for the target (`position`, stated with its reason in `reading`).
+    """
+
+    tokens: list[str]
+    scores: Array  # [n]
+    method: str
+    maps: Array | None = None  # [L, n, n]
+    aggregated: Array | None = None  # [L, n, n]
+    head_maps: Array | None = None  # [L, H, n, n], on request
+    layer_scores: Array | None = None  # [L, n]
+    texts: tuple[str, ...] = ()
+    spans: list[Span | None] = field(default_factory=list)  # (which text, start, end) of each token
+    special: list[bool] = field(default_factory=list)
+    unknown: list[bool] = field(default_factory=list)  # the model read [UNK] for what the text says
+    word_ids: list[int | None] | None = None  # the word of each token, where the text came in as words
+    aggregate: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)  # what the caller chose,
+    defaults: dict[str, Any] = field(default_factory=dict)  # and what was left as it is
+    delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
+    signed: bool = False
+    additive: bool = False  # the scores of a word's pieces add up to the word's
+    target: Target = NO_TARGET  # what is explained,
+    measured: Target = NO_TARGET  # and the output by which measures judge it: the target; if it is none, the prediction
+    reading: Reading = NO_READING
+    prediction: str | None = None
+    probabilities: dict[str, float] = field(default_factory=dict)
+    model: str = ""
+    seconds: float = 0.0
+    granularity: str = "token"  # or "word"
+    notes: list[str] = field(default_factory=list)  # what a reader must know of how it was made
+
+    def __post_init__(self) -> None:
+        n = len(self.tokens)
+        if self.target.towards:
+            object.__setattr__(self, "measured", self.target)
+        if not self.spans:
+            object.__setattr__(self, "spans", [None] * n)
+        for name in ("special", "unknown"):
+            if not getattr(self, name):
+                object.__setattr__(self, name, [False] * n)
+        beside = ("spans", "special", "unknown", *(() if self.word_ids is None else ("word_ids",)))
+        sizes = {"scores": self.scores.shape, **{name: (len(getattr(self, name)),) for name in beside}}
+        wrong = [name for name, shape in sizes.items() if shape != (n,)]
+        wrong += [
+            name
+            for name, array in self._arrays().items()
+            if name != "scores" and set(array.shape[(1 if name == "layer_scores" else -2) :]) != {n}
+        ]
+        if wrong:
+            raise WherefromError(f"{', '.join(wrong)} do not fit the {n} tokens")
+        broken = [name for name, array in self._arrays().items() if not np.isfinite(array).all()]
+        if broken:
+            raise WherefromError(f"{', '.join(broken)} contain NaN or infinite values")
+
+    def _arrays(self) -> dict[str, Array]:
+        names = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    # Reading ----------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int | None:
+        """The token whose row answers; None when it is the mean over all."""
+        return self.reading.position
+
+    @property
+    def pieces(self) -> list[str]:
+        """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
+        return [
+            token if span is None else self.texts[span[0]][span[1] : span[2]] or token
+            for token, span in zip(self.tokens, self.spans, strict=True)
+        ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know beside the scores: the notes, and what the model did not know."""
+        unread = dict.fromkeys(piece for piece, unknown in zip(self.pieces, self.unknown, strict=True) if unknown)
+        said = ", ".join([*unread][:UNREAD]) + (" …" if len(unread) > UNREAD else "")
+        return [*self.notes, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The tokens of each word, in order: by the caller's own words where the text came in as words."""
+        return group(self.texts, self.spans, self.word_ids)
+
+    @property
+    def magnitude(self) -> Array:
+        """How much each token matters (the magnitude of AttCAT's Impact Score)."""
+        magnitude: Array = np.abs(self.scores)
+        return magnitude
+
+    @property
+    def direction(self) -> NDArray[np.int8]:
+        """1 for the target, -1 against it, 0 neither (the directionality of AttCAT's Impact Score)."""
+        return np.sign(self.scores).astype(np.int8)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, key: Any) -> Any:
+        """`ex[layer]` is that layer's map, `ex[layer, i]` what token i draws on, `ex[layer, i, j]` one number.
+
+        Tokens may be named: `ex[-1, "[CLS]", "film"]`. For a method without maps, `ex[layer, i]` is one number.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        array = self.maps if self.maps is not None else self.layer_scores
+        if array is None:
+            raise WherefromError(f"'{self.method}' has no layers to index; its answer is in scores")
+        if isinstance(keys[0], str) or len(keys) > array.ndim:
+            raise WherefromError(f"expected [layer] or [layer, token{', token' * (array.ndim - 2)}]; got {key!r}")
+        layers, *tokens = keys
+        if isinstance(layers, int) and not -len(array) <= layers < len(array):
+            raise WherefromError(f"layer {layers} is outside the model's {len(array)} layers")
+        return array[(layers, *(self._token(token) for token in tokens))]
+
+    def _token(self, token: Any) -> Any:
+        if not isinstance(token, str):
+            if isinstance(token, int) and not -len(self) <= token < len(self):
+                raise WherefromError(f"token {token} is outside the {len(self)} tokens")
+            return token
+        found = [i for i, (t, p) in enumerate(zip(self.tokens, self.pieces, strict=True)) if token in (t, p)]
+        if len(found) != 1:
+            what = f"stands {len(found)} times" if found else "does not stand"
+            raise WherefromError(f"'{token}' {what} among the tokens; use its index: {self.tokens}")
+        return found[0]
+
+    def top(self, k: int = 5, *, special: bool = True) -> list[tuple[int, str, float]]:
+        """The k tokens with the largest scores (by magnitude where the method has signs): index, token, score."""
+        weight = np.abs(self.scores) if self.signed else self.scores
+        order = [int(i) for i in np.argsort(-weight, kind="stable") if special or not self.special[i]]
+        return [(i, self.pieces[i], float(self.scores[i])) for i in order[:k]]
+
+    # Words ------------------------------------------------------------------------------------------------
+
+    def words(self, how: str | None = None, *, rows: str | None = None) -> Explanation:
+        """The same explanation over the words of the text instead of the tokenizer's pieces.
+
+        Where scores add up (`additive`: shares, contributions, gradient times input), a word gives the sum of what its
+        pieces give, and takes the mean of what they take, so that sums stay as they are (Clark et al. 2019, What does
+        BERT look at); elsewhere both are means. `how` joins the pieces in another way ("mean", "max", "sum", "first",
+        "signed-max"), on both axes of the maps; `rows` sets one for the axis of the token being built. Special tokens
+        stand for themselves; no token is dropped.
+        """
+        groups = self.groups
+        if how is None:
+            how, rows = "sum" if self.additive else "mean", rows or "mean"
+        join, join_rows = (_join(name, groups) for name in (how, rows or how))
+        kept = how == "sum" or len(groups) == len(self)  # what the scores sum to
+        spans = [_union([self.spans[i] for i in members]) for members in groups]
+        position = self.position
+        if position is not None:
+            position = next(word for word, members in enumerate(groups) if position in members)
+
+        def both(array: Array | None) -> Array | None:
+            return None if array is None else join_rows(join(array, -1), -2)
+
+        return replace(
+            self,
+            tokens=[
+                (span and self.texts[span[0]][span[1] : span[2]].strip()) or self.tokens[members[0]]
+                for members, span in zip(groups, spans, strict=True)
+            ],
+            scores=join(self.scores, -1),
+            maps=both(self.maps),
+            aggregated=both(self.aggregated),
+            head_maps=both(self.head_maps),
+            layer_scores=None if self.layer_scores is None else join(self.layer_scores, -1),
+            delta=self.delta if kept else None,
+            spans=spans,
+            special=[self.special[members[0]] for members in groups],
+            unknown=[any(self.unknown[i] for i in members) for members in groups],
+            word_ids=None if self.word_ids is None else [self.word_ids[members[0]] for members in groups],
+            reading=replace(self.reading, position=position),
+            granularity="word",
+        )
+
+    # Making, keeping and showing --------------------------------------------------------------------------
+
+    @classmethod
+    def from_scores(cls, tokens: Sequence[str], scores: ArrayLike, method: str = "given", **fields: Any) -> Explanation:
+        """Scores made elsewhere, as an Explanation: to show, save and evaluate beside wherefrom's own.
+
+        >>> Explanation.from_scores(["good", "film"], [0.9, 0.1]).top(1)
+        [(0, 'good', 0.9)]
+        """
+        array = np.asarray(scores)
+        if array.dtype.kind not in "fiub":
+            raise WherefromError(f"scores of type {array.dtype} are no numbers; expected one number per token")
+        array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+        fields.setdefault("signed", bool((array < 0).any()))
+        return cls(tokens=list(tokens), scores=array, method=method, **fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, numbers and strings, ready for JSON."""
+        return serialise.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Explanation:
+        """The inverse of `to_dict`; a WherefromError if the data is not such a dictionary."""
+        return serialise.from_dict(cls, data)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame (the extra `pandas`) with a row per token."""
+        return tabular.dataframe([(0, self)])
+
+    def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
+        """Write to a .json, .npz or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a
+        table (.csv, .parquet, .jsonl)."""
+        path = Path(path)
+        if path.suffix in tabular.ENDINGS:
+            return tabular.save([(0, self)], path)
+        if path.suffix in serialise.PICTURES:
+            from wherefrom.view.plot import save
+
+            return save(self.plot(kind, **options), path)
+        if path.suffix == ".html":
+            return write(path, self.to_html())
+        return serialise.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Explanation:
+        """Read what `save` wrote as .json or .npz; never unpickles anything."""
+        return serialise.load(cls, Path(path))
+
+    def show(self, *, layers: bool = False, pieces: bool = False) -> None:
+        """Coloured words in the terminal, or the tokenizer's pieces; with `layers`, the row of every layer beneath."""
+        from wherefrom.view.terminal import show
+
+        show([self], layers=layers, pieces=pieces)
+
+    def plot(self, kind: str = "text", **options: Any) -> Figure:
+        """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.
+
+        width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
+        """
+        from wherefrom.view.plot import draw
+        from wherefrom.view.terminal import title
+
+        layerwise = options.get("own") or options.get("edges") == "paths"  # shows what was not aggregated
+        return draw({title(replace(self, aggregate=None) if layerwise else self): self}, kind, **options)
+
+    def to_html(self) -> str:
+        """The viewer with this explanation: one HTML document that needs nothing beside it."""
+        from wherefrom.view.html import document
+
+        return document({self.method: self})
+
+    def _repr_html_(self) -> str:
+        from wherefrom.view.html import fragment
+
+        return fragment({self.method: self})
+
+    def __repr__(self) -> str:
+        layers = "" if self.maps is None else f", {len(self.maps)} layers"
+        return f"<Explanation by {self.method} of {self.target}: {len(self)} {self.granularity}s{layers}>"
+
+    def __str__(self) -> str:
+        from wherefrom.view.terminal import plain
+
+        return plain(self)
+
+
+def _join(how: str, groups: list[list[int]]) -> Any:
+    """A function that joins groups of entries along one axis of an array."""
+    ways = {
+        "mean": lambda part, axis: part.mean(axis),
+        "sum": lambda part, axis: part.sum(axis),
+        "max": lambda part, axis: part.max(axis),
+        "first": lambda part, axis: part.take(0, axis),
+        "signed-max": _signed_max,
+    }
+    if how not in ways:
+        raise WherefromError(f"unknown way to join pieces {how!r}; expected {', '.join(ways)}")
+
+    def join(array: Array, axis: int) -> Array:
+        return np.stack([ways[how](array.take(members, axis), axis) for members in groups], axis)
+
+    return join
+
+
+def _signed_max(part: Array, axis: int) -> Array:
+    """The entry of largest magnitude, with its sign."""
+    index = np.expand_dims(np.abs(part).argmax(axis), axis)
+    return np.take_along_axis(part, index, axis).squeeze(axis)
+
+
+def _union(spans: list[Span | None]) -> Span | None:
+    known = [span for span in spans if span is not None]
+    if not known:
+        return None
+    return (known[0][0], min(span[1] for span in known), max(span[2] for span in known))

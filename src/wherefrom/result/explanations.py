@@ -1,0 +1,69 @@
+"""What `explain` and `compare` give for several inputs: a list that can also be shown, tabled and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from wherefrom.result import tabular
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+
+SHOWN = 10  # explanations that a picture of the list shows
+
+
+class Explanations(list[Any]):
+    """A list of `Explanation` (or `Comparison`), one per input, in their order.
+
+    With on_error="skip" there is None for an input that was left out, and `skipped` has the reason by its number.
+    """
+
+    def __init__(self, found: Iterable[Any] = (), skipped: dict[int, str] | None = None) -> None:
+        super().__init__(found)
+        self.skipped = dict(skipped or {})
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if not isinstance(key, slice):
+            return found
+        places = range(len(self))[key]
+        return Explanations(found, {new: self.skipped[old] for new, old in enumerate(places) if old in self.skipped})
+
+    def each(self) -> Iterator[tuple[int, Explanation]]:
+        """Every explanation with the number of its input; those of a comparison one after another."""
+        for row, found in enumerate(self):
+            if isinstance(found, Comparison):
+                yield from ((row, each) for each in found.values())
+            elif found is not None:
+                yield row, found
+
+    def words(self, *how: Any, **more: Any) -> Explanations:
+        """Every explanation over words instead of pieces, as `Explanation.words` has it."""
+        return Explanations((None if each is None else each.words(*how, **more) for each in self), self.skipped)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame (the extra `pandas`), a row per token: which input, which token, its score."""
+        return tabular.dataframe(self.each())
+
+    def save(self, path: str | Path) -> Path:
+        """Write a table: .csv and .parquet a row per token, .jsonl a line per explanation."""
+        return tabular.save(self.each(), Path(path))
+
+    def show(self, *, layers: bool = False) -> None:
+        """Coloured text in the terminal, one input after another."""
+        for found in self:
+            if found is not None:
+                found.show(layers=layers)
+                print()
+
+    def _repr_html_(self) -> str:
+        from wherefrom.view.notebook import explanations
+
+        return explanations(self)
+
+    def __repr__(self) -> str:
+        left_out = f", {len(self.skipped)} skipped" if self.skipped else ""
+        lines = [f"  {row}: {found!r}" for row, found in enumerate(self[:SHOWN])]
+        more = [f"  … {len(self) - SHOWN} more"] if len(self) > SHOWN else []
+        return "\n".join([f"<{len(self)} explanations{left_out}", *lines, *more]) + ">"

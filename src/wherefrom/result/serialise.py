@@ -1,0 +1,103 @@
+"""Explanations on disk: JSON for other programs, npz for size. Neither ever unpickles anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wherefrom.errors import WherefromError
+from wherefrom.files import write
+from wherefrom.result import tabular
+from wherefrom.result.answer import Reading, Target
+
+if TYPE_CHECKING:
+    from wherefrom.result.explanation import Explanation
+
+FORMAT = "wherefrom.explanation"
+VERSION = 1
+PICTURES = (".png", ".svg", ".pdf")  # written by view/plot
+ARRAYS = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
+
+
+def to_dict(explanation: Explanation) -> dict[str, Any]:
+    """Plain data; arrays as nested lists with their dtype beside them."""
+    data: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    dtypes: dict[str, str] = {}
+    for name in (f.name for f in fields(explanation)):
+        value = getattr(explanation, name)
+        if name in ARRAYS and value is not None:
+            dtypes[name] = str(value.dtype)
+            value = value.tolist()
+        elif name in ("target", "measured", "reading"):
+            value = asdict(value)
+        data[name] = value
+    data["texts"] = list(explanation.texts)
+    data["spans"] = [None if span is None else list(span) for span in explanation.spans]
+    return {**data, "dtypes": dtypes}
+
+
+def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
+    """The inverse of `to_dict`."""
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        raise WherefromError("this is not a wherefrom explanation; expected data written by to_dict or save")
+    if data.get("version") != VERSION:
+        raise WherefromError(
+            f"this explanation has version {data.get('version')!r} and this wherefrom reads version {VERSION}; "
+            f"it was written by another release of wherefrom"
+        )
+    known = {f.name for f in fields(cls)}
+    try:
+        values = {name: value for name, value in data.items() if name in known}
+        for name, dtype in data["dtypes"].items():
+            values[name] = np.asarray(values[name], dtype=np.dtype(dtype))
+        for name in ("target", "measured"):
+            values[name] = Target(**values.get(name, {"kind": "none"}))
+        values["reading"] = Reading(**values["reading"])
+        values["texts"] = tuple(values["texts"])
+        values["spans"] = [None if span is None else tuple(span) for span in values["spans"]]
+        return cls(**values)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WherefromError(f"this explanation is damaged: {type(error).__name__}: {error}") from error
+
+
+def save(explanation: Explanation, path: Path) -> Path:
+    """Write .json or .npz."""
+    if path.suffix not in (".json", ".npz"):
+        raise WherefromError(
+            f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, "
+            f"{', '.join((*PICTURES, *tabular.ENDINGS))}"
+        )
+    data = to_dict(explanation)
+    if path.suffix == ".json":
+        return write(path, json.dumps(data, ensure_ascii=False, allow_nan=False))
+    arrays = {name: getattr(explanation, name) for name in data["dtypes"]}
+    rest = {name: value for name, value in data.items() if name not in arrays}
+    packed = io.BytesIO()
+    np.savez_compressed(packed, meta=np.array(json.dumps(rest, allow_nan=False)), **arrays)
+    return write(path, packed.getvalue())
+
+
+def load(cls: type[Explanation], path: Path) -> Explanation:
+    """Read .json or .npz."""
+    if not path.is_file():
+        raise WherefromError(f"there is no file '{path}'")
+    try:
+        if path.suffix == ".json":
+            data = json.loads(path.read_text(encoding="utf-8"))
+        elif path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                data = {**json.loads(str(archive["meta"])), **{k: archive[k] for k in archive if k != "meta"}}
+        else:
+            raise WherefromError(f"cannot load '{path.name}'; expected a name ending in .json or .npz")
+    except WherefromError:
+        raise
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise WherefromError(f"'{path.name}' is damaged or not a wherefrom explanation: {error}") from error
+    return from_dict(cls, data)

@@ -1,0 +1,470 @@
+"""What can be asked, and how it is answered: `explain` and `compare`, under the names that they have in Python.
+
+`explained` and `compared` give what Python gives, as one event. `told` gives the same step by step: each explanation as
+it is done, how far the methods agree, and the evidence of each on this very text.
+
+    {"event": "waiting", "ahead": 3}                      while others are served
+    {"event": "progress", "done": 1, "of": 9, "doing": "layer 1 of 4"}               the pass that all methods share,
+    {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
+    {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
+    {"event": "failed", "input": 0, "name": "…", "detail": "…"}                     this one alone; the others go on
+    {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]]}
+    {"event": "evidence", "input": 0, "name": "globenc", "sentence": "…", "verdict": "…", …}
+    {"event": "note", "detail": "…"}   {"event": "error", "status": 400, "detail": "…"}
+    {"event": "done", "seconds": 0.8}
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from wherefrom.api import by_name, explain, reader
+from wherefrom.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
+from wherefrom.errors import WherefromError
+from wherefrom.method import Chosen, choose, list_of_names, lookup
+from wherefrom.metric.spotcheck import LEVEL, agreement, checks
+from wherefrom.metric.spotcheck import Check as Evidence
+from wherefrom.model import Opened, Sentence
+from wherefrom.model.undo import borrowed, hook
+from wherefrom.pipeline import auto
+from wherefrom.pipeline.execution import LARGE_FLOW, Outcome, attempt
+from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, settle_job, settle_jobs
+from wherefrom.pipeline.windows import at_once, run_whole
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+from wherefrom.server.limits import Limits
+from wherefrom.server.queue import Event, Talk
+
+Text = Annotated[str, Field(max_length=100_000)]
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+MethodName = Annotated[str, Field(min_length=1, max_length=200)]  # options may stand in it
+Choice = Annotated[str, Field(max_length=200)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+LARGEST = 1000  # number in an option: each step of integrated gradients is a pass
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+HEAD_MAPS = 100_000  # numbers of all heads' maps up to which they are given along
+LONGEST_FLOW = 4 * LARGE_FLOW  # entries of the maps beyond which even one token's flows take more than a minute
+BATCH = 16  # texts in one pass
+PACKED = 8  # numbers packed for the viewer take the room of one written as text
+
+
+class Asked(BaseModel):
+    """What `explain` and `compare` have in common; the names and meanings are Python's."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    inputs: Text | list[Text | tuple[Text, Text]] = Field(
+        description="A text, or a list of texts and of pairs [text, text].", examples=["a deep and meaningful film ."]
+    )
+    pair: Text | None = Field(None, description="A second text that goes with a single one (question, hypothesis, …).")
+    model: Annotated[str, Field(max_length=300)] | None = Field(
+        None, description="One of /api/models; the first of them if none is named."
+    )
+    aggregate: Name | None = Field(AUTO, description="auto, rollout, flow, sum, mean, last, or null.")
+    target: Choice | None = Field(
+        None, description="A class, a word at the mask, start or end; the prediction if none."
+    )
+    foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
+    position: Choice | None = Field(None, description="The row that answers: an index, first, last, mean or mask.")
+    head: Annotated[int, Field(ge=0, le=1000)] | Literal["all"] | None = Field(None, description="One head, or all.")
+    layers: tuple[int | None, int | None] | None = Field(None, description="(start, end), as in a slice.")
+    receptive_field: bool = False
+    rows: Literal["all", "reading"] = "all"
+    drop_self: bool = False
+    truncate: bool = Field(False, description="Cut a text that is longer than the model reads.")
+    long: Literal["error", "truncate", "windows"] = Field(
+        "error", description="A text longer than the model reads: an error, cut, or explained in overlapping windows."
+    )
+    maps: bool = Field(True, description="Give the layer maps too; without them the answer is small.")
+    evidence: bool = Field(False, description="Check each explanation by erasing words of this text.")
+
+    def texts(self, limits: Limits) -> list[str | tuple[str, str]]:
+        """The inputs as `explain` takes them, within the limits."""
+        single = isinstance(self.inputs, str)
+        if self.pair is not None and not single:
+            raise WherefromError("pair goes with a single text; in a list, write a pair as [text, text]")
+        every: Sequence[Any] = [self.inputs] if isinstance(self.inputs, str) else self.inputs
+        if self.pair is not None:
+            every = [(self.inputs, self.pair)]
+        if not every:
+            raise WherefromError("nothing to explain: the list of inputs is empty; expected at least one text")
+        if len(every) > limits.inputs:
+            raise WherefromError(f"{len(every)} inputs in one request; this server takes at most {limits.inputs}")
+        for each in every:
+            size = len(each) if isinstance(each, str) else sum(map(len, each))
+            if size > limits.characters:
+                raise WherefromError(
+                    f"a text of {size:,} characters; this server takes at most {limits.characters:,}: shorten it"
+                )
+        return list(every)
+
+    def arguments(self) -> dict[str, Any]:
+        """What `explain` and `compare` take by name, apart from the method."""
+        names = ("aggregate", "target", "foil", "position", "head", "layers", "receptive_field", "rows", "drop_self")
+        return {
+            **{name: getattr(self, name) for name in (*names, "truncate", "long")},
+            "keep": "maps" if self.maps else None,
+        }
+
+
+class Explain(Asked):
+    """`wherefrom.explain`"""
+
+    method: MethodName = Field(DEFAULT_METHOD, description="One of /api/methods, or auto; options may stand in it.")
+    options: dict[Name, bool | Number | Name | None] = Field(
+        default_factory=dict, max_length=16, description='Options of the method, e.g. {"n_steps": 50}.'
+    )
+
+
+class Compare(Asked):
+    """`wherefrom.compare`"""
+
+    methods: list[MethodName] = Field(
+        list(COMPARED), description="Names from /api/methods, e.g. integrated-gradients(n_steps=50).", min_length=1
+    )
+    form: Literal["explanation", "viewer"] = Field(
+        "explanation", description="In a stream: whole explanations, or the viewer's packed payloads."
+    )
+    heads: bool = Field(False, description="In a stream: also the maps of single heads, where methods have them.")
+
+
+def settle(asked: Asked, limits: Limits) -> None:
+    """Say what is wrong before the request stands in line."""
+    asked.texts(limits)
+    names = asked.methods if isinstance(asked, Compare) else []
+    if len(names) > limits.methods:
+        raise WherefromError(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
+    if isinstance(asked, Explain) and asked.method == DEFAULT_METHOD:
+        known = {option for name in (*TOWARDS, *MAPS, *HEADS) for option in lookup(name)[0].options}
+        if unknown := asked.options.keys() - known:
+            raise WherefromError(f"no method that wherefrom chooses has an option {min(unknown)!r}", code="option")
+    for each in chosen(asked).values():
+        for name, value in each.options.items():
+            if isinstance(value, int | float) and abs(value) > LARGEST:
+                raise WherefromError(
+                    f"'{each.asked}' cannot have {name}={value}; this server takes numbers up to {LARGEST}",
+                    code="option",
+                )
+
+
+def chosen(asked: Asked) -> dict[str, Chosen]:
+    """The methods by the names asked for; none where the choice is left to wherefrom."""
+    if isinstance(asked, Explain):
+        if asked.method == DEFAULT_METHOD:
+            return {}
+        return {asked.method: choose(asked.method, asked.options)}
+    names = list_of_names(asked.methods) if isinstance(asked, Compare) else []
+    return {} if names == [DEFAULT_METHOD] else {name: choose(name) for name in names}
+
+
+# One answer -----------------------------------------------------------------------------------------------
+
+
+def explained(asked: Explain, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """One event with what `wherefrom.explain` returns."""
+    return _interruptible(opened, talk, _explained(asked, opened, limits))
+
+
+def _explained(asked: Explain, opened: Opened, limits: Limits) -> Iterator[Event]:
+    sentences = _read(asked, opened, limits)
+    method = chosen(asked).get(asked.method)
+    _refuse_long_flows(asked, sentences, opened)
+    arguments: dict[str, Any] = {} if method else dict(asked.options)  # left to wherefrom, whose options are its own
+    found = explain(_given(asked, sentences), opened, method=method or asked.method, **asked.arguments(), **arguments)
+    yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
+
+
+def compared(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """One event with what `wherefrom.compare` returns."""
+    return _interruptible(opened, talk, _compared(asked, opened, limits))
+
+
+def _compared(asked: Compare, opened: Opened, limits: Limits) -> Iterator[Event]:
+    sentences = _read(asked, opened, limits)
+    _refuse_long_flows(asked, sentences, opened)
+    question = Question(asked.target, asked.foil, asked.position)
+    methods = chosen(asked) or _usual(asked, sentences, question, opened)
+    refuse_unseen_targets(opened, [question], list(methods.values()))
+    jobs, failed = settle_jobs(opened, methods, _wanted(asked))
+    rows = run_whole(opened, sentences, [question] * len(sentences), list(jobs.values()), BATCH)
+    found = [by_name(list(methods), dict(zip(jobs, row, strict=True)), failed) for row in rows]
+    yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
+
+
+def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
+    """The texts as the model reads them, which is done once; none longer than this server reads."""
+    texts = asked.texts(limits)
+    reading = reader(opened, asked.truncate, None, asked.long)
+    sentences, _ = reading.read(texts[0] if isinstance(asked.inputs, str) else texts)
+    for sentence in sentences:
+        if at_once(opened, sentence) > limits.tokens:
+            raise WherefromError(
+                f"the text has {len(sentence)} tokens; this server reads at most {limits.tokens}: shorten it"
+            )
+    return sentences
+
+
+def _given(asked: Asked, every: list[Any]) -> Any:
+    """One where one text was asked about."""
+    return every[0] if isinstance(asked.inputs, str) else every
+
+
+def _refuse_long_flows(asked: Asked, sentences: Sequence[Sentence], opened: Opened) -> None:
+    for name, each in chosen(asked).items():
+        for sentence in sentences:
+            if _rows(asked, each, at_once(opened, sentence), opened) != asked.rows:
+                raise WherefromError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='reading'")
+
+
+def _results(asked: Asked, found: Any, sentences: Sequence[Sentence], opened: Opened, limits: Limits) -> Any:
+    every = found if isinstance(found, list) else [found]
+    numbers = 0
+    results = []
+    for each, sentence in zip(every, sentences, strict=True):
+        named = each if isinstance(each, Comparison) else {"": each}
+        bare = {name: one if asked.maps else _bare(one) for name, one in named.items()}
+        numbers += sum(map(_numbers, bare.values()))
+        _room(numbers, limits)
+        evidence = dict(_evidence(named, opened, sentence)) if asked.evidence else {}
+        if isinstance(each, Comparison):
+            results.append(
+                {
+                    **replace(each, explanations=bare).to_dict(),
+                    **_agreed(named),
+                    **({"evidence": evidence} if evidence else {}),
+                }
+            )
+        else:
+            results.append({**bare[""].to_dict(), **({"evidence": evidence[""]} if evidence else {})})
+    return results if isinstance(found, list) else results[0]
+
+
+# The same, step by step -----------------------------------------------------------------------------------
+
+
+def told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """Of each text one pass for all methods, their explanations as they are done, their agreement, their evidence."""
+    return _interruptible(opened, talk, _told(asked, opened, limits, talk))
+
+
+def _told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+    begin = time.perf_counter()
+    sentences = _read(asked, opened, limits)
+    question = Question(asked.target, asked.foil, asked.position)
+    methods = chosen(asked) or _usual(asked, sentences, question, opened)
+    refuse_unseen_targets(opened, [question], list(methods.values()))
+    steps = _Steps(len(sentences) * (opened.depth + len(methods) * (2 if asked.evidence else 1)))
+    numbers = 0.0
+    for which, sentence in enumerate(sentences):
+        found: dict[str, Explanation] = {}
+        for event in _explanations(asked, methods, sentence, question, opened, steps, talk):
+            if event["event"] != "explanation":
+                yield {**event, **({"input": which} if event["event"] == "failed" else {})}
+                continue
+            name, one = event["name"], event["explanation"]
+            found[name] = one if asked.maps else _bare(one)
+            numbers += _numbers(found[name]) / (PACKED if asked.form == "viewer" else 1)
+            _room(numbers, limits)
+            yield {"event": "explanation", "input": which, "name": name, **_shown(asked, name, found[name])}
+        if len(found) > 1:
+            yield {"event": "agreement", "input": which, **_agreed(found)["agreement"]}
+        if asked.evidence:
+            yield steps.at("evidence")
+            for name, checked in _evidence(found, opened, sentence):
+                yield {"event": "evidence", "input": which, "name": name, **checked}
+                yield steps.done("evidence")
+    yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
+
+
+def _usual(asked: Compare, sentences: Sequence[Sentence], question: Question, opened: Opened) -> dict[str, Chosen]:
+    """The methods that wherefrom compares where none are named."""
+    names = auto.compared(opened, sentences, [question] * len(sentences), _wanted(asked))
+    return {name: choose(name) for name in names}
+
+
+@dataclass
+class _Steps:
+    """How far a request is, out of so many steps."""
+
+    of: int
+    gone: int = 0
+
+    def at(self, doing: str) -> Event:
+        return {"event": "progress", "done": min(self.gone, self.of), "of": self.of, "doing": doing}
+
+    def done(self, doing: str) -> Event:
+        self.gone += 1
+        return self.at(doing)
+
+
+def _explanations(
+    asked: Compare,
+    methods: Mapping[str, Chosen],
+    sentence: Sentence,
+    question: Question,
+    opened: Opened,
+    steps: _Steps,
+    talk: Talk,
+) -> Iterator[Event]:
+    """One pass, in which methods that go by layers do their work; then what each has, or why it has nothing."""
+    jobs: dict[str, Job] = {}
+    for name, each in methods.items():
+        try:
+            wanted, note = _fitting(asked, each, sentence, opened)
+            jobs[name] = settle_job(opened, each, wanted)
+        except WherefromError as error:
+            yield {"event": "failed", "name": name, "detail": str(error)}
+            yield steps.done(name)
+            continue
+        if note:
+            yield {"event": "note", "detail": f"{name}: {note}"}
+
+    def passing(layer: int) -> None:
+        talk.say(steps.done(f"layer {layer + 1} of {opened.depth}"))
+
+    names = list(jobs)
+    yield steps.at("the text")
+    for number, outcome in _outcomes(opened, sentence, question, list(jobs.values()), passing):
+        if isinstance(outcome, WherefromError):
+            yield {"event": "failed", "name": names[number], "detail": str(outcome)}
+        else:
+            for name, one in by_name([names[number]], {names[number]: outcome}, {}).items():
+                yield {"event": "explanation", "name": name, "explanation": one}
+        yield steps.done(names[number + 1] if number + 1 < len(names) else names[number])
+
+
+def _outcomes(
+    opened: Opened, sentence: Sentence, question: Question, jobs: Sequence[Job], passing: Callable[[int], None]
+) -> Iterator[tuple[int, Outcome]]:
+    """What each job has, as it is done; of a text in windows all of it at once."""
+    if at_once(opened, sentence) < len(sentence):
+        yield from enumerate(run_whole(opened, [sentence], [question], jobs, BATCH)[0])
+        return
+    for _, number, outcome in attempt(opened, [sentence], [question], jobs, 1, on_layer=passing):
+        yield number, outcome
+
+
+def _wanted(asked: Asked) -> Wanted:
+    arguments = asked.arguments()
+    return Wanted(**{each.name: arguments[each.name] for each in fields(Wanted)})
+
+
+def _fitting(asked: Compare, chosen: Chosen, sentence: Sentence, opened: Opened) -> tuple[Wanted, str]:
+    """What one method is asked, and what was changed about it."""
+    wanted = _wanted(asked)
+    heads, n = getattr(opened.config, "num_attention_heads", 0), at_once(opened, sentence)
+    if (
+        asked.heads
+        and asked.head is None
+        and n == len(sentence)  # windows have no maps to join
+        and chosen.method.heads is not None
+        and opened.depth * heads * n**2 <= HEAD_MAPS
+    ):
+        wanted = replace(wanted, head="all")
+    rows = _rows(asked, chosen, n, opened)
+    if rows == asked.rows:
+        return wanted, ""
+    return replace(wanted, rows=rows), "the flows of the answering token alone; those of all tokens would take minutes."
+
+
+def _rows(asked: Asked, chosen: Chosen, n: int, opened: Opened) -> str:
+    """The rows asked for; of a long text the flows of one token alone. A solver of flows cannot be interrupted."""
+    joins = chosen.how.get("aggregate", asked.aggregate)
+    if joins == AUTO:
+        joins = chosen.preset.aggregate if chosen.preset else chosen.method.aggregate
+    size = opened.depth * n**2
+    if joins == "flow" and size > LONGEST_FLOW:
+        raise WherefromError(
+            f"{chosen.asked} of {n} tokens would take minutes on this server; choose a shorter text or rollout"
+        )
+    return "reading" if joins == "flow" and size > LARGE_FLOW else asked.rows
+
+
+def _shown(asked: Compare, name: str, explanation: Explanation) -> Event:
+    if asked.form == "explanation":
+        return {"explanation": explanation.to_dict()}
+    from wherefrom.view.html import payload
+
+    return {"payload": payload({name: explanation})}
+
+
+def _agreed(found: Mapping[str, Explanation]) -> Event:
+    """How far the methods agree; null where a method gives all words the same score."""
+    try:
+        matrix = agreement(list(found.values()))
+    except WherefromError as error:
+        return {"agreement": {"names": list(found), "spearman": None, "detail": str(error)}}
+    rows = [[None if math.isnan(value) else round(float(value), 4) for value in row] for row in matrix]
+    return {"agreement": {"names": list(found), "spearman": rows}}
+
+
+def _evidence(found: Mapping[str, Explanation], opened: Opened, sentence: Sentence) -> Iterator[tuple[str, Event]]:
+    """The check of each explanation of one input; where there is none, why."""
+    left = list(found)
+    try:
+        for checked in checks(list(found.values()), opened, sentence=sentence):
+            yield left.pop(0), _written(checked)
+    except WherefromError as error:
+        for name in left:
+            yield name, {"sentence": None, "detail": str(error)}
+
+
+def _written(found: Evidence) -> Event:
+    return {
+        "sentence": str(found),
+        "verdict": found.verdict,
+        "told": found.told,
+        "level": LEVEL,
+        "by": found.by,
+        "words": found.words,
+        "taken": found.taken,
+        "probabilities": _rounded(found.probabilities),
+        "random": _rounded(found.random.mean(0)),
+        "random_low": _rounded(np.quantile(found.random, 0.25, axis=0)),
+        "random_high": _rounded(np.quantile(found.random, 0.75, axis=0)),
+        "orders": len(found.random),
+        "beaten": found.beaten,
+        "step": found.step,
+    }
+
+
+def _rounded(values: Any) -> list[float]:
+    return [round(float(value), 6) for value in values]
+
+
+def _bare(explanation: Explanation) -> Explanation:
+    return replace(explanation, maps=None, aggregated=None, head_maps=None)
+
+
+def _numbers(explanation: Explanation) -> int:
+    arrays = (explanation.scores, explanation.maps, explanation.aggregated, explanation.head_maps)
+    return sum(array.size for array in arrays if array is not None)
+
+
+def _room(numbers: float, limits: Limits) -> None:
+    if numbers > limits.numbers:
+        raise WherefromError(
+            f"the answer has more than the {limits.numbers:,} numbers that this server sends at once; ask for "
+            f"maps=false, fewer methods or a shorter text"
+        )
+
+
+def _interruptible(opened: Opened, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
+    """The events, and a look before every block of every pass on the way to one whether the answer is still wanted."""
+
+    def look(*_: Any) -> None:
+        talk.check()
+
+    def following() -> Event | None:
+        for block in opened.blocks:
+            hook(block.module, look, before=True)
+        return next(events, None)
+
+    while (event := borrowed(following)) is not None:
+        yield event

@@ -1,0 +1,64 @@
+// Asking the server: JSON, and a stream of events, one line of JSON each.
+
+/** What went wrong, in the server's own sentence; `code` where the page has to tell it apart. */
+export class Refusal extends Error {
+  constructor(detail, code) {
+    super(detail);
+    this.code = code;
+  }
+}
+
+export async function get(path) {
+  return read(await reach(path, {}));
+}
+
+/** Calls `told(event)` for each event of `/api/compare`, as they come; aborting the signal cancels the work. */
+export async function compare(asked, told, signal) {
+  const response = await reach("/api/compare", {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/x-ndjson" },
+    body: JSON.stringify(asked),
+    signal,
+  });
+  if (!response.ok) await read(response);
+  const lines = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let parts = []; // of a line that has not ended yet
+  for (;;) {
+    const { value, done } = await lines.read();
+    if (done) break;
+    const [first, ...rest] = value.split("\n");
+    parts.push(first);
+    for (const next of rest) {
+      tell(parts.join(""), told);
+      parts = [next];
+    }
+  }
+  if (parts.join("").trim()) throw new Refusal("the server stopped in the middle of its answer");
+}
+
+function tell(line, told) {
+  if (!line.trim()) return;
+  const event = JSON.parse(line);
+  if (event.event === "error") throw new Refusal(event.detail, event.code);
+  told(event);
+}
+
+async function reach(path, options) {
+  try {
+    return await fetch(path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal("the server cannot be reached; is `wherefrom serve` still running?");
+  }
+}
+
+async function read(response) {
+  let data = null;
+  try {
+    data = await response.json();
+  } catch {
+    // Not JSON: the status says what there is to say.
+  }
+  if (!response.ok) throw new Refusal(data?.detail ?? `the server answered with status ${response.status}`, data?.code);
+  return data;
+}

@@ -1,0 +1,66 @@
+"""The page's files, read once at the start: a path is looked up in a table and never becomes a file name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from wherefrom.errors import WherefromError
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.colour import AGAINST, DARK, FOR, STRENGTH, WHITE, Colour, hexadecimal, ink
+from wherefrom.view.html import document
+
+PAGE = Path(__file__).parent / "page"
+VIEWER = Path(__file__).parents[1] / "view" / "viewer"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class File:
+    content: bytes
+    kind: str
+
+
+def page_files() -> dict[str, File]:
+    """Everything but the API, by its path."""
+    found = {"/": _file(PAGE / "index.html"), "/document.html": File(blank_document(), KINDS[".html"])}
+    found["/page/colours.css"] = File(colours().encode(), KINDS[".css"])
+    for prefix, folder in (("/page", PAGE), ("/viewer", VIEWER)):
+        for file in sorted(folder.iterdir()):
+            if file.suffix in (".css", ".js", ".svg"):
+                found[f"{prefix}/{file.name}"] = _file(file)
+    return found
+
+
+def blank_document() -> bytes:
+    """The viewer's document around no explanation in particular: the page puts its data in and offers it as a file."""
+    return document({"": Explanation.from_scores([""], [0.0], texts=("",))}).encode()
+
+
+def colours() -> str:
+    """The page's colours in light and dark, as variables: those of every other picture."""
+    light, dark = _variables(WHITE), _variables(DARK)
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        f":root[data-theme='light'] {{ color-scheme: light; {light} }}\n"
+        f":root[data-theme='dark'] {{ color-scheme: dark; {dark} }}\n"
+    )
+
+
+def _variables(ground: Colour) -> str:
+    hues = {"ground": ground, "accent": STRENGTH, "for": FOR, "against": AGAINST}
+    named = {**{name: hexadecimal(hue) for name, hue in hues.items()}, "full": ink(ground), "on-accent": ink(STRENGTH)}
+    return " ".join(f"--{name}: {value};" for name, value in named.items())
+
+
+def _file(path: Path) -> File:
+    try:
+        return File(path.read_bytes(), KINDS[path.suffix])
+    except OSError as error:
+        raise WherefromError(f"wherefrom is not installed whole: {path.name} is missing ({error.strerror})") from error

@@ -1,0 +1,192 @@
+"""A corpus as one long row of token ids, and the masked windows that pretraining reads from it.
+
+A window starts where a sentence starts, as the texts do that the model will be asked about later. Which windows an
+epoch shows, in which order and what is masked in them follows from (seed, index) alone, so a resumed run sees
+exactly what an undisturbed one would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wherefrom.errors import WherefromError
+from wherefrom.training.vocabulary import batches
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerFast
+
+Ids = npt.NDArray[np.uint16]
+
+# Of the chosen positions, BERT shows [MASK] in 80 %, a random word in 10 %, the word itself in 10 %.
+SHOW_MASK, SHOW_RANDOM = 0.8, 0.1
+BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What the windows need to know of the vocabulary."""
+
+    size: int
+    cls: int
+    sep: int
+    mask: int
+    first_word: int  # ids below are special
+    inside: npt.NDArray[np.bool_]  # does this piece continue a word?
+    ends: npt.NDArray[np.int64]  # full stop, question mark, exclamation mark
+    closers: npt.NDArray[np.int64]  # what may follow them inside the same sentence
+
+
+def pieces(tokenizer: PreTrainedTokenizerFast) -> Pieces:
+    """Read the vocabulary once."""
+    vocabulary = tokenizer.get_vocab()
+    inside = np.zeros(len(vocabulary), dtype=bool)
+    for piece, index in vocabulary.items():
+        inside[index] = piece.startswith("##")
+    if len(vocabulary) > np.iinfo(np.uint16).max:
+        raise WherefromError(f"a vocabulary of {len(vocabulary)} pieces is too large; at most 65,535 can be used here")
+    known = [vocabulary[mark] for mark in (".", "!", "?") if mark in vocabulary]
+    closing = [vocabulary[mark] for mark in (*".!?\"')]}", "”", "’") if mark in vocabulary]
+    return Pieces(
+        size=len(vocabulary),
+        cls=tokenizer.cls_token_id,
+        sep=tokenizer.sep_token_id,
+        mask=tokenizer.mask_token_id,
+        first_word=1 + max(tokenizer.all_special_ids),
+        inside=inside,
+        ends=np.array(known),
+        closers=np.array(closing),
+    )
+
+
+def encode(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast) -> Ids:
+    """All lines joined into one row of ids; an empty line ends a document, which is marked by [SEP]."""
+    backend = tokenizer.backend_tokenizer
+    found: list[Ids] = []
+    end = np.array([tokenizer.sep_token_id], dtype=np.uint16)
+    for chunk in batches(texts, 4000):
+        encoded = iter(backend.encode_batch_fast([t for t in chunk if t.strip()], add_special_tokens=False))
+        found += [np.array(next(encoded).ids, dtype=np.uint16) if text.strip() else end for text in chunk]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.uint16)
+
+
+def hold_out(ids: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
+    """Take whole blocks out of the corpus for validation; returns (train, held out)."""
+    count = len(ids) // BLOCK
+    chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
+    if count < 2:
+        raise WherefromError(f"{len(ids)} tokens of text are too few to pretrain on; at least {2 * BLOCK} are needed")
+    held = np.zeros(count, dtype=bool)
+    held[chosen] = True
+    blocks = ids[: count * BLOCK].reshape(count, BLOCK)
+    return blocks[~held].ravel(), blocks[held].ravel()
+
+
+def sentence_starts(ids: Ids, known: Pieces) -> npt.NDArray[np.int64]:
+    """Where a sentence begins: after a full stop and its closing marks, and after the end of a document."""
+    marks = np.isin(ids, known.ends) | (ids == known.sep)
+    # A closing quote after a full stop still belongs to the sentence.
+    closing = np.isin(ids, known.closers)
+    over = marks.copy()
+    over[1:] |= closing[1:] & marks[:-1]
+    starts = np.flatnonzero(over[:-1] & ~closing[1:] & ~marks[1:]) + 1
+    return np.concatenate([np.zeros(1, dtype=np.int64), starts])
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Masked windows in the order of training: first `short` rows of `length`, then the same tokens in longer rows.
+
+    An index stands for `length` tokens. After `short` indices, `ratio` of them together make one row of
+    `ratio * length` tokens, so every batch holds the same number of tokens (Devlin et al. train the last tenth so).
+    """
+
+    ids: Ids
+    starts: npt.NDArray[np.int64]
+    known: Pieces
+    length: int
+    ratio: int
+    short: int
+    total: int
+    rate: float
+    seed: int
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitem__(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        """One batch: `input_ids` [B, n], the chosen `positions` [B, k] and the true `words` [B, k] there."""
+        import torch
+
+        first = indices[0]
+        ratio = 1 if first < self.short else self.ratio
+        numbers = np.asarray(indices)[::ratio]
+        length = self.length * ratio
+        rng = np.random.default_rng((self.seed, first))
+        rows = self._rows(numbers, length)
+        positions = choose(rows, self.known, self.rate, rng)
+        words = np.take_along_axis(rows, positions, axis=1)
+        np.put_along_axis(rows, positions, hide(words, self.known, rng), axis=1)
+        return {
+            name: torch.from_numpy(a) for name, a in [("input_ids", rows), ("positions", positions), ("words", words)]
+        }
+
+    def _rows(self, numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
+        inner = length - 2
+        # Windows lie side by side; each epoch shifts them all and walks them in another order.
+        per_epoch = max(1, (len(self.ids) - 2 * inner) // (self.length - 2))
+        begins = np.empty(len(numbers), dtype=np.int64)
+        epochs = numbers // per_epoch
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            shift, order = _shuffled(per_epoch, self.length - 2, self.seed, int(epoch))
+            begins[here] = order[numbers[here] % per_epoch] * (self.length - 2) + shift
+        begins = self._snap(begins, inner)
+        rows = np.empty((len(numbers), length), dtype=np.int64)
+        rows[:, 0], rows[:, -1] = self.known.cls, self.known.sep
+        rows[:, 1:-1] = self.ids[begins[:, None] + np.arange(inner)]
+        return rows
+
+    def _snap(self, begins: npt.NDArray[np.int64], inner: int) -> npt.NDArray[np.int64]:
+        """Move each begin to the next start of a sentence, where one is near and leaves a full window."""
+        following = self.starts[np.minimum(np.searchsorted(self.starts, begins), len(self.starts) - 1)]
+        near = (following >= begins) & (following - begins <= 64) & (following + inner <= len(self.ids))
+        moved: npt.NDArray[np.int64] = np.where(near, following, begins)
+        return np.minimum(moved, len(self.ids) - inner)
+
+
+@lru_cache(maxsize=4)
+def _shuffled(size: int, stride: int, seed: int, epoch: int) -> tuple[int, npt.NDArray[np.int64]]:
+    """An epoch's shift of all windows and their order; kept, since every batch of the epoch asks for it."""
+    rng = np.random.default_rng((seed, 1 << 20, epoch))
+    return int(rng.integers(0, stride)), rng.permutation(size)
+
+
+def choose(rows: npt.NDArray[np.int64], known: Pieces, rate: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Choose `rate` of each row's positions, word by word: all pieces of a word are hidden together. [B, k]"""
+    count = max(1, round(rate * (rows.shape[1] - 2)))
+    words = np.cumsum(~known.inside[rows], axis=1)
+    luck = rng.random(rows.shape, dtype=np.float32)
+    scores = np.take_along_axis(luck, np.minimum(words, rows.shape[1] - 1), axis=1)
+    scores[rows < known.first_word] = 2.0  # special tokens come last; a row has fewer of them than it keeps
+    return np.argpartition(scores, count, axis=1)[:, :count]
+
+
+def hide(words: npt.NDArray[np.int64], known: Pieces, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """What the model is shown instead of `words`."""
+    luck = rng.random(words.shape, dtype=np.float32)
+    random = rng.integers(known.first_word, known.size, words.shape)
+    shown = np.where(luck < SHOW_MASK, known.mask, words)
+    result: npt.NDArray[np.int64] = np.where((luck >= SHOW_MASK) & (luck < SHOW_MASK + SHOW_RANDOM), random, shown)
+    return result
+
+
+def as_is(batch: Any) -> Any:
+    """The collate function of `Windows`: the batch is made already."""
+    return batch

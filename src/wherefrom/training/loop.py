@@ -1,0 +1,264 @@
+"""One way to run transformers' Trainer: checkpoints, resume, early stopping, and a stop when the loss is no number."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import SequentialSampler
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from wherefrom.errors import WherefromError
+from wherefrom.files import write
+from wherefrom.training.order import Change, Ordered
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+CHECKPOINTS = "checkpoints"
+REPORT = "training.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How to train. `epochs` or `steps` says how long; `checks` how often per epoch to validate and save."""
+
+    out: Path
+    epochs: float = 3.0
+    steps: int | None = None
+    batch: int = 32
+    learning_rate: float = 3e-5
+    warmup: float = 0.06
+    weight_decay: float = 0.01
+    beta2: float = 0.999
+    patience: int | None = 3
+    checks: int = 1
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "auto"
+    workers: int = 0
+    progress: bool = True
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train: everything that differs between the commands."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    train: Any  # a list of rows, to be shuffled; or a Dataset that has its own order
+    valid: Any
+    collate: Callable[[Any], Any]
+    best: str  # the validation measure that decides, e.g. "accuracy" or "loss"
+    metrics: Callable[[Any], dict[str, float]] | None = None
+    trainer: type[InOrder] | None = None  # InOrder, unless the loss is computed in another way
+    change: Change | None = None  # what is done to a training row each time it is read
+    labels: tuple[str, ...] = ("labels",)  # the keys of a batch that hold the right answers
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    out: Path
+    metrics: dict[str, float]
+    steps: int
+    seconds: float
+    resumed: bool
+
+
+def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
+    """Make the folder ready for a run with these settings, or say why it cannot take one.
+
+    An unfinished run with the same settings is gone on with; `fresh` throws away what is there.
+    """
+    kept = out / CHECKPOINTS / "run.json"
+    text = json.dumps(settings, indent=1, sort_keys=True, default=str)
+    if fresh:
+        shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+        (out / REPORT).unlink(missing_ok=True)
+    if (out / REPORT).exists():
+        raise WherefromError(
+            f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it"
+        )
+    if kept.exists() and kept.read_text() != text:
+        old, new = json.loads(kept.read_text()), json.loads(text)
+        changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+        raise WherefromError(
+            f"{out} holds an unfinished run with other settings ({', '.join(changed)}); "
+            "repeat them to go on with it, or pass --fresh to start again"
+        )
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write(kept, text)
+
+
+def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
+    """Train, keep the best weights by validation, save the folder and its report, drop the checkpoints."""
+    started = time.monotonic()
+    checkpoint = last_checkpoint(run.out)
+    rows = task.train
+    if isinstance(rows, list):
+        steps, _ = schedule(run, len(rows))
+        rows = Ordered(rows, run.batch, steps * run.batch, run.seed, task.change)
+    trainer = (task.trainer or InOrder)(
+        model=task.model,
+        args=arguments(task, run),
+        train_dataset=rows,
+        eval_dataset=task.valid,
+        data_collator=task.collate,
+        compute_metrics=task.metrics,
+        callbacks=callbacks(run),
+    )
+    if not run.progress:
+        trainer.remove_callback(PrinterCallback)  # Trainer's stand-in for the progress bar prints every measure
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    metrics = {
+        name.removeprefix("eval_"): float(value)
+        for name, value in trainer.evaluate().items()
+        if name in ("eval_loss", f"eval_{task.best}")
+    }
+    outcome = Outcome(run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None)
+    save(task.model, task.tokenizer, run.out)
+    report = {
+        **settings,
+        "outcome": {**asdict(outcome), "out": None},
+        "made_with": versions(trainer.args.device),
+    }
+    write(run.out / REPORT, json.dumps(report, indent=1, default=str) + "\n")
+    shutil.rmtree(run.out / CHECKPOINTS, ignore_errors=True)
+    return outcome
+
+
+def schedule(run: Run, rows: int) -> tuple[int, int]:
+    """(steps in all, steps between two validations)."""
+    if run.steps is not None:
+        return run.steps, max(1, run.steps // run.checks)
+    per_epoch = math.ceil(rows / run.batch)
+    return math.ceil(per_epoch * run.epochs), max(1, per_epoch // run.checks)
+
+
+class InOrder(Trainer):  # type: ignore[misc]  # transformers is untyped here
+    """Trainer that reads its dataset from first to last; the dataset has shuffled already."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+
+
+def arguments(task: Task, run: Run) -> TrainingArguments:
+    """Our settings in transformers' words."""
+    cuda = on_cuda(run)
+    if run.precision not in ("auto", "bf16", "float32"):
+        raise WherefromError(f"precision {run.precision!r}: expected auto, bf16 or float32")
+    steps, every = schedule(run, len(task.train))
+    return TrainingArguments(
+        output_dir=str(run.out / CHECKPOINTS),
+        max_steps=steps,
+        per_device_train_batch_size=run.batch,
+        per_device_eval_batch_size=run.batch,
+        learning_rate=run.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=round(run.warmup * steps),
+        weight_decay=run.weight_decay,
+        adam_beta2=run.beta2,
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused" if cuda else "adamw_torch",
+        bf16=run.precision == "bf16" or (run.precision == "auto" and cuda),
+        use_cpu=not cuda,
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model=task.best,
+        greater_is_better=task.best != "loss",
+        logging_steps=min(50, every),
+        logging_nan_inf_filter=False,  # it hides what FiniteLoss looks for
+        seed=run.seed,
+        dataloader_num_workers=run.workers,
+        dataloader_pin_memory=cuda,
+        accelerator_config={"non_blocking": cuda},  # else every batch waits for the one before
+        remove_unused_columns=False,
+        label_names=list(task.labels),
+        report_to="none",
+        disable_tqdm=not run.progress,
+    )
+
+
+def on_cuda(run: Run) -> bool:
+    """Whether the run is to use a GPU; an error if one was asked for and there is none."""
+    import torch
+
+    there = torch.cuda.is_available()
+    if run.device == "cuda" and not there:
+        raise WherefromError("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
+    return there and run.device != "cpu"
+
+
+def callbacks(run: Run) -> list[TrainerCallback]:
+    """Early stopping if wanted, and the watch over the loss."""
+    stopping = [] if run.patience is None else [EarlyStoppingCallback(early_stopping_patience=run.patience)]
+    return [*stopping, FiniteLoss()]
+
+
+class FiniteLoss(TrainerCallback):  # type: ignore[misc]  # transformers is untyped here
+    """Stop at the first loss that is no finite number, before a checkpoint keeps the broken weights."""
+
+    def on_log(self, args: Any, state: Any, _: Any, logs: dict[str, float] | None = None, **__: Any) -> None:
+        """Called by Trainer with each measured loss."""
+        for name in ("loss", "eval_loss"):
+            value = (logs or {}).get(name)
+            if value is not None and not math.isfinite(value):
+                raise WherefromError(
+                    f"the {'validation' if name == 'eval_loss' else 'training'} loss became {value} at step "
+                    f"{state.global_step}; lower --lr (now {args.learning_rate:g}), lengthen --warmup, "
+                    "or use --precision float32"
+                )
+
+
+def last_checkpoint(out: Path) -> Path | None:
+    """The newest checkpoint that was written to its end (its state file is written last)."""
+
+    def whole(folder: Path) -> bool:
+        try:
+            json.loads((folder / "trainer_state.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return True
+
+    found = [f for f in (out / CHECKPOINTS).glob("checkpoint-*") if whole(f)]
+    return max(found, key=lambda f: int(f.name.rpartition("-")[2]), default=None)
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
+    """Write the folder that `from_pretrained` and `wherefrom explain --model` open."""
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    attention = model.config._attn_implementation
+    if getattr(model.config, "is_causal", None) is False and model.config.model_type == "gpt2":
+        # transformers' SDPA path may still put the causal mask back; this key makes from_pretrained choose eager.
+        file = out / "config.json"
+        config = json.loads(file.read_text())
+        write(file, json.dumps({**config, "attn_implementation": attention}, indent=2, sort_keys=True) + "\n")
+
+
+def versions(device: Any) -> dict[str, str]:
+    """What a reader needs to know to repeat the run."""
+    import torch
+    import transformers
+
+    import wherefrom
+
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return {
+        "wherefrom": wherefrom.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": name,
+    }

@@ -1,0 +1,132 @@
+"""Explanations as HTML: one viewer for a file, a notebook cell and the web page (`wherefrom serve`).
+
+`payload` is the data, `viewer/viewer.js` draws it: `mount(element, payload, options)`. Data and script lie in the
+document; nothing is fetched. Text is data: the viewer puts it in as text content only, and the static version, for
+where no script runs, escapes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from wherefrom.result.explanation import Explanation
+from wherefrom.view.bundle import script, style
+from wherefrom.view.colour import hexadecimal, ink, shade, strengths
+from wherefrom.view.payload import payload
+from wherefrom.view.terminal import gaps, title
+
+__all__ = ["document", "fragment", "payload"]
+
+NONE: Mapping[str, str] = {}
+PAGE = "html{color-scheme:light dark}body{margin:0}main{--wherefrom-height:100vh}"
+START = """
+for (const element of document.querySelectorAll('[data-wherefrom="{key}"]')) {{
+  if (element.shadowRoot) continue;
+  const data = JSON.parse(element.querySelector("script[type='application/json']").textContent);
+  mount(element, data, {{ ...{options}, css }});
+}}
+"""
+
+
+def document(
+    explanations: Mapping[str, Explanation], title: str | None = None, *, failed: Mapping[str, str] = NONE
+) -> str:
+    """A page of its own, with no reference to anything outside it, that may not fetch anything either.
+
+    `failed` says why a method that was asked for is not among the explanations.
+    """
+    data = payload(explanations, title, failed=failed)
+    code = _start("page", {"hash": True, "keys": "page"})
+    policy = (
+        f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(PAGE)}; style-src-attr 'unsafe-inline'; "
+        f"img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{escaped(data['title'])} · wherefrom</title>"
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<style>{PAGE}</style></head>\n"
+        f'<body><main data-wherefrom="page">{_data(data)}{_static(explanations, failed)}</main>\n'
+        f"<script>{code}</script></body></html>\n"
+    )
+
+
+def fragment(explanations: Mapping[str, Explanation], *, failed: Mapping[str, str] = NONE) -> str:
+    """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
+    content = _data(payload(explanations, failed=failed)) + _static(explanations, failed)
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]  # the same explanation twice makes the same cell twice
+    return (
+        f'<div data-wherefrom="{key}">{content}</div><script>{_start(key, {"hash": False, "keys": "focus"})}</script>'
+    )
+
+
+def _start(key: str, options: dict[str, Any]) -> str:
+    """The script: the modules, and a call of `mount` on each element of this name."""
+    start = START.format(key=key, options=json.dumps(options))
+    return f"{{\nconst mount = {script()};\nconst css = {_json(style())};{start}}}"
+
+
+def _data(data: Any) -> str:
+    return f'<script type="application/json">{_json(data)}</script>'
+
+
+def _json(data: Any) -> str:
+    """JSON that no parser of HTML takes for markup: U+2028 and all else beyond ASCII is escaped too."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(source: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
+
+
+# Where no script runs (an untrusted notebook, a mail) --------------------------------------------------------
+
+
+def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) -> str:
+    """The text, coloured, each piece with its score on hover."""
+    first = next(iter(explanations.values()))
+    head = f"explained: {first.target}; read at: {first.reading.why}; model: {first.model}"
+    if first.prediction is not None:
+        p = first.probabilities.get(first.prediction)
+        head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
+    rows = "".join(
+        f"<p><b>{escaped(title(each) + _apart(each, first))}</b><br>{coloured(each)}</p>"
+        for each in explanations.values()
+    )
+    remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
+    missing = "".join(f"<p>{escaped(f'{name}: {detail}')}</p>" for name, detail in failed.items())
+    return f"<p>{escaped(head)}</p>{remarks}{rows}{missing}"
+
+
+def _apart(explanation: Explanation, first: Explanation) -> str:
+    """What this one explains, where that differs from the first; and by how much its scores miss their sum."""
+    towards = "" if explanation.target == first.target else f" · explained: {explanation.target}"
+    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}")
+
+
+def coloured(explanation: Explanation) -> str:
+    """The text, each piece on a ground as strong as its score."""
+    parts = []
+    columns = (explanation.pieces, gaps(explanation), explanation.scores, strengths(explanation), explanation.unknown)
+    for piece, gap, score, value, unknown in zip(*columns, strict=True):
+        look = ""
+        if abs(value) >= 0.02:
+            ground = shade(float(value), explanation.signed)
+            look = f' style="background:{hexadecimal(ground)};color:{ink(ground)}"'
+        parts.append(
+            f'{escaped(gap)}<span title="{score:.6g}{", read as unknown" * unknown}"{look}>{escaped(piece)}</span>'
+        )
+    return "".join(parts)
+
+
+def escaped(text: str) -> str:
+    """Escaped, and without halves of surrogate pairs, which no file in UTF-8 can hold."""
+    return escape(text.encode("utf-8", "replace").decode("utf-8"))

@@ -1,0 +1,43 @@
+"""Lists in a notebook: small tables in HTML, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wherefrom.view.html import coloured, escaped
+
+if TYPE_CHECKING:
+    from wherefrom.result.explanations import Explanations
+
+SHOWN = 20  # rows of a table
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """A table of plain values."""
+    return _table(columns, [[escaped("" if cell is None else str(cell)) for cell in row] for row in rows], caption)
+
+
+def paragraphs(texts: Iterable[str], title: str = "") -> str:
+    """Lines of plain text, under a heading."""
+    return (f"<h4>{escaped(title)}</h4>" if title else "") + "".join(f"<p>{escaped(text)}</p>" for text in texts)
+
+
+def explanations(found: Explanations) -> str:
+    """The first of them: input, method, what is explained, and the text with its colours."""
+    shown = [
+        [str(row), *map(escaped, (each.method, str(each.prediction or ""), str(each.target))), coloured(each)]
+        for row, each in found[:SHOWN].each()
+    ]
+    more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
+    left_out = f", {len(found.skipped)} skipped" if found.skipped else ""
+    columns = ("input", "method", "prediction", "explained", "text")
+    return _table(columns, shown, f"{len(found)} explanations{left_out}{more}")
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[str]], caption: str) -> str:
+    look = ' style="text-align:left;vertical-align:top"'
+    head = "".join(f"<th{look}>{escaped(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td{look}>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+    above = f"<p>{escaped(caption)}</p>" if caption else ""
+    return f"{above}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,99 @@
+"""Pictures for papers, by matplotlib (the extra `plot`): `ex.plot(kind)`, `comparison.plot(kind)`, and of tables.
+
+    text     highlighted text, one method under the other
+    tokens   methods × tokens
+    bars     the scores as bars
+    layers   layers × tokens: what every layer draws on
+    maps     the n × n map of every layer
+    map      one n × n map and its answering row
+    graph    tokens in columns of layers, edges as wide as the weight
+
+`curves`, `bars`, `grid`, `erasure` and `outliers` draw numbers of any origin, `measured` those of an evaluation. A view
+never computes a score.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wherefrom.errors import WherefromError, warn
+from wherefrom.extras import need
+
+need("matplotlib", extra="plot")  # said before the first module below fails to find it
+
+from wherefrom.view.plot.canvas import Picture, inches, save, theme  # noqa: E402
+from wherefrom.view.plot.charts import Series, bars, curves, erasure, grid, outliers  # noqa: E402
+from wherefrom.view.plot.graph import graph  # noqa: E402
+from wherefrom.view.plot.maps import layers, maps, one_map, tokens  # noqa: E402
+from wherefrom.view.plot.runs import measured  # noqa: E402
+from wherefrom.view.plot.text import highlighted  # noqa: E402
+
+if TYPE_CHECKING:
+    from wherefrom.result.explanation import Explanation
+
+__all__ = ["KINDS", "Picture", "Series", "bars", "curves", "draw", "erasure", "grid", "measured", "outliers", "save"]
+
+
+def scores(named: Mapping[str, Explanation], width: float, theme: Any, *, special: bool = True) -> Picture:
+    """The scores of every token as bars, coloured by sign or by method; special ones pale, or left out."""
+    first = next(iter(named.values()))
+    if any(each.tokens != first.tokens for each in named.values()):
+        raise WherefromError("these explanations are of different tokens; expected one text cut in one way")
+    shown = [i for i in range(len(first)) if special or not first.special[i]]
+    values = {name: each.scores[shown] for name, each in named.items()}
+    alone = len(named) == 1 and first.signed
+    pale = [place for place, i in enumerate(shown) if first.special[i]]
+    names = [first.pieces[i] for i in shown]
+    return bars(values, names, y_label="score", signs=alone, pale=pale, width=width, dark=theme.dark)
+
+
+KINDS: dict[str, Callable[..., Picture]] = {
+    "text": highlighted,
+    "tokens": tokens,
+    "bars": scores,
+    "layers": layers,
+    "maps": maps,
+    "map": one_map,
+    "graph": graph,
+}
+WIDE = ("maps", "graph")  # kinds that want both columns of a paper
+LAYERED = ("layers", "maps", "map", "graph")  # kinds that show layers, which some methods do not have
+
+
+def draw(
+    named: Mapping[str, Explanation],
+    kind: str = "text",
+    *,
+    width: str | float | None = None,
+    dark: bool = False,
+    **options: Any,
+) -> Picture:
+    """Explanations of one input, by the name that stands above each, as a figure.
+
+    width: "column" (3.3 inches), "page" (6.9), or inches. The options are those of the kind's own function.
+    """
+    if kind not in KINDS:
+        raise WherefromError(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
+    if not named:
+        raise WherefromError("there is nothing to draw; expected at least one explanation")
+    known = [p.name for p in inspect.signature(KINDS[kind]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if unknown := [name for name in options if name not in known]:
+        raise WherefromError(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")
+    named = _with_layers(named, kind) if kind in LAYERED else named
+    usual = "page" if kind in WIDE or len(named) > 1 else "column"
+    return KINDS[kind](named, inches(width, usual), theme(dark), **options)
+
+
+def _with_layers(named: Mapping[str, Explanation], kind: str) -> Mapping[str, Explanation]:
+    """Those that can be drawn so; a warning names the others, and an error where none can."""
+    parts = ("maps", "aggregated", *(("layer_scores",) if kind == "layers" else ()))
+    drawn = {name: each for name, each in named.items() if any(getattr(each, part) is not None for part in parts)}
+    lacking = "says nothing about layers" if kind == "layers" else "has no maps"
+    missing = [name for name in named if name not in drawn]
+    if not drawn:
+        raise WherefromError(f"{', '.join(missing)} {lacking}; leave it out, or show its scores (kind='text')")
+    if missing:
+        warn(f"{', '.join(missing)} {lacking} and is left out of the picture")
+    return drawn

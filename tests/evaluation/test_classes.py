@@ -1,0 +1,107 @@
+"""The gold class of a model whose classes are not called as the dataset's labels."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tiny
+import wherefrom
+from wherefrom.cli import app
+from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.evaluation.gold import gold_classes
+from wherefrom.papers.samples import own
+
+POLARITY = ("negative", "positive")
+
+
+def saved(folder: Path, *labels: str) -> str:
+    """A tiny model whose classes have these names, by id."""
+    names = dict(enumerate(labels))
+    tiny.model(num_labels=len(names), id2label=names, label2id={name: i for i, name in names.items()}).save_pretrained(
+        folder
+    )
+    tiny.tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def targets(model: str, **options: Any) -> list[tuple[str, str]]:
+    run = wherefrom.evaluate(
+        own(), model, methods="saliency", metrics="special-rank", target="label", limit=4, **options
+    )
+    return [(row["label"], row["target"]) for row in run.table("examples").to_pylist()]
+
+
+def test_labels_of_the_models_own_are_taken_as_they_are() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gold_classes({0: "Negative", 1: "POSITIVE"}, POLARITY, POLARITY) == {}
+        assert gold_classes({0: "a", 1: "b"}, [0, 1]) == gold_classes({0: "a", 1: "b"}, ["0", "1"]) == {}
+        assert gold_classes({0: "a", 1: "b"}, ["a", "c"]) == {}  # "c" fails where it occurs
+        assert gold_classes({0: "a", 1: "b"}, []) == {}
+
+
+@pytest.mark.parametrize("classes", [("NEG", "POS"), ("POS", "NEG")])
+def test_shorter_forms_are_recognised_whatever_their_order(classes: tuple[str, str]) -> None:
+    found = gold_classes(dict(enumerate(classes)), POLARITY, POLARITY)
+    assert {classes[index] for label, index in found.items() if label == "positive"} == {"POS"}
+    assert sorted(found) == ["negative", "positive"]
+
+
+def test_names_without_meaning_are_taken_by_their_ids(tmp_path: Path) -> None:
+    model = saved(tmp_path, "LABEL_0", "LABEL_1")
+    with pytest.warns(
+        WherefromWarning, match=r"0 \('LABEL_0'\) = negative, 1 \('LABEL_1'\) = positive; where that is wro"
+    ):
+        found = targets(model)
+    assert set(found) == {("negative", "LABEL_0"), ("positive", "LABEL_1")}
+
+
+def test_the_caller_says_which_is_which(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", "LABEL_0", "LABEL_1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = targets(model, names={"LABEL_0": "positive", 1: "negative"}, out=tmp_path / "run")
+    assert set(found) == {("negative", "LABEL_1"), ("positive", "LABEL_0")}
+    with pytest.raises(WherefromError, match=r"holds another run .*classes"):
+        targets(model, names={0: "negative", 1: "positive"}, out=tmp_path / "run")
+
+
+def test_what_cannot_be_known_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    model = saved(tmp_path, *(f"LABEL_{i}" for i in range(3)))  # for two labels
+    with pytest.raises(WherefromError, match=r"'negative', 'positive' are none of the model's classes"):
+        targets(model)
+    with pytest.raises(WherefromError, match="unknown class 7"):
+        targets(model, names={7: "positive"})
+    with pytest.raises(WherefromError, match="only target='label'"):
+        wherefrom.evaluate(["a good film"], model, methods="saliency", names={0: "positive"})
+
+
+def test_confidence_takes_the_gold_class_too(tmp_path: Path) -> None:
+    model = saved(tmp_path, "NEG", "POS")
+    run = wherefrom.evaluate(own(), model, methods="saliency", metrics="confidence", target="label", limit=2)
+    assert {row["target"] for row in run.table("examples").to_pylist()} == {"NEG", "POS"}
+
+
+def test_recipes_take_such_models(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", "LABEL_0", "LABEL_1")
+    data = tmp_path / "mine.jsonl"
+    rows = [{"text": "a good film .", "label": "good"}, {"text": "a bad film .", "label": "bad"}]
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    asked = ["reproduce", "globenc/table1", "--model", model, "--data", str(data)]
+    refused = CliRunner().invoke(app, asked)
+    assert "say what a class is" in str(refused.exception)
+    done = CliRunner().invoke(app, [*asked, "--name", "0=bad", "--name", "1=good"])
+    assert done.exit_code == 0, done.output
+    with pytest.warns(WherefromWarning, match="in the order of their ids"):
+        assert wherefrom.reproduce("globenc/table1", model=model, limit=3).table.ours["N", "own"].count == 3
+
+
+def test_a_recipe_takes_no_object_for_a_model() -> None:
+    with pytest.raises(WherefromError, match="model is a BertForSequenceClassification; expected a shipped model"):
+        wherefrom.reproduce("globenc/table1", model=tiny.model(), limit=3)  # type: ignore[arg-type]

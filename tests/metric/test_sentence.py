@@ -1,0 +1,174 @@
+"""The evidence of one explanation on its own sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import tiny
+import wherefrom
+from wherefrom.errors import WherefromError
+from wherefrom.metric.spotcheck import LEVEL, Check, agreement, checks, others
+from wherefrom.result.answer import Target
+from wherefrom.result.explanation import Explanation
+
+TEXT = "the cat sat on a mat and slept"
+TOKENIZER = tiny.tokenizer()
+METHODS = ["attcat", "attention-rollout", "gradient-x-input"]
+
+
+def test_words_go_in_the_order_of_their_scores() -> None:
+    """Against the model's own output on the text with the words cut out."""
+    model = tiny.model()
+    found = list(wherefrom.compare(TEXT, model, TOKENIZER, methods=METHODS).values())
+    for explanation, check in zip(found, checks(found, model, TOKENIZER), strict=True):
+        words = [
+            (float(explanation.scores[i]), i, word)
+            for i, word in enumerate(explanation.pieces)
+            if not explanation.special[i]
+        ]
+        order = [word for _, _, word in sorted(words, key=lambda each: (-each[0], each[1]))]
+        assert check.words == order
+        for k, probability in zip(check.taken, check.probabilities, strict=True):
+            left = [word for word in TEXT.split() if word not in order[:k]]
+            with torch.no_grad():
+                logits = model(**TOKENIZER(" ".join(left), return_tensors="pt")).logits[0]
+            assert probability == pytest.approx(float(logits.softmax(-1)[explanation.measured.index]), abs=1e-6)
+        assert check.random.shape == (19, len(check.taken))
+        assert np.allclose(check.random[:, 0], check.probabilities[0])
+
+
+def test_random_orders_are_the_same_for_every_method() -> None:
+    model = tiny.model()
+    first, second, _ = checks(
+        list(wherefrom.compare(TEXT, model, TOKENIZER, methods=METHODS).values()), model, TOKENIZER
+    )
+    assert np.allclose(first.random, second.random, atol=1e-6)
+    assert len({tuple(row) for row in first.random.round(9)}) > 1
+
+
+def test_a_masked_word_stays_and_the_others_are_masked() -> None:
+    text = "the keys to the cabinet [MASK] here ."
+    found = wherefrom.explain(text, "wherefrom/mlm", target="are", foil="is", method="integrated-gradients", n_steps=20)
+    (check,) = checks([found], "wherefrom/mlm")
+    assert check.by == "mask"
+    assert sorted(check.words) == sorted(["the", "keys", "to", "the", "cabinet", "here", "."])
+    opened = wherefrom.open_model("wherefrom/mlm")
+    gone = {i for i, piece in enumerate(found.tokens) if piece in ("key", "##s")}
+    ids = opened.tokenizer(text)["input_ids"]
+    ids = [opened.mask_id if i in gone else token for i, token in enumerate(ids)]
+    with torch.no_grad():
+        logits = opened.model(torch.tensor([ids])).logits[0, found.position]
+    assert check.words[0] == "keys"
+    taken = check.taken.index(1)
+    expected = torch.sigmoid(logits[found.target.index] - logits[found.target.foil])
+    assert check.probabilities[taken] == pytest.approx(float(expected), abs=1e-5)
+
+
+def check(*probabilities: float, words: int = 10, orders: int = 19) -> Check:
+    chance = np.array([[0.98, 0.97, 0.95]] * orders)
+    gone = list("abcdefghij")[:words]
+    return Check("m", Target("class", 0, "x"), "delete", gone, [0, 1, 2], np.array(probabilities), chance)
+
+
+def test_what_it_says() -> None:
+    good = check(0.98, 0.5, 0.12)
+    assert (
+        str(good)
+        == "Without its top 2 words the probability falls from 0.98 to 0.12; without 2 random words it is 0.95."
+    )
+    assert good.told
+    assert good.verdict == (
+        "In the mean over 1 to 2 words gone, all 19 random orders leave a higher probability: told from chance "
+        "(at the 5 % level)."
+    )
+    bad = check(0.98, 0.99, 0.981)
+    assert "does not fall (0.98, then 0.98)" in str(bad)
+    assert bad.told is False
+    assert "19 of 19 random orders leave a probability as low or lower: on this sentence it cannot be" in bad.verdict
+    assert "does not fall (0.50, then 0.60)" in str(check(0.5, 0.5, 0.6))
+    few = check(0.98, 0.5, 0.12, words=3, orders=5)
+    assert few.told is None
+    assert few.verdict == "3 words have only 6 orders: too few to tell this one from chance (at the 5 % level)."
+
+
+def test_rounding_is_no_difference() -> None:
+    """A model that does not react gives curves that differ in their last digits."""
+    assert check(0.98 - 1e-8, 0.97 - 1e-8, 0.95 - 1e-8).told is False
+
+
+def test_the_level_is_exact() -> None:
+    """Every order of three words, against every draw: the first of four in a quarter of cases."""
+    every = list(permutations(range(3)))
+    value = {order: place for place, order in enumerate(every)}  # any values will do, as long as no two are the same
+    first = tried = 0
+    for drawn in permutations(every, 4):
+        for order in every:
+            compared = [value[drawn[i]] for i in others(order, drawn, 3)]
+            assert len(compared) == 3
+            first += value[order] < min(compared)
+            tried += 1
+    assert 4 * first == tried
+
+
+@pytest.mark.parametrize("words", [4, 8, 12])
+def test_random_rankings_are_told_from_chance_at_the_level_stated(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences whose every set of words that is left has a probability of its own, ranked at random."""
+    rng = np.random.default_rng(words)
+    model = tiny.model()
+    text = " ".join(["the", "cat", "sat", "on", "a", "mat", "and", "slept", "dog", "of", "good", "bad"][:words])
+    found = wherefrom.explain(text, model, TOKENIZER)
+    worth = rng.normal(size=words)
+
+    def probabilities(_opened: Any, cases: Any, _blank: Any) -> Any:
+        return 1 / (1 + np.exp([sum(worth[i - 1] for i in case.gone) for case in cases]))
+
+    monkeypatch.setattr("wherefrom.metric.spotcheck.without", probabilities)
+    told, tries = 0, 400
+    for seed in range(tries):
+        ranked = replace(found, scores=np.array([0, *rng.permutation(words), 0], dtype=float))
+        told += bool(next(checks([ranked], model, TOKENIZER, seed=seed)).told)
+    assert stats.binom.cdf(told, tries, LEVEL) < 0.999  # not more often than 5 %, ...
+    assert stats.binom.cdf(told, tries, LEVEL) > 0.001  # ... nor, without ties, less often
+    best = replace(found, scores=np.array([0, *worth, 0]))
+    assert next(checks([best], model, TOKENIZER)).told
+
+
+def test_agreement_is_spearmans_over_the_words() -> None:
+    found = list(wherefrom.compare(TEXT, tiny.model(), TOKENIZER, methods=METHODS).values())
+    matrix = agreement(found)
+    inner = [each.scores[1:-1] for each in found]
+    assert np.allclose(matrix, matrix.T)
+    assert np.allclose(np.diag(matrix), 1)
+    signed, unsigned = stats.spearmanr(inner[0], inner[2]).statistic, stats.spearmanr(abs(inner[0]), inner[1]).statistic
+    assert matrix[0, 2] == pytest.approx(signed)  # both have signs
+    assert matrix[0, 1] == pytest.approx(unsigned)
+
+
+def test_words_of_several_pieces_agree_as_words_do() -> None:
+    text = "An unforgettable , heartwarming mishmash of clichés , overlong , yet unpretentiously entertaining ."
+    found = list(wherefrom.compare(text, methods=["deeplift", "alti"]).values())
+    words = [each.words() for each in found]
+    inner = [np.abs(each.scores[1:-1]) for each in words]
+    assert len(inner[0]) < len(found[0].tokens) - 2
+    assert agreement(found)[0, 1] == pytest.approx(stats.spearmanr(*inner).statistic)
+
+
+def test_what_has_no_evidence() -> None:
+    encoder = tiny.model(task="encoder")
+    mapped = wherefrom.explain(TEXT, encoder, TOKENIZER)
+    with pytest.raises(WherefromError, match="nothing is predicted"):
+        list(checks([mapped], encoder, TOKENIZER))
+    model = tiny.model()
+    with pytest.raises(WherefromError, match="one word"):
+        list(checks([wherefrom.explain("cat", model, TOKENIZER)], model, TOKENIZER))
+    with pytest.raises(WherefromError, match="no text"):
+        list(checks([Explanation.from_scores(["a"], [1.0])], model, TOKENIZER))
+    with pytest.raises(WherefromError, match="different inputs"):
+        agreement([wherefrom.explain(text, model, TOKENIZER) for text in (TEXT, "a cat sat")])

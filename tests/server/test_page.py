@@ -1,0 +1,297 @@
+"""The page in a real browser: what a person does with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve.conftest import listening
+
+from browser import chromium, expect, settle, window
+from wherefrom.model import Opened
+from wherefrom.server import handlers
+from wherefrom.server.catalog import opened_by_name
+
+TEXT = "the deep film was not very good !"
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def address(models: dict[str, Opened]) -> Iterator[str]:
+    """With the tiny models, which answer at once, and the one that ships."""
+    with listening({**models, **opened_by_name(["wherefrom/sentiment"])}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Open]:
+    """Opens the page; at the end nothing may have gone wrong in it, nor anything have been fetched from elsewhere."""
+    contexts, wrong = [], []
+
+    def opens(*, quiet: bool = True, **options: Any) -> Any:
+        context = window(browser, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        if quiet:
+            page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(known(address)) else None)
+        page.goto(address)
+        page.locator("html[data-ready]").wait_for(state="attached")
+        return page
+
+    yield opens
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def known(address: str) -> tuple[str, ...]:
+    return address, "blob:", "data:", "file:"
+
+
+def explain(page: Any, text: str | None = None, methods: tuple[str, ...] = ("attcat", "globenc")) -> None:
+    if text is not None:
+        page.fill("#text", text)
+    for chip in page.locator("#methods .chip").all():
+        name = chip.inner_text()
+        if (chip.get_attribute("aria-pressed") == "true") != (name in methods):
+            page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
+    page.click("#explain")
+    page.locator("#status", has_text="Done in").wait_for()
+
+
+def test_explain(visit: Open) -> None:
+    page = visit()
+    assert page.input_value("#text").startswith("a clever blend")  # ready to go
+    page.select_option("#model", "wherefrom/sentiment")
+    explain(page, "i really didn't like this movie .")
+    viewer = page.locator(".viewer")
+    assert viewer.locator("h1").inner_text().startswith("negative")
+    assert viewer.locator(".card").count() == 2
+    assert "liked" not in viewer.locator(".card").first.inner_text()
+    said = page.locator(".evidence p").first.inner_text()
+    assert re.match(r"Without its top 2 words the probability (falls from|does not fall \() ?\d\.\d\d", said)
+    assert "random words it is " in said
+    assert page.locator(".evidence svg[role=img]").count() == 2
+    assert page.locator(".agreement tbody tr").count() == 2
+    rho = float(page.locator(".agreement td[title]").first.inner_text().replace("−", "-"))
+    assert -1 <= rho <= 1
+
+
+def test_switch_layer_and_hover(visit: Open) -> None:
+    page = visit()
+    explain(page, TEXT, ("globenc",))
+    card = page.locator(".viewer .card").first
+    token = card.locator(".token", has_text="film").first
+    before = card.locator(".token").evaluate_all("all => all.map(each => each.style.backgroundColor)")
+    slider = page.locator(".viewer input[type=range][aria-label=Layer]")
+    slider.focus()
+    page.keyboard.press("Home")
+    page.locator(".viewer .caption", has_text="0 (0 to ").wait_for()
+    settle(page)
+    after = card.locator(".token").evaluate_all("all => all.map(each => each.style.backgroundColor)")
+    assert before != after
+    assert "layer=0" in page.url
+    resting = card.locator(".readout").inner_text()
+    token.hover()
+    settle(page)
+    assert card.locator(".readout").inner_text() != resting
+
+
+def test_compare_two_texts(visit: Open) -> None:
+    page = visit()
+    page.fill("#text", TEXT)
+    page.select_option("#compare", "text")
+    assert page.input_value("#other") == TEXT  # to be changed
+    page.fill("#other", "the deep film was very bad !")
+    explain(page, None, ("globenc",))
+    names = page.locator(".viewer .card h2").all_inner_texts()
+    assert [name.split("\n")[0] for name in names] == ["globenc · first text", "globenc · second text"]
+    said = page.locator(".viewer .head p").all_inner_texts()
+    assert [line.split("  ·  ")[0].split(" · ")[0] for line in said] == [TEXT, "the deep film was very bad !"]
+    assert page.locator(".evidence").count() == 2
+
+
+def test_compare_two_models(visit: Open) -> None:
+    page = visit()
+    page.select_option("#compare", "model")
+    assert page.input_value("#other-model") == "tiny-mlm"
+    explain(page, TEXT, ("globenc", "attcat"))
+    assert page.locator(".viewer .card").count() == 3
+    assert "there is no number to explain" in page.locator(".remarks").inner_text()  # attcat, without a mask
+    assert "nothing is predicted here" in page.locator(".evidence").last.inner_text()
+
+
+def test_a_masked_word_and_its_foil(visit: Open) -> None:
+    page = visit()
+    page.select_option("#examples", label="many teenagers were helping [MASK] .  (Value Zeroing, table 1)")
+    assert page.input_value("#model") == "tiny-mlm"
+    assert page.input_value("#foil") == "herself"
+    page.fill("#text", "the keys of the cat [MASK] good .")
+    page.fill("#target", "are")
+    page.fill("#foil", "is")
+    explain(page, None, ("attcat", "value-zeroing"))
+    assert "explained: what [MASK] is made of" in page.locator(".viewer .card", has_text="value-zeroing").inner_text()
+    assert "rather than 'is'" in page.locator(".viewer .head").inner_text()
+    assert page.locator("#words option").count() > 3
+    page.fill("#text", "teenagers were helping ")
+    page.click("#mask")
+    assert page.input_value("#text") == "teenagers were helping [MASK]"
+
+
+def test_share_as_a_file(visit: Open, tmp_path: Path) -> None:
+    page = visit()
+    explain(page, "<img src=x onerror=alert(1)> & a </script> movie", ("globenc", "attcat"))
+    with page.expect_download() as download:
+        page.click("#share")
+    file = tmp_path / download.value.suggested_filename
+    download.value.save_as(file)
+    assert file.suffix == ".html"
+    alone = visit(offline=False)
+    alone.context.set_offline(True)
+    alone.goto(file.as_uri())
+    assert alone.locator(".card").count() == 2
+    assert alone.locator(".evidence").count() == 2
+    assert alone.locator(".agreement").is_visible()
+    assert alone.locator("img").count() == 0
+    assert "<img src=x" in alone.title()
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', file.read_text())[1])
+    assert [each["name"] for each in data["explanations"]] == ["attcat", "globenc"]
+
+
+def test_export_from_the_viewer(visit: Open) -> None:
+    page = visit()
+    explain(page, TEXT, ("globenc",))
+    page.get_by_role("button", name="Save", exact=True).click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download JSON").click()
+    assert download.value.suggested_filename.endswith(".json")
+
+
+def test_the_last_explanations_are_kept(visit: Open) -> None:
+    page = visit()
+    explain(page, TEXT, ("globenc",))
+    explain(page, "a good film", ("attcat",))
+    expect(page.locator("#history li b")).to_have_text(["a good film", TEXT])  # written, not only shown
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    assert page.locator("#history li b").all_inner_texts() == ["a good film", TEXT]
+    page.locator("#history .run").nth(1).click()
+    assert page.locator(".viewer .card h2").first.inner_text().startswith("globenc")
+    assert page.locator(".evidence").count() == 1
+    assert page.input_value("#text") == TEXT
+    page.get_by_role("button", name="Forget “a good film”").click()
+    expect(page.locator("#history li")).to_have_count(1)
+
+
+def test_errors_are_sentences(visit: Open) -> None:
+    page = visit(quiet=False)  # a browser logs every answer that is no 200
+    page.fill("#text", " ")
+    page.click("#explain")
+    assert "no text yet" in page.locator("#error").inner_text()
+    page.select_option("#model", "tiny-mlm")
+    page.fill("#text", "the cat [MASK] here .")
+    page.fill("#target", "xyzzyqw")
+    page.click("#explain")
+    page.locator("#error", has_text="is not one token of this model's vocabulary").wait_for()
+    page.fill("#text", "word " * 300)
+    page.fill("#target", "")
+    page.click("#explain")
+    page.locator("#error", has_text="the model reads at most").wait_for()
+    assert "truncate" not in page.locator("#error").inner_text()  # a word of Python's, not of the page's
+    page.get_by_role("button", name="Explain its beginning").click()
+    page.locator("#status", has_text="Done in").wait_for()
+    assert page.locator("#error").is_hidden()
+    assert page.locator(".remarks", has_text="cut where the model stops reading").is_visible()
+    page.route("**/api/compare", lambda route: route.abort())
+    page.click("#explain")
+    page.locator("#error", has_text="cannot be reached").wait_for()
+
+
+def test_a_long_text_in_windows(visit: Open) -> None:
+    page = visit(quiet=False)
+    page.fill("#text", "the cat is good . " * 20)
+    page.click("#explain")
+    page.get_by_role("button", name="Explain all of it, in overlapping windows").click()
+    page.locator("#status", has_text="Done in").wait_for()
+    assert page.locator("#error").is_hidden()
+    assert page.get_by_text("windows that overlap by").first.is_visible()
+    page.select_option("#model", "tiny-mlm")  # predicts at one place, which not every window has
+    page.fill("#text", "the cat [MASK] good . " * 20)
+    page.click("#explain")
+    page.get_by_role("button", name="Explain its beginning").wait_for()
+    assert not page.get_by_role("button", name="in overlapping windows").is_visible()
+
+
+def test_cancel(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the second explanation takes as long as the test likes."""
+    cancelled = threading.Event()
+
+    def slow(*given: Any, **named: Any) -> Any:
+        for done, each in enumerate(genuine(*given, **named)):
+            if done:
+                cancelled.wait(60)
+            yield each
+
+    genuine = handlers.attempt
+    monkeypatch.setattr(handlers, "attempt", slow)
+    page = visit()
+    page.click("#explain")
+    page.locator(".viewer .card").first.wait_for()  # the first is there before the last has begun
+    assert page.locator("#progress").is_visible()
+    page.click("#cancel")
+    page.locator("#status", has_text="Cancelled").wait_for()
+    cancelled.set()
+    expect(page.locator("#explain")).to_be_enabled()
+    assert 0 < page.locator(".viewer .card").count() < 4
+
+
+def test_light_and_dark(visit: Open) -> None:
+    def ground(page: Any) -> str:
+        return str(page.locator("html").evaluate("each => getComputedStyle(each).backgroundColor"))
+
+    dark, light = visit(color_scheme="dark"), visit(color_scheme="light")
+    assert ground(dark) == "rgb(22, 24, 29)"
+    assert ground(light) == "rgb(255, 255, 255)"
+    explain(light, TEXT, ("globenc",))
+    light.get_by_role("button", name="Light or dark").click()  # the viewer's choice is the page's
+    light.locator("html[data-theme=dark]").wait_for(state="attached")
+    assert ground(light) == "rgb(22, 24, 29)"
+
+
+def test_a_phone(visit: Open) -> None:
+    page = visit(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    explain(page, TEXT)
+    width = page.locator("html").evaluate("each => [each.scrollWidth, each.clientWidth]")
+    assert width[0] <= width[1]  # nothing hangs out
+    box = page.locator("#explain").bounding_box()
+    assert box["height"] >= 40
+    # The results stand below the form; the page goes there by itself.
+    page.wait_for_function("document.getElementById('results').getBoundingClientRect().top < innerHeight / 2")
+
+
+def test_by_keyboard_alone(visit: Open) -> None:
+    page = visit()
+    page.focus("#text")
+    page.keyboard.type(" and more")
+    page.keyboard.press("Control+Enter")
+    page.locator("#status", has_text="Done in").wait_for()
+    unnamed = page.locator("button, input, select, textarea").evaluate_all(
+        """all => all.filter(each => !(each.labels?.length || each.textContent.trim() || each.ariaLabel))
+                     .map(each => each.outerHTML)"""
+    )
+    assert unnamed == []
+    assert page.locator("#status").get_attribute("role") == "status"
+    assert page.locator("#error").get_attribute("role") == "alert"
