@@ -3,8 +3,8 @@
     python bench/evaluate.py [--quick] [--device cuda] [--threads 2] [--rows 10000] [--batch-size 16]
 
 The shipped sentiment model; five cheap methods. Erasure: the same AOPC curves, once as `wherefrom evaluate` computes
-them and once with one forward pass for each step of each sentence and method, which is how the papers' code does it; the
-largest difference of a probability is given. Then a whole evaluation in a process of its own, its memory and its
+them and once with one forward pass for each step of each sentence and method, which is how the papers' code does it;
+the largest difference of a probability is given. Then a whole evaluation in a process of its own, its memory and its
 estimate of the time left taken down after every shard. Data: SST-2's training split where WHEREFROM_DATA names a folder
 that has it, else wherefrom's own grammar. Writes its table into bench/README.md.
 """
@@ -49,7 +49,7 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     from wherefrom.model import collate, open_model
     from wherefrom.model.capture import rerunning
     from wherefrom.model.output import explained
-    from wherefrom.pipeline.execution import AUTO, Question, run, settle_job, settle_reach
+    from wherefrom.pipeline.execution import AUTO, Question, resolve_job, run, settle_reach
     from wherefrom.result.answer import Answer
 
     torch.set_num_threads(arguments.threads)
@@ -57,8 +57,8 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     count = 8 if arguments.quick else 64  # the rows of a shard
     examples = list(data(20 * count))[::20]
     sentences, _ = reader(opened, False, None).read([each.text for each in examples])
-    reach = settle_reach(opened, AUTO, None, False, "reading")
-    jobs = [settle_job(name, reach, None, {}) for name in METHODS]
+    reach = settle_reach(opened, AUTO, None, False, "readout")
+    jobs = [resolve_job(name, reach, None, {}) for name in METHODS]
     found = run(opened, sentences, [Question(None, None, None)] * len(sentences), jobs, arguments.batch_size)
     way = Way()
     asked = [(sentence, each[0], way) for sentence, row in zip(sentences, found, strict=True) for each in row]
@@ -68,7 +68,7 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
 
     def one(sentence: Any, explanation: Any) -> list[float]:
         order, taken = _plan(sentence, explanation, way)
-        answer = Answer(explanation.target, explanation.reading, None, {})
+        answer = Answer(explanation.target, explanation.readout, None, {})
         return [
             float(explained(opened, opened.forward(batch), [answer], batch.lengths, "probability"))
             for k in taken

@@ -20,7 +20,7 @@ from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.method import norms
 from wherefrom.method.contributions import after_attention, first_norm, kept, own, squared_norms
-from wherefrom.model import LayerTrace, Opened, collate, open_model, stream
+from wherefrom.model import LayerTrace, Model, collate, open_model, stream
 from wherefrom.pipeline.execution import batches
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def _norm_outliers(layer: int, first: Tensor, second: Tensor, deviations: float)
 
 def _open(
     inputs: Any, model: Any, tokenizer: Any | None, truncate: bool, opening: dict[str, Any]
-) -> tuple[Opened, list[Any], bool]:
+) -> tuple[Model, list[Any], bool]:
     tokenizer_kwargs = opening.pop("tokenizer_kwargs", None)
     opened = open_model(model, tokenizer, **opening)
     opened.need_blocks("this analysis")
@@ -162,7 +162,7 @@ def _open(
     return opened, sentences, single
 
 
-def _collect(opened: Opened, sentences: list[Any], of: Callable[[LayerTrace], T]) -> list[T]:
+def _collect(opened: Model, sentences: list[Any], of: Callable[[LayerTrace], T]) -> list[T]:
     """One pass over a batch of sentences: what a function says of each layer."""
     found: list[T] = []
     stream(opened, collate(sentences, opened.pad_id), lambda layer: found.append(of(layer)))

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import WherefromError, warn
-from wherefrom.method import Chosen, choose, list_of_names, methods
-from wherefrom.model import Opened, Reader, Trace, collate, open_model
+from wherefrom.method import MethodSpec, choose, list_of_names, methods
+from wherefrom.model import Model, Reader, Trace, collate, open_model
 from wherefrom.model import capture as capture_batch
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
@@ -21,9 +21,9 @@ from wherefrom.pipeline.resolution import (
     Question,
     Wanted,
     refuse_unseen_targets,
-    settle_job,
-    settle_jobs,
-    settle_questions,
+    resolve_job,
+    resolve_jobs,
+    resolve_questions,
 )
 from wherefrom.pipeline.windows import as_read
 from wherefrom.progress import bar
@@ -39,7 +39,7 @@ def explain(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    method: str | Chosen = DEFAULT_METHOD,
+    method: str | MethodSpec = DEFAULT_METHOD,
     *,
     aggregate: str | None = AUTO,
     target: Any = None,
@@ -48,7 +48,7 @@ def explain(
     head: int | Literal["all"] | None = None,
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
-    rows: Literal["all", "reading"] = "all",
+    rows: Literal["all", "readout"] = "all",
     drop_self: bool = False,
     estimate: bool = False,
     batch_size: Annotated[int, least(1)] = 16,
@@ -89,9 +89,9 @@ def explain(
         answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
     receptive_field: for causal models, rollout and flow relative to an even reader (wherefrom/aggregate/receptive.py).
     drop_self: set what the answering token gives itself to 0, as AttCAT's code does.
-    rows: "all", or "reading" for the row that answers alone, as `layer_scores`: what makes flow fast.
+    rows: "all", or "readout" for the row that answers alone, as `layer_scores`: what makes flow fast.
     keep: "maps" for everything a method computes, or "scores" to let maps go as soon as they are read (a hundredth of
-        the memory): `scores` and `layer_scores` stay. "maps" unless rows="reading".
+        the memory): `scores` and `layer_scores` stay. "maps" unless rows="readout".
     long: what becomes of a text longer than the model reads: "error", "truncate" (also truncate=True), or "windows":
         overlapping windows, by `overlap` tokens (a quarter, if None), each explained towards the same class, a token's
         score the mean over its windows (wherefrom/pipeline/windows.py).
@@ -112,11 +112,11 @@ def explain(
     if estimate:
         from wherefrom.cost import estimate_job
 
-        job = settle_job(opened, choices[0], wanted)
+        job = resolve_job(opened, choices[0], wanted)
         return estimate_job(opened, as_read(opened, sentences, overlap), job, batch_size)
 
-    def by(chosen: Chosen) -> Any:
-        job = settle_job(opened, chosen, wanted)
+    def by(chosen: MethodSpec) -> Any:
+        job = resolve_job(opened, chosen, wanted)
         refuse_unseen_targets(opened, questions, [chosen])
         mine = given.copy()
         found = [row[0] for row in explained(opened, mine, questions, [job], how)]
@@ -131,7 +131,7 @@ def explain_stream(
     inputs: Any,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    method: str | Chosen = DEFAULT_METHOD,
+    method: str | MethodSpec = DEFAULT_METHOD,
     *,
     batch_size: Annotated[int, least(1)] = 16,
     progress: bool | None = None,
@@ -185,7 +185,7 @@ def compare(
     head: int | Literal["all"] | None = None,
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
-    rows: Literal["all", "reading"] = "all",
+    rows: Literal["all", "readout"] = "all",
     drop_self: bool = False,
     batch_size: Annotated[int, least(1)] = 16,
     keep: Literal["maps", "scores"] | None = None,
@@ -222,7 +222,7 @@ def compare(
         usual = auto.compared(opened, list(given.sentences.values()), questions, wanted)
         chosen = {name: choose(name) for name in usual}
     refuse_unseen_targets(opened, questions, list(chosen.values()))
-    jobs, failed = settle_jobs(opened, chosen, wanted)
+    jobs, failed = resolve_jobs(opened, chosen, wanted)
     found = explained(opened, given, questions, list(jobs.values()), how)
     results = [by_name(list(chosen), dict(zip(jobs, row, strict=True)), failed) for row in found]
     _warn_of_failures(results)
@@ -250,7 +250,7 @@ def capture(
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
 
 
-def reader(opened: Opened, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None, long: str = "error") -> Reader:
+def reader(opened: Model, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None, long: str = "error") -> Reader:
     if truncate and long == "windows":
         raise WherefromError("truncate=True cuts a long text and long='windows' reads all of it; leave one of them out")
     return Reader(
@@ -278,7 +278,7 @@ def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) ->
 
 def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Question]:
     """What is asked of each sentence; lists have an entry for every input, also for one that could not be read."""
-    every = settle_questions(given.count, given.single, target, foil, position)
+    every = resolve_questions(given.count, given.single, target, foil, position)
     return [every[row] for row in given.sentences]
 
 

@@ -23,13 +23,13 @@ from scipy.sparse.csgraph import maximum_flow
 from wherefrom.api import reader, refuse_misspelt
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import WherefromError
-from wherefrom.method import Chosen, choose
+from wherefrom.method import MethodSpec, choose
 from wherefrom.method.value_zeroing import ranks
-from wherefrom.model import Opened, Sentence, open_model
+from wherefrom.model import Model, Sentence, open_model
 from wherefrom.model.rerun import TOKENS as RERUN
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
 from wherefrom.pipeline.execution import batches
-from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, settle_job
+from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, resolve_job
 from wherefrom.typecheck import checks_arguments, least
 
 
@@ -57,7 +57,7 @@ MB = 2**20
 Options = Mapping[str, Any]
 
 
-class Shape(NamedTuple):
+class BatchShape(NamedTuple):
     """One batch in one model."""
 
     lengths: tuple[int, ...]
@@ -108,7 +108,7 @@ class Work(NamedTuple):
         return Work(*(count * each for each in self))._replace(held=self.held)
 
 
-def forward(s: Shape) -> Work:
+def forward(s: BatchShape) -> Work:
     d, f = s.width, s.units
     return Work(
         thin=s.rows * (8 * d * d + 4 * d * f) + 4 * s.pairs * d,
@@ -119,11 +119,11 @@ def forward(s: Shape) -> Work:
     )
 
 
-def _weights(s: Shape, _: Options) -> Work:
+def _weights(s: BatchShape, _: Options) -> Work:
     return Work(moved=2 * s.bytes * s.pairs * s.heads, calls=6, held=s.bytes * 2 * s.pairs)
 
 
-def _norms(s: Shape, _: Options) -> Work:
+def _norms(s: BatchShape, _: Options) -> Work:
     vectors, d = s.rows * s.heads, s.width
     return Work(
         wide=2 * s.rows * d * d + 6 * vectors * s.heads * d + 6 * s.pairs * s.heads**2 + 4 * s.rows * d * d,
@@ -133,7 +133,7 @@ def _norms(s: Shape, _: Options) -> Work:
     )
 
 
-def _alti(s: Shape, _: Options) -> Work:
+def _alti(s: BatchShape, _: Options) -> Work:
     return Work(
         wide=4 * s.rows * s.width**2 + 2 * s.pairs * s.heads * s.width,
         moved=s.bytes * (4 * s.pairs * s.width + 4 * s.rows * s.heads * s.width),
@@ -142,7 +142,7 @@ def _alti(s: Shape, _: Options) -> Work:
     )
 
 
-def _value_zeroing(s: Shape, options: Options) -> Work:
+def _value_zeroing(s: BatchShape, options: Options) -> Work:
     d, f = s.width, s.units
     through_w1 = min(2 * s.real * s.heads * d * f, 2 * d * d * f + 2 * s.real * d * f)
     return Work(
@@ -155,7 +155,7 @@ def _value_zeroing(s: Shape, options: Options) -> Work:
     )
 
 
-def _hta(s: Shape, _: Options) -> Work:
+def _hta(s: BatchShape, _: Options) -> Work:
     d, f = s.width, s.units
     return Work(
         wide=s.real * (2 * d * d * f + 8 * d**3) + s.real_pairs * (2 * s.heads + 4) * d * d,
@@ -165,7 +165,7 @@ def _hta(s: Shape, _: Options) -> Work:
     )
 
 
-METHODS: dict[str, Callable[[Shape, Options], Work]] = {  # in each layer
+METHODS: dict[str, Callable[[BatchShape, Options], Work]] = {  # in each layer
     "attention": _weights,
     "attention-fixed-residual": _weights,
     "attention-residual": _norms,
@@ -182,12 +182,12 @@ METHODS: dict[str, Callable[[Shape, Options], Work]] = {  # in each layer
 }
 
 
-def _graph(s: Shape) -> float:
+def _graph(s: BatchShape) -> float:
     """Bytes that a pass keeps for its way back."""
     return s.depth * s.bytes * (6 * s.pairs * s.heads + s.rows * (13 * s.width + 4 * s.units))
 
 
-def _passes(count: float, graphs: float) -> Callable[[Shape, Options], Work]:
+def _passes(count: float, graphs: float) -> Callable[[BatchShape, Options], Work]:
     """So many passes, and what `graphs` of them keep. Both were measured (bench/output.py, bench/relevance.py)."""
     return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * _graph(s))
 
@@ -195,12 +195,12 @@ def _passes(count: float, graphs: float) -> Callable[[Shape, Options], Work]:
 TYPICAL_STEPS = 40  # of integrated gradients that choose their number themselves, on the models inside
 
 
-def _steps(s: Shape, options: Options) -> Work:
+def _steps(s: BatchShape, options: Options) -> Work:
     steps = options["n_steps"] or TYPICAL_STEPS
     return _passes(1.4 * steps, 0.5 * min(steps, options["at_once"]))(s, options)
 
 
-def _reruns(s: Shape, variants: int) -> Work:
+def _reruns(s: BatchShape, variants: int) -> Work:
     """A pass for each variant of each sentence, many side by side."""
     together = min(variants, max(1, RERUN // s.n))
     side_by_side = forward(s._replace(lengths=(s.n,) * together))
@@ -208,7 +208,7 @@ def _reruns(s: Shape, variants: int) -> Work:
 
 
 GRADIENTS = ("cat", "attcat", "grads", "attention-gradients", "attention-gradcam", "saliency", "gradient-x-input")
-TOWARDS: dict[str, Callable[[Shape, Options], Work]] = {  # of the whole model
+TOWARDS: dict[str, Callable[[BatchShape, Options], Work]] = {  # of the whole model
     **dict.fromkeys(GRADIENTS, _passes(1.2, 1)),
     "partial-lrp": _passes(8, 2),
     "full-lrp": _passes(8, 2),
@@ -247,14 +247,14 @@ def estimate(
     inputs: Any = None,
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
-    method: str | Chosen = DEFAULT_METHOD,
+    method: str | MethodSpec = DEFAULT_METHOD,
     *,
     tokens: Annotated[int, least(1, 1_000_000)] | None = None,
     aggregate: str | None = AUTO,
     head: int | Literal["all"] | None = None,
     layers: tuple[int | None, int | None] | None = None,
     receptive_field: bool = False,
-    rows: Literal["all", "reading"] = "all",
+    rows: Literal["all", "readout"] = "all",
     batch_size: Annotated[int, least(1)] = 16,
     truncate: bool = False,
     task: str | None = None,
@@ -280,10 +280,10 @@ def estimate(
     if chosen is None:
         asked = Question(None, None, 0) if opened.task in PLACED else UNASKED  # one place costs as much as another
         chosen = candidates(opened, sentences, [asked] * len(sentences), wanted, options)[0]
-    return estimate_job(opened, sentences, settle_job(opened, chosen, wanted), batch_size)
+    return estimate_job(opened, sentences, resolve_job(opened, chosen, wanted), batch_size)
 
 
-def estimate_job(opened: Opened, sentences: Sequence[Sentence], job: Job, batch_size: int) -> Estimate:
+def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_size: int) -> Estimate:
     """The cost of one job on sentences already read, in the batches in which it would run."""
     if job.method.name not in METHODS and job.method.name not in TOWARDS:
         known = ", ".join([*METHODS, *TOWARDS])
@@ -309,14 +309,14 @@ def estimate_job(opened: Opened, sentences: Sequence[Sentence], job: Job, batch_
     )
 
 
-def _shape(opened: Opened, lengths: tuple[int, ...]) -> Shape:
+def _shape(opened: Model, lengths: tuple[int, ...]) -> BatchShape:
     opened.need_blocks("an estimate")
     block = opened.blocks[0]
     width, units = block.ffn_in.weight.shape
-    return Shape(lengths, opened.depth, block.heads, width, units, block.ffn_in.weight.element_size())
+    return BatchShape(lengths, opened.depth, block.heads, width, units, block.ffn_in.weight.element_size())
 
 
-def _works(opened: Opened, job: Job, s: Shape) -> dict[str, Work]:
+def _works(opened: Model, job: Job, s: BatchShape) -> dict[str, Work]:
     """What a batch asks for, part by part."""
     taken = job.reach.end - job.reach.start
     a_pass = forward(s).times(s.depth)
@@ -331,7 +331,7 @@ def _works(opened: Opened, job: Job, s: Shape) -> dict[str, Work]:
     found = {"forward pass": a_pass, job.method.name: work}
     name = job.reach.aggregate
     if name is not None:
-        one_row = name == "flow" and job.reach.reading_only
+        one_row = name == "flow" and job.reach.readout_only
         each = [_flows(n, taken, s.bytes, 1) if one_row else AGGREGATIONS[name](n, taken, s.bytes) for n in s.lengths]
         each = [work.times(2 if job.reach.receptive_field else 1) for work in each]
         found[name] = Work(*(sum(kind) for kind in zip(*each, strict=True)))._replace(held=max(w.held for w in each))
@@ -357,7 +357,7 @@ class Rates(NamedTuple):
         return sum(amount / rate for amount, rate in zip(work[:-1], self, strict=True))
 
 
-def _rates(device: str, s: Shape) -> Rates:
+def _rates(device: str, s: BatchShape) -> Rates:
     # Products of few rows speed up with their number; beyond a few hundred it no longer matters.
     nearest = int(2 ** round(np.log2(max(1, min(s.rows, 512)))))
     dtype = torch.float64 if s.bytes == 8 else torch.float32

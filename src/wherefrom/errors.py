@@ -34,7 +34,7 @@ class WherefromWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """A `WherefromWarning` that shows the line that called wherefrom, however deep inside of it (or of torch) it arises."""
+    """A `WherefromWarning` that shows the line that called us, however deep inside of us (or of torch) it arises."""
     outermost = level = 0
     frame: FrameType | None = sys._getframe()
     while frame is not None:

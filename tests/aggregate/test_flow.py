@@ -207,18 +207,18 @@ def test_globencs_maximum_flow(case: golden.Golden, sentence: str, key: str) -> 
 def test_the_reading_row_alone() -> None:
     model, ids = tiny.model(), tiny.ids(9)
     whole = wherefrom.explain(ids, model, method="attention-flow")
-    row = wherefrom.explain(ids, model, method="attention-flow", rows="reading")
+    row = wherefrom.explain(ids, model, method="attention-flow", rows="readout")
     assert row.aggregated is None
     assert np.abs(row.layer_scores - whole.aggregated[:, 0]).max() <= 1e-6
     assert np.abs(row.scores - whole.scores).max() <= 1e-6
-    rolled = wherefrom.explain(ids, model, method="attention-rollout", rows="reading")
+    rolled = wherefrom.explain(ids, model, method="attention-rollout", rows="readout")
     assert np.allclose(rolled.scores, wherefrom.explain(ids, model, method="attention-rollout").scores)
-    mean = wherefrom.explain(ids, model, method="attention-flow", rows="reading", position="mean")
+    mean = wherefrom.explain(ids, model, method="attention-flow", rows="readout", position="mean")
     assert np.abs(mean.scores - whole.aggregated[-1].mean(0)).max() <= 1e-6
 
 
 def test_all_flows_of_a_long_text_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wherefrom.pipeline.execution.LARGE_FLOW", 100)
-    with pytest.warns(wherefrom.WherefromWarning, match="rows='reading'"):
+    with pytest.warns(wherefrom.WherefromWarning, match="rows='readout'"):
         wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow")
-    wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow", rows="reading")
+    wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow", rows="readout")

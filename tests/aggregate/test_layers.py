@@ -86,7 +86,7 @@ def test_wrong_layers(layers: Any) -> None:
 
 
 def test_wrong_rows_and_aggregation() -> None:
-    with pytest.raises(wherefrom.WherefromError, match="expected 'all' or 'reading'"):
+    with pytest.raises(wherefrom.WherefromError, match="expected 'all' or 'readout'"):
         wherefrom.explain(tiny.ids(4), tiny.model(), rows="last")
     with pytest.raises(wherefrom.WherefromError, match="rollout, flow, sum, mean, last"):
         wherefrom.explain(tiny.ids(4), tiny.model(), aggregate="product")

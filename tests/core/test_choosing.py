@@ -14,7 +14,7 @@ from wherefrom.defaults import COMPARED, COMPARED_MAPS, TOWARDS
 from wherefrom.method import choose, lookup
 from wherefrom.metric.spotcheck import checks
 from wherefrom.pipeline import execution
-from wherefrom.pipeline.resolution import Question, settle_job
+from wherefrom.pipeline.resolution import Question, resolve_job
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.terminal import heading
 
@@ -178,7 +178,7 @@ def test_measures_follow_the_prediction_whatever_is_explained() -> None:
     """`run` is what `evaluate` measures: its targets are the same for every method."""
     opened = wherefrom.open_model(tiny.model(), TOKENIZER)
     sentences = jobs_sentences(opened)
-    both = [settle_job(opened, choose(name), judged="target") for name in ("attcat", "alti")]
+    both = [resolve_job(opened, choose(name), judged="target") for name in ("attcat", "alti")]
     ((first,), (second,)) = execution.run(opened, sentences, [Question(2, 0, None)], both, 1)[0]
     assert first.measured == second.measured
     assert first.measured.label == "LABEL_2"

@@ -15,7 +15,7 @@ import tiny
 import wherefrom
 from wherefrom import cost
 from wherefrom.cli import app
-from wherefrom.cost import METHODS, TOWARDS, Rates, Shape, forward
+from wherefrom.cost import METHODS, TOWARDS, BatchShape, Rates, forward
 from wherefrom.method import methods
 
 
@@ -79,7 +79,7 @@ def test_a_model_in_float64_is_measured_in_float64(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_pass_is_counted_from_its_matrices() -> None:
-    shape = Shape(lengths=(10, 4), depth=12, heads=12, width=768, units=3072, bytes=4)
+    shape = BatchShape(lengths=(10, 4), depth=12, heads=12, width=768, units=3072, bytes=4)
     # Four d×d projections and two d×4d ones for each of 20 rows, q·k and α·v for each of 200 pairs.
     assert forward(shape).thin == 20 * 2 * (4 * 768**2 + 2 * 768 * 3072) + 200 * 4 * 768
 
@@ -89,7 +89,7 @@ def test_what_is_asked_changes_the_cost() -> None:
     model, ids = tiny.model("gpt2", "causal-lm"), tiny.ids(30)
     whole = wherefrom.explain(ids, model, method="attention-flow", estimate=True)
     assert isinstance(whole, wherefrom.Estimate)
-    row = wherefrom.explain(ids, model, method="attention-flow", rows="reading", estimate=True)
+    row = wherefrom.explain(ids, model, method="attention-flow", rows="readout", estimate=True)
     assert row.parts["flow"] < whole.parts["flow"] / 10
     rolled = wherefrom.estimate(ids, model, method="attention-rollout")
     assert rolled.seconds < row.seconds

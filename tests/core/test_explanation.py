@@ -98,6 +98,16 @@ def test_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
         equal(Explanation.from_dict(json.loads(json.dumps(found.to_dict()))), found)
 
 
+def test_files_written_under_the_former_name_are_read() -> None:
+    """The library was called whence when the first explanations were saved."""
+    found = example()
+    written = found.to_dict()
+    assert "reading" in written  # the field's name in files, whatever the attribute is called
+    assert Explanation.from_dict({**written, "format": "whence.explanation"}).readout == found.readout
+    several = Comparison({"one": found}).to_dict()
+    assert list(Comparison.from_dict({**several, "format": "whence.comparison"})) == ["one"]
+
+
 def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
     comparison = wherefrom.compare("the film", MODEL, TOKENIZER, methods=["attention", "rollout"])
     loaded = Comparison.load(comparison.save(tmp_path / "c.json"))

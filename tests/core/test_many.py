@@ -216,7 +216,7 @@ def held(explanation: wherefrom.Explanation) -> int:
 def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
     texts = [tiny.ids(30), tiny.ids(40, 1)]
     whole = wherefrom.explain(texts, MODEL, method=method, position=position)
-    for how in ({"keep": "scores"}, {"rows": "reading"}):
+    for how in ({"keep": "scores"}, {"rows": "readout"}):
         for one, other in zip(
             wherefrom.explain(texts, MODEL, method=method, position=position, **how), whole, strict=True
         ):
@@ -225,7 +225,7 @@ def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
             assert one.layer_scores.shape == (3, len(one))
             assert np.allclose(one.layer_scores[-1], one.scores, atol=1e-6)
             assert held(one) < held(other) / 5
-    both = wherefrom.explain(texts, MODEL, method=method, rows="reading", keep="maps")
+    both = wherefrom.explain(texts, MODEL, method=method, rows="readout", keep="maps")
     assert np.array_equal(both[0].maps, whole[0].maps)
 
 

@@ -140,14 +140,14 @@ def test_a_sentence_embedding_is_read_where_its_folder_says(
 ) -> None:
     folder = checkpoint(tmp_path, task="encoder")
     plain = wherefrom.explain("the cat", folder, method="attention")
-    assert plain.reading.position == 0
+    assert plain.readout.position == 0
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **config}))
     found = wherefrom.explain("the cat", folder, method="attention", dtype="float32")
-    assert found.reading.position == position
+    assert found.readout.position == position
     rows = plain.aggregated[-1]
     np.testing.assert_allclose(found.scores, rows.mean(0) if position is None else rows[position])
-    assert wherefrom.explain("the cat", folder, method="attention", position="last").reading.position == 3
+    assert wherefrom.explain("the cat", folder, method="attention", position="last").readout.position == 3
 
 
 def test_a_pooling_without_a_row_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", sys.argv[2]]))
 
 
 def test_the_page_is_skipped_where_its_extra_is_missing() -> None:
-    call = [sys.executable, "-c", WITHOUT, "fastapi", str(TESTS / "serve" / "test_borrowed.py")]
+    call = [sys.executable, "-c", WITHOUT, "fastapi", str(TESTS / "server" / "test_borrowed.py")]
     done = subprocess.run(call, capture_output=True, text=True, cwd=TESTS.parent, timeout=300, check=False)
     assert done.returncode in (0, 5), done.stdout + done.stderr  # 5: no test was run
     assert "1  the page needs the extra: pip install -e" in done.stdout

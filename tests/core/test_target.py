@@ -34,7 +34,7 @@ def test_classification() -> None:
     assert found.probabilities == pytest.approx(
         {"bad": float(p[0]), "so-so": float(p[1]), "Good": float(p[2])}, abs=1e-6
     )
-    assert (found.position, found.reading.why) == (0, "first token")
+    assert (found.position, found.readout.why) == (0, "first token")
     by_maps = wherefrom.explain("the film is good", model, TOKENIZER, method="attention-rollout")
     assert (by_maps.scores == by_maps.aggregated[-1, 0]).all()
     for name in ("Good", "good", 2, "2"):
@@ -60,14 +60,14 @@ def test_a_given_position(position: Any, row: int) -> None:
 
 def test_the_mean_over_all_rows() -> None:
     found = wherefrom.explain("the good film", tiny.model(task="encoder"), TOKENIZER, position="mean")
-    assert (found.position, found.reading.why, found.prediction) == (None, "mean", None)
+    assert (found.position, found.readout.why, found.prediction) == (None, "mean", None)
     assert found.scores == pytest.approx(found.aggregated[-1].mean(0))
 
 
 def test_a_gpt2_classifier_reads_its_last_token() -> None:
     model = tiny.model("gpt2")
     found = wherefrom.explain([5, 6, 7], model, method="attention-rollout")
-    assert (found.position, found.reading.why) == (2, "last token")
+    assert (found.position, found.readout.why) == (2, "last token")
     # It finds the end by its padding token, wherever that stands.
     assert wherefrom.explain([5, 6, 0], model, method="attention-rollout").position == 1
 
@@ -78,7 +78,7 @@ def test_a_word_at_the_mask() -> None:
     logits = output(model, text).logits[0, 6]
     found = wherefrom.explain(text, model, TOKENIZER)
     assert found.position == 6
-    assert found.reading.why == "mask"
+    assert found.readout.why == "mask"
     assert found.target.index == int(logits.argmax())
     assert len(found.probabilities) == 10
     asked = wherefrom.explain(text, model, TOKENIZER, target="are", foil="is")
@@ -173,7 +173,7 @@ def test_an_answer() -> None:
     start = int(scores.start_logits.argmax())
     end = start + int(scores.end_logits[0, start:].argmax())
     found = wherefrom.explain(pair, model, TOKENIZER)
-    assert (found.target.kind, found.position, found.reading.why) == ("start", start, "predicted start")
+    assert (found.target.kind, found.position, found.readout.why) == ("start", start, "predicted start")
     assert wherefrom.explain(pair, model, TOKENIZER, target="end").position == end
     assert wherefrom.explain(pair, model, TOKENIZER, target="end", position=3).target.index == 3
     assert next(iter(found.probabilities.values())) == pytest.approx(

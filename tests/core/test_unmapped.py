@@ -154,9 +154,9 @@ def test_language_models_and_taggers() -> None:
     llama, bert = model("llama", "causal-lm"), model("modernbert", "masked-lm")
     following = wherefrom.explain("the cat is", llama, TOKENIZER, method="ablation", target="good")
     assert following.target.label == "good"
-    assert following.reading.position == 4
+    assert following.readout.position == 4
     masked = wherefrom.explain("the cat [MASK] good", bert, TOKENIZER, method="saliency", target="is", foil="are")
-    assert masked.reading.position == 3
+    assert masked.readout.position == 3
     assert (masked.scores > 0).all()
     tagged = wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method="saliency", position=2)
     assert tagged.target.kind == "class"

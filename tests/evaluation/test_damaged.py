@@ -70,6 +70,20 @@ def test_a_manifest_that_is_not_ours(folder: Path, content: Any) -> None:
     assert "is damaged" in listed.output
 
 
+def test_a_run_made_under_the_former_name_goes_on(folder: Path) -> None:
+    """The library was called whence when the first runs were made; nothing is computed anew."""
+    file = folder / manifest.FILE
+    now = json.loads(file.read_text())
+    then = {**now, "format": "whence.run", "model": {**now["model"], "name": "whence/sentiment"}}
+    then["versions"] = {"whence" if key == "wherefrom" else key: value for key, value in now["versions"].items()}
+    file.write_text(json.dumps(then))
+    assert manifest.read(folder)["model"]["name"] == "wherefrom/sentiment"
+    file.write_text(json.dumps({**then, "model": now["model"]}))
+    shards = {each: each.stat().st_mtime_ns for each in (folder / manifest.SHARDS).iterdir()}
+    assert evaluate(out=folder).finished
+    assert {each: each.stat().st_mtime_ns for each in (folder / manifest.SHARDS).iterdir()} == shards
+
+
 def test_a_manifest_without_threads(folder: Path) -> None:
     known = json.loads((folder / manifest.FILE).read_text(encoding="utf-8"))
     (folder / manifest.FILE).write_text(json.dumps({**known, "threads": "two"}), encoding="utf-8")

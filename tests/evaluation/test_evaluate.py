@@ -16,7 +16,7 @@ from wherefrom.data import Example, token_mask
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation import compare_methods, compare_runs, local, planning, steps, store
 from wherefrom.evaluation.summary import Key
-from wherefrom.evaluation.worker import Item, Task, Worker
+from wherefrom.evaluation.worker import Item, ShardTask, Worker
 from wherefrom.metric import correlation, precision
 from wherefrom.metric.erasure import ERASER, erasure
 from wherefrom.result.explanation import Explanation
@@ -318,7 +318,7 @@ def test_a_shard_does_not_depend_on_who_computes_it_or_after_what() -> None:
     assert first == again
 
 
-# Reading runs ----------------------------------------------------------------------------------------------
+# Readout runs ----------------------------------------------------------------------------------------------
 
 
 def test_two_runs_and_two_methods_compare_on_shared_examples(tmp_path: Path) -> None:
@@ -393,5 +393,5 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_tasks_travel() -> None:
     import pickle
 
-    task = Task("00000-000of001", (Item(0, examples(1)[0]),), (5,))
+    task = ShardTask("00000-000of001", (Item(0, examples(1)[0]),), (5,))
     assert pickle.loads(pickle.dumps(task)) == task

@@ -193,7 +193,7 @@ def test_rows_of_layers_are_those_of_the_maps() -> None:
     last = wherefrom.explain(TEXT, model, TOKENIZER, method="globenc", position=-1)
     assert last.aggregated is not None
     assert np.array_equal(layer_rows(last), last.aggregated[:, -1])
-    reading = wherefrom.explain(TEXT, model, TOKENIZER, method="globenc", rows="reading", keep="maps")
+    reading = wherefrom.explain(TEXT, model, TOKENIZER, method="globenc", rows="readout", keep="maps")
     assert np.allclose(layer_rows(reading), layer_rows(found), atol=1e-6)
     assert np.allclose(layer_rows(reading, of="maps"), layer_rows(found, of="maps"), atol=1e-6)
     gradients = wherefrom.explain(TEXT, model, TOKENIZER, method="saliency")

@@ -19,7 +19,7 @@ from wherefrom.metric.sanity import randomisation, stability
 from wherefrom.model import collate, open_model
 from wherefrom.model.inputs import Reader
 from wherefrom.model.variants import parts, randomised
-from wherefrom.pipeline.resolution import Question, Wanted, settle_job
+from wherefrom.pipeline.resolution import Question, Wanted, resolve_job
 
 TOKENIZER = tiny.tokenizer()
 TEXTS = ["the film is not very meaningful and not good !", "a good cat", "the keys to the cabinets are here"]
@@ -135,7 +135,7 @@ def test_a_random_model_does_not_choose_the_end_of_an_answer_anew() -> None:
     before = wherefrom.explain(text, model, TOKENIZER, "saliency", target="answer")
     asked = sanity.same_target(Question("answer", None, None), before)
     opened, batch = opened_and_batch(model, text)
-    job = settle_job(opened, choose("saliency"), Wanted(rows="reading"))
+    job = resolve_job(opened, choose("saliency"), Wanted(rows="readout"))
     ends = set()
     for seed in range(5):
         for _, changed in randomised(opened, batch, seed=seed):

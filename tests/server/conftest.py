@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tiny
-from wherefrom.model import Opened, open_model
+from wherefrom.model import Model, open_model
 
 HERE = "http://127.0.0.1:8000"
 NEEDED = {
@@ -40,7 +40,7 @@ if not missing():
     from wherefrom.server.guard import Rules
     from wherefrom.server.launch import Server
     from wherefrom.server.limits import Limits
-    from wherefrom.server.queue import Line
+    from wherefrom.server.queue import JobQueue
 
 
 class Untested(pytest.Module):
@@ -55,7 +55,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def models() -> dict[str, Opened]:
+def models() -> dict[str, Model]:
     """A tiny classifier, a tiny masked language model and a tiny encoder."""
     tokenizer = tiny.tokenizer()
     tasks = {"tiny": "classification", "tiny-mlm": "masked-lm", "tiny-encoder": "encoder"}
@@ -63,24 +63,24 @@ def models() -> dict[str, Opened]:
 
 
 @pytest.fixture
-def client(models: dict[str, Opened]) -> Iterator[Any]:
+def client(models: dict[str, Model]) -> Iterator[Any]:
     with client_of(models) as found:
         yield found
 
 
 @contextmanager
-def client_of(models: dict[str, Opened], rules: Rules | None = None, limits: Limits | None = None) -> Iterator[Any]:
+def client_of(models: dict[str, Model], rules: Rules | None = None, limits: Limits | None = None) -> Iterator[Any]:
     app: Any = guarded(models, rules, limits)
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as found:
         yield found
 
 
 @contextmanager
-def listening(models: dict[str, Opened], limits: Limits | None = None) -> Iterator[str]:
+def listening(models: dict[str, Model], limits: Limits | None = None) -> Iterator[str]:
     """A server on a free port; gives its address."""
     bound = socket.create_server(("127.0.0.1", 0))
     limits = limits or Limits()
-    line = Line(limits)
+    line = JobQueue(limits)
     server = Server(guarded(models, None, limits, line), line, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ import pytest
 import tiny
 import wherefrom
 from wherefrom.metric.spotcheck import checks
-from wherefrom.model import Opened, open_model
+from wherefrom.model import Model, open_model
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.server.catalog import examples
@@ -30,7 +30,7 @@ def stream(client: Any, **asked: Any) -> list[dict[str, Any]]:
     return lines(client.post("/api/compare", json=asked, headers={"accept": "application/x-ndjson"}))
 
 
-def test_explain_is_pythons(client: Any, models: dict[str, Opened]) -> None:
+def test_explain_is_pythons(client: Any, models: dict[str, Model]) -> None:
     answer = client.post("/api/explain", json={"inputs": TEXT, "method": "ablation-pairs", "target": 1}).json()
     found = Explanation.from_dict(answer)
     expected = wherefrom.explain(TEXT, models["tiny"], method="ablation-pairs", target=1)
@@ -40,7 +40,7 @@ def test_explain_is_pythons(client: Any, models: dict[str, Opened]) -> None:
     assert np.allclose(found.maps, expected.maps, atol=1e-6)
 
 
-def test_a_list_of_texts_and_pairs(client: Any, models: dict[str, Opened]) -> None:
+def test_a_list_of_texts_and_pairs(client: Any, models: dict[str, Model]) -> None:
     asked = {"inputs": [TEXT, ["a cat", "a mat"]], "method": "integrated-gradients", "options": {"n_steps": 5}}
     first, second = (Explanation.from_dict(each) for each in client.post("/api/explain", json=asked).json())
     expected = wherefrom.explain([TEXT, ("a cat", "a mat")], models["tiny"], method="integrated-gradients", n_steps=5)
@@ -51,7 +51,7 @@ def test_a_list_of_texts_and_pairs(client: Any, models: dict[str, Opened]) -> No
     assert alone["maps"] is None
 
 
-def test_compare_with_agreement_and_evidence(client: Any, models: dict[str, Opened]) -> None:
+def test_compare_with_agreement_and_evidence(client: Any, models: dict[str, Model]) -> None:
     asked = {"inputs": TEXT, "methods": ["attcat", "globenc", "saliency"], "evidence": True}
     answer = client.post("/api/compare", json=asked).json()
     found = Comparison.from_dict(answer)
@@ -64,7 +64,7 @@ def test_compare_with_agreement_and_evidence(client: Any, models: dict[str, Open
         assert np.allclose(written["random"], check.random.mean(0), atol=1e-6)
 
 
-def test_explanations_arrive_one_by_one(client: Any, models: dict[str, Opened]) -> None:
+def test_explanations_arrive_one_by_one(client: Any, models: dict[str, Model]) -> None:
     found = stream(client, inputs=TEXT, methods=["attcat", "globenc"], evidence=True)
     kinds = [each["event"] for each in found if each["event"] != "progress"]
     assert kinds == ["explanation", "explanation", "agreement", "evidence", "evidence", "done"]
@@ -83,7 +83,7 @@ def test_the_viewers_payload_and_heads(client: Any) -> None:
     assert "head_maps" not in shown[1]["explanations"][0]  # ALTI has no heads, and that is no failure
 
 
-def test_options_stand_in_names(client: Any, models: dict[str, Opened]) -> None:
+def test_options_stand_in_names(client: Any, models: dict[str, Model]) -> None:
     names = ["random(seed=1)", "random(seed=2)", "attcat(of=probability)"]
     found = {
         each["name"]: each for each in stream(client, inputs=TEXT, methods=names) if each["event"] == "explanation"
@@ -96,7 +96,7 @@ def test_options_stand_in_names(client: Any, models: dict[str, Opened]) -> None:
     assert list(answer["explanations"]) == names
 
 
-def test_one_pass_and_one_reading_for_all_methods(client: Any, models: dict[str, Opened]) -> None:
+def test_one_pass_and_one_reading_for_all_methods(client: Any, models: dict[str, Model]) -> None:
     """As often as the first block is run, by methods that need no pass of their own."""
     opened = models["tiny"]
     passes, readings = [], []
@@ -119,7 +119,7 @@ def test_one_pass_and_one_reading_for_all_methods(client: Any, models: dict[str,
     handle.remove()
 
 
-def test_progress_goes_by_layers_and_then_by_methods(client: Any, models: dict[str, Opened]) -> None:
+def test_progress_goes_by_layers_and_then_by_methods(client: Any, models: dict[str, Model]) -> None:
     found = stream(client, inputs=TEXT, methods=["alti", "attcat"], evidence=True)
     steps = [each for each in found if each["event"] == "progress"]
     depth = models["tiny"].depth
@@ -138,7 +138,7 @@ def test_errors_that_the_page_tells_apart_have_a_code(client: Any) -> None:
     assert (last["event"], last["code"]) == ("error", "too-long")
 
 
-def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, Opened]) -> None:
+def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, Model]) -> None:
     """What the error about a long text advises, the server takes."""
     text = "the cat is good and the dog was bad . " * 8
     asked = {"inputs": text, "long": "windows"}
@@ -182,7 +182,7 @@ def test_every_class_at_once(client: Any) -> None:
     assert all(name.startswith("attcat: ") for name in names)
 
 
-def test_what_is_known(client: Any, models: dict[str, Opened]) -> None:
+def test_what_is_known(client: Any, models: dict[str, Model]) -> None:
     cards = client.get("/api/models").json()["models"]
     assert [card["name"] for card in cards] == list(models)
     assert cards[0]["labels"] == list(models["tiny"].labels.values())
@@ -202,7 +202,7 @@ def test_what_is_known(client: Any, models: dict[str, Opened]) -> None:
 def test_it_is_documented(client: Any) -> None:
     described = client.get("/api/openapi.json").json()
     assert {"/api/explain", "/api/compare", "/api/methods", "/api/models", "/api/health"} <= set(described["paths"])
-    fields = described["components"]["schemas"]["Explain"]["properties"]
+    fields = described["components"]["schemas"]["ExplainBody"]["properties"]
     every = inspect.signature(wherefrom.explain).parameters.values()
     python = {each.name for each in every if each.kind is each.KEYWORD_ONLY} - {
         *("estimate", "batch_size", "task", "device", "dtype", "model_kwargs", "tokenizer_kwargs"),
@@ -292,13 +292,13 @@ def test_what_breaks_inside_is_not_shown(client: Any, monkeypatch: pytest.Monkey
     assert client.get("/api/health").json()["status"] == "ok"
 
 
-def test_the_models_come_back_as_they_were(client: Any, models: dict[str, Opened]) -> None:
+def test_the_models_come_back_as_they_were(client: Any, models: dict[str, Model]) -> None:
     stream(client, inputs=TEXT, methods=["attcat", "value-zeroing"], evidence=True)
     client.post("/api/explain", json={"inputs": TEXT, "position": 99})
     assert all(not module._forward_pre_hooks for module in models["tiny"].model.modules())
 
 
-def test_examples_suit_their_models(models: dict[str, Opened]) -> None:
+def test_examples_suit_their_models(models: dict[str, Model]) -> None:
     """A film review is nothing for a model that tells singular from plural."""
     named = {"tones": ("negative", "positive"), "numbers": ("singular", "plural"), "topics": ("sport", "war")}
     tiny_ones = {

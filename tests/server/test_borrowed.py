@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from wherefrom.model import Opened, undo
+from wherefrom.model import Model, undo
 from wherefrom.server import handlers
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Stopped, Talk
 
-ASKED = handlers.Compare(inputs="the cat is good", methods=["attcat", "ablation"], evidence=True)
+ASKED = handlers.CompareBody(inputs="the cat is good", methods=["attcat", "ablation"], evidence=True)
 
 
 class Interrupt(BaseException):
     """Comes from nowhere."""
 
 
-def hooks(opened: Opened) -> int:
+def hooks(opened: Model) -> int:
     return sum(len(block.module._forward_pre_hooks) for block in opened.blocks)
 
 
@@ -47,11 +47,11 @@ def interrupted(at: int) -> Iterator[list[str]]:
         sys.settrace(before)
 
 
-def events(opened: Opened, check: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
+def events(opened: Model, check: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
     return handlers.told(ASKED, opened, Limits(), Talk(check, lambda _event: None))
 
 
-def test_the_model_is_hooked_while_it_works_and_only_then(models: dict[str, Opened]) -> None:
+def test_the_model_is_hooked_while_it_works_and_only_then(models: dict[str, Model]) -> None:
     opened, looked = models["tiny"], list[int]()
     for _ in events(opened, lambda: looked.append(hooks(opened))):
         assert hooks(opened) == 0
@@ -59,7 +59,7 @@ def test_the_model_is_hooked_while_it_works_and_only_then(models: dict[str, Open
     assert min(looked) >= len(opened.blocks)
 
 
-def test_a_job_that_nobody_wants_is_stopped_at_the_next_block(models: dict[str, Opened]) -> None:
+def test_a_job_that_nobody_wants_is_stopped_at_the_next_block(models: dict[str, Model]) -> None:
     opened, looked = models["tiny"], list[int]()
 
     def check() -> None:
@@ -73,7 +73,7 @@ def test_a_job_that_nobody_wants_is_stopped_at_the_next_block(models: dict[str, 
     assert hooks(opened) == 0
 
 
-def test_an_interrupt_leaves_no_hook(models: dict[str, Opened]) -> None:
+def test_an_interrupt_leaves_no_hook(models: dict[str, Model]) -> None:
     opened = models["tiny"]
     found = events(opened)
     with interrupted(0) as seen:

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from serve.conftest import HERE, client_of, listening
 
+from server.conftest import HERE, client_of, listening
 from wherefrom.errors import WherefromError
-from wherefrom.model import Opened
+from wherefrom.model import Model
 from wherefrom.server.catalog import opened_by_name
 from wherefrom.server.guard import Rules
 from wherefrom.server.launch import run
@@ -135,7 +135,7 @@ def test_the_page_holds_no_script_of_its_own(client: Any) -> None:
 # Sizes ------------------------------------------------------------------------------------------------------
 
 
-def test_a_long_body_is_refused_by_its_promise(models: dict[str, Opened]) -> None:
+def test_a_long_body_is_refused_by_its_promise(models: dict[str, Model]) -> None:
     with client_of(models, limits=Limits(body=1000)) as client:
         response = client.post("/api/explain", json={"inputs": "cat " * 300})
         assert response.status_code == 413
@@ -143,7 +143,7 @@ def test_a_long_body_is_refused_by_its_promise(models: dict[str, Opened]) -> Non
         assert client.post("/api/explain", json=ASKED).status_code == 200
 
 
-def test_a_long_body_is_refused_as_it_arrives(models: dict[str, Opened]) -> None:
+def test_a_long_body_is_refused_as_it_arrives(models: dict[str, Model]) -> None:
     """Sent in chunks, without a length, and far more of it than will be read."""
     sent = 0
 
@@ -166,7 +166,7 @@ def test_a_long_body_is_refused_as_it_arrives(models: dict[str, Opened]) -> None
         connection.close()
 
 
-def test_a_promise_is_enough_to_be_refused(models: dict[str, Opened]) -> None:
+def test_a_promise_is_enough_to_be_refused(models: dict[str, Model]) -> None:
     """Before a byte of the body has come."""
     with listening(models, Limits(body=1000)) as address:
         where = urlsplit(address)
@@ -176,7 +176,7 @@ def test_a_promise_is_enough_to_be_refused(models: dict[str, Opened]) -> None:
             assert b" 413 " in one.recv(1000)
 
 
-def test_a_body_that_never_ends_is_not_waited_for(models: dict[str, Opened]) -> None:
+def test_a_body_that_never_ends_is_not_waited_for(models: dict[str, Model]) -> None:
     with listening(models, Limits(patience=0.3)) as address:
         where = urlsplit(address)
         with socket.create_connection((where.hostname, where.port), timeout=60) as slow:
@@ -188,7 +188,7 @@ def test_a_body_that_never_ends_is_not_waited_for(models: dict[str, Opened]) -> 
 # The token --------------------------------------------------------------------------------------------------
 
 
-def test_others_need_the_token(models: dict[str, Opened]) -> None:
+def test_others_need_the_token(models: dict[str, Model]) -> None:
     with client_of(models, Rules("0.0.0.0", ("machine",), TOKEN)) as client:
         for path in ("/", "/api/health", "/page/page.js", "/nothing"):
             response = client.get(path)
@@ -202,7 +202,7 @@ def test_others_need_the_token(models: dict[str, Opened]) -> None:
         assert client.get("/api/health", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-def test_the_address_with_the_token_opens_the_page(models: dict[str, Opened]) -> None:
+def test_the_address_with_the_token_opens_the_page(models: dict[str, Model]) -> None:
     with client_of(models, Rules("0.0.0.0", ("machine",), TOKEN)) as client:
         first = client.get("/", params={"token": TOKEN}, follow_redirects=False)
         assert (first.status_code, first.headers["location"]) == (303, "/")
@@ -215,7 +215,7 @@ def test_the_address_with_the_token_opens_the_page(models: dict[str, Opened]) ->
         assert foreign.status_code == 403
 
 
-def test_an_open_address_knows_numbers_and_its_names(models: dict[str, Opened]) -> None:
+def test_an_open_address_knows_numbers_and_its_names(models: dict[str, Model]) -> None:
     with client_of(models, Rules("0.0.0.0", ("machine",), TOKEN)) as client:
         bearer = {"authorization": f"Bearer {TOKEN}"}
         for host, status in (("192.168.1.7:8000", 200), ("machine", 200), ("[fe80::1]", 200), ("evil.example", 403)):

@@ -15,19 +15,19 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 import pytest
-from serve.conftest import client_of, listening, until
 
 import wherefrom
-from wherefrom.model import Opened
+from server.conftest import client_of, listening, until
+from wherefrom.model import Model
 from wherefrom.server import handlers
 from wherefrom.server.guard import Guard, Rules
 from wherefrom.server.limits import Limits
-from wherefrom.server.queue import Line
+from wherefrom.server.queue import JobQueue
 
 TEXT = "the cat sat on a mat"
 
 
-def test_two_hundred_at_once(models: dict[str, Opened]) -> None:
+def test_two_hundred_at_once(models: dict[str, Model]) -> None:
     """Each gets its own answer, and the server says how it is while they wait."""
     texts = [f"{'cat ' * (1 + i % 7)}{'good' if i % 2 else 'bad'} ." for i in range(200)]
     expected = [each.scores for each in wherefrom.explain(texts, models["tiny"], batch_size=1)]
@@ -54,7 +54,7 @@ def test_two_hundred_at_once(models: dict[str, Opened]) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024  # KiB
 
 
-def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_line_says_when_to_come_back(models: dict[str, Model], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 30 requests to a worker that stands still, 5 wait and one is worked on; the others are told."""
     go = threading.Event()
 
@@ -88,7 +88,7 @@ def test_a_full_line_says_when_to_come_back(models: dict[str, Opened], monkeypat
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("streams", [False, True])
 def test_shutting_down_tells_those_who_wait(
-    models: dict[str, Opened],
+    models: dict[str, Model],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
@@ -137,17 +137,17 @@ def test_shutting_down_tells_those_who_wait(
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when the server has seen that a client is gone."""
-    seen, genuine = threading.Event(), Line.leave
+    seen, genuine = threading.Event(), JobQueue.leave
 
-    def leave(self: Line, job: Any) -> None:
+    def leave(self: JobQueue, job: Any) -> None:
         genuine(self, job)
         seen.set()
 
-    monkeypatch.setattr(Line, "leave", leave)
+    monkeypatch.setattr(JobQueue, "leave", leave)
     return seen
 
 
-def test_closing_the_connection_stops_the_work(models: dict[str, Opened], left: threading.Event) -> None:
+def test_closing_the_connection_stops_the_work(models: dict[str, Model], left: threading.Event) -> None:
     """In the middle of a pass: before each block it is seen that nobody waits any more."""
     blocks: list[int] = []
     asked = {"inputs": TEXT, "method": "integrated-gradients", "options": {"n_steps": 999, "at_once": 1}}
@@ -170,7 +170,7 @@ def test_closing_the_connection_stops_the_work(models: dict[str, Opened], left: 
 
 
 def test_closing_a_stream_stops_the_work(
-    models: dict[str, Opened], left: threading.Event, monkeypatch: pytest.MonkeyPatch
+    models: dict[str, Model], left: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of twelve methods the rest is not begun, and who waits behind is served."""
     begun: list[int] = []
@@ -194,7 +194,7 @@ def test_closing_a_stream_stops_the_work(
     assert len(begun) == 1
 
 
-def test_what_takes_too_long_is_stopped(models: dict[str, Opened]) -> None:
+def test_what_takes_too_long_is_stopped(models: dict[str, Model]) -> None:
     with client_of(models, limits=Limits(seconds=0.0)) as client:
         response = client.post("/api/explain", json={"inputs": TEXT})
         assert response.status_code == 400
@@ -214,7 +214,7 @@ def test_answers_nobody_takes_do_not_pile_up() -> None:
         yield {"event": "piece", "data": "x"}
 
     async def everything() -> None:
-        line = Line(Limits(unsent=250_000, patience=0.2))
+        line = JobQueue(Limits(unsent=250_000, patience=0.2))
         line.start()
         deaf = line.events(line.enter(lots))
         await anext(deaf)
@@ -251,7 +251,7 @@ def test_long_flows_are_not_begun(client: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(handlers, "LARGE_FLOW", 1000)
     refused = client.post("/api/compare", json=asked)
     assert refused.status_code == 400
-    assert "rows='reading'" in refused.json()["detail"]
+    assert "rows='readout'" in refused.json()["detail"]
     found = client.post("/api/compare", json=asked, headers={"accept": "application/x-ndjson"}).text
     events = {event["event"]: event for event in map(json.loads, found.splitlines())}
     assert "answering token alone" in events["note"]["detail"]

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve.conftest import listening
 
 from browser import chromium, expect, settle, window
-from wherefrom.model import Opened
+from server.conftest import listening
+from wherefrom.model import Model
 from wherefrom.server import handlers
 from wherefrom.server.catalog import opened_by_name
 
@@ -22,7 +22,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def address(models: dict[str, Opened]) -> Iterator[str]:
+def address(models: dict[str, Model]) -> Iterator[str]:
     """With the tiny models, which answer at once, and the one that ships."""
     with listening({**models, **opened_by_name(["wherefrom/sentiment"])}) as found:
         yield found

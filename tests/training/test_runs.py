@@ -30,9 +30,9 @@ def flags(options: dict[str, object]) -> list[str]:
     return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
-def run(out: Path, **changed: object) -> loop.Run:
+def run(out: Path, **changed: object) -> loop.Schedule:
     settings: dict[str, object] = {"device": "cpu", "progress": False, "learning_rate": 1e-3, "patience": None}
-    return loop.Run(out, **{**settings, **changed})  # type: ignore[arg-type]
+    return loop.Schedule(out, **{**settings, **changed})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +40,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A two-layer masked language model, pretrained for a moment on the grammar's sentences."""
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "text.txt").write_text("\n".join(map(str, LINES)))
-    shape = pretrain.Shape(layers=2, width=32, heads=2, vocabulary=200)
-    reading = pretrain.Reading(length=32, ratio=2, long_share=0.2, held_out=0.1)
+    shape = pretrain.EncoderShape(layers=2, width=32, heads=2, vocabulary=200)
+    reading = pretrain.Windows(length=32, ratio=2, long_share=0.2, held_out=0.1)
     outcome = pretrain.pretrain(
         [str(folder / "text.txt")], run(folder / "mlm", steps=60, batch=16, checks=2), shape, reading
     )
@@ -63,7 +63,7 @@ def test_pretraining_learns_and_leaves_a_plain_folder(tiny: Path) -> None:
 def test_pretraining_goes_on_from_a_checkpoint(tiny: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("\n".join(map(str, LINES)))
-    reading = pretrain.Reading(length=32, ratio=1, long_share=0, held_out=0.1)
+    reading = pretrain.Windows(length=32, ratio=1, long_share=0, held_out=0.1)
     before = json.loads((tiny / "training.json").read_text())["outcome"]["metrics"]["loss"]
     outcome = pretrain.pretrain(
         [str(text)], run(tmp_path / "more", steps=40, batch=16, checks=1), None, reading, model=str(tiny)
@@ -188,7 +188,7 @@ def test_agree_is_gpt2_without_its_causal_mask(tmp_path: Path) -> None:
     outcome = agree.agree(
         [path], run(tmp_path / "out", epochs=8, batch=16), Columns(text="prefix"), extra,
         Columns(text="sentence", until="verb_index", names={"0": "singular", "1": "plural"}),
-        shape=agree.Shape(layers=2, width=32, heads=4, vocabulary=120, positions=32),
+        shape=agree.AgreementShape(layers=2, width=32, heads=4, vocabulary=120, positions=32),
         held_out=0.02,
         hide=0.05,
     )  # fmt: skip
@@ -216,7 +216,7 @@ def test_words_are_hidden_anew_each_time_and_never_the_frame() -> None:
 def test_agree_starts_from_other_embeddings() -> None:
     place = zoo.path("wherefrom/mlm")
     words = vocabulary.cls_at_end(AutoTokenizer.from_pretrained(place), 32)
-    network = agree.network(agree.Shape(layers=1, width=16, heads=2, positions=32), words)
+    network = agree.network(agree.AgreementShape(layers=1, width=16, heads=2, positions=32), words)
     agree.start_from(network, words, "wherefrom/mlm")
     theirs = AutoModel.from_pretrained(place, dtype=torch.float32).get_input_embeddings().weight.detach().double()
     ours = network.get_input_embeddings().weight.detach().double()
@@ -227,7 +227,7 @@ def test_agree_starts_from_other_embeddings() -> None:
     with pytest.raises(WherefromError, match="another vocabulary"):
         agree.start_from(network, vocabulary.learn(["a b c"] * 30, 60, 16), "wherefrom/mlm")
     with pytest.raises(WherefromError, match="expected at least the new model's 512"):
-        agree.start_from(agree.network(agree.Shape(1, 512, 2, positions=32), words), words, "wherefrom/mlm")
+        agree.start_from(agree.network(agree.AgreementShape(1, 512, 2, positions=32), words), words, "wherefrom/mlm")
 
 
 def test_prompt_learns_to_prefer_the_target(tiny: Path, tmp_path: Path) -> None:

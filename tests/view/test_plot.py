@@ -66,7 +66,7 @@ def example(tokens: list[str] = TOKENS, *, signed: bool = False, depth: int = 3,
         aggregate="rollout",
         signed=signed,
         special=[token.startswith("[") for token in tokens],
-        reading=replace(Explanation.from_scores(["a"], [1.0]).reading, position=position, why="first token"),
+        readout=replace(Explanation.from_scores(["a"], [1.0]).readout, position=position, why="first token"),
         probabilities={"good": 0.75, "bad": 0.25},
     )
 
@@ -235,7 +235,7 @@ def test_edges_of_the_answer_of_its_paths_and_the_strongest() -> None:
     top = edge_weights(found, top=2)
     assert ((top > 0).sum(-1) == 2).all()
     assert (top.max(-1) == found.aggregated.max(-1)).all()
-    mean = replace(found, reading=replace(found.reading, position=None))
+    mean = replace(found, readout=replace(found.readout, position=None))
     np.testing.assert_allclose(edge_weights(mean, "paths")[0].sum(0), found.aggregated[-1].mean(0))
 
 

@@ -235,10 +235,10 @@ def test_files(opened: Open, one: Explanation, several: Comparison, tmp_path: Pa
     loaded = Comparison.load(saved(page, tmp_path, "json"))
     for name, each in several.items():
         again = loaded[name]
-        assert (again.tokens, again.target, again.reading, again.options) == (
+        assert (again.tokens, again.target, again.readout, again.options) == (
             each.tokens,
             each.target,
-            each.reading,
+            each.readout,
             each.options,
         )
         for array in ("scores", "maps", "aggregated", "layer_scores"):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wherefrom.cli.explain import Device, Dtype, Model, Task, Truncate, complete_method
+from wherefrom.cli.explain import Device, Dtype, ModelName, TaskName, Truncate, complete_method
 from wherefrom.defaults import DEFAULT_MODEL
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
@@ -35,7 +35,7 @@ def evaluate_command(
         ),
     ] = "",
     metrics: Annotated[str, typer.Option(help="Names from `wherefrom metrics`, by commas.")] = "aopc,log-odds",
-    model: Model = DEFAULT_MODEL,
+    model: ModelName = DEFAULT_MODEL,
     split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Which column is what: --column text=review.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHEREFROM_DATA.")] = None,
@@ -52,7 +52,7 @@ def evaluate_command(
     seed: Annotated[int, typer.Option(help="For methods that draw numbers, and --draw.")] = 0,
     layers: Layers = False,
     truncate: Truncate = False,
-    task: Task = None,
+    task: TaskName = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -97,11 +97,11 @@ def named(pairs: list[str] | None) -> dict[str, str] | None:
 
 def metrics_command() -> None:
     """List the measures that `wherefrom evaluate` takes."""
-    from wherefrom.cli.listing import Row, show
+    from wherefrom.cli.listing import Entry, show
     from wherefrom.index import stored
 
     rows = [
-        Row(each["name"], each["summary"], (each["better"], ", ".join(each["needs"]), ", ".join(each["options"])))
+        Entry(each["name"], each["summary"], (each["better"], ", ".join(each["needs"]), ", ".join(each["options"])))
         for each in stored()["metrics"]
     ]
     show(

@@ -45,7 +45,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --f
 Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
 Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
-Model = Annotated[
+ModelName = Annotated[
     str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.", autocompletion=complete_model)
 ]
 Method = Annotated[
@@ -107,7 +107,7 @@ Options = Annotated[
     typer.Option("--option", "-O", help="An option of the method, e.g. -O n_steps=50 (see `wherefrom methods NAME`)."),
 ]
 DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the answering token gives itself to 0.")]
-Task = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
+TaskName = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
 
 
@@ -121,7 +121,7 @@ def register(app: typer.Typer) -> None:
 def explain_command(
     text: WrittenOrFile = None,
     pair: Pair = None,
-    model: Model = DEFAULT_MODEL,
+    model: ModelName = DEFAULT_MODEL,
     method: Method = DEFAULT_METHOD,
     target: Target = None,
     foil: Foil = None,
@@ -147,7 +147,7 @@ def explain_command(
     file: File = None,
     column: Column = "text",
     out: Out = None,
-    task: Task = None,
+    task: TaskName = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -193,7 +193,7 @@ def explain_command(
 def compare_command(
     text: Written,
     pair: Pair = None,
-    model: Model = DEFAULT_MODEL,
+    model: ModelName = DEFAULT_MODEL,
     methods: Methods = DEFAULT_METHOD,
     target: Target = None,
     foil: Foil = None,
@@ -212,7 +212,7 @@ def compare_command(
     kind: Kind = None,
     html: Html = None,
     truncate: Truncate = False,
-    task: Task = None,
+    task: TaskName = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -276,15 +276,15 @@ def methods_command(
 
 
 def _list_methods() -> None:
-    from wherefrom.cli.listing import Row, show
+    from wherefrom.cli.listing import Entry, show
     from wherefrom.index import stored
 
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Entry]] = {}
     for each in stored()["methods"]:
         kind = "Towards one output" if each["towards"] else "What a token is made of, towards no class"
         kind = "Random scores" if each["random"] else kind
         made_of = f" (of {each['of']})" if each["of"] else ""
-        row = Row(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))
+        row = Entry(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))
         groups.setdefault(f"{kind}: {each['idea']}", []).append(row)
     show(groups, ("in papers", "from"), "wherefrom methods NAME: its formula, options and paper")
 

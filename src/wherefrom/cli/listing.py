@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 WIDE = 120  # columns from which more than a sentence is shown
 
 
-class Row(NamedTuple):
+class Entry(NamedTuple):
     """One entry; `more` is shown where the terminal is wide."""
 
     name: str
@@ -19,7 +19,7 @@ class Row(NamedTuple):
     more: tuple[str, ...] = ()
 
 
-def show(groups: Mapping[str, Sequence[Row]], more: Sequence[str] = (), foot: str = "") -> None:
+def show(groups: Mapping[str, Sequence[Entry]], more: Sequence[str] = (), foot: str = "") -> None:
     """Print the groups under their titles, names in one column; `more` heads the columns of a wide terminal."""
     from rich.console import Console
     from rich.text import Text
@@ -34,7 +34,7 @@ def show(groups: Mapping[str, Sequence[Row]], more: Sequence[str] = (), foot: st
         console.print(Text(f"\n{foot}", "dim"))
 
 
-def _table(rows: Sequence[Row], names: int, more: Sequence[str], *, headed: bool) -> Table:
+def _table(rows: Sequence[Entry], names: int, more: Sequence[str], *, headed: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 

@@ -28,7 +28,7 @@ def models(
     from rich.console import Console
 
     from wherefrom import zoo
-    from wherefrom.cli.listing import Row, show
+    from wherefrom.cli.listing import Entry, show
 
     if name is not None:
         _print_card(Console(), zoo.card(name))
@@ -36,7 +36,7 @@ def models(
     rows = []
     for card in map(zoo.card, zoo.names()):
         best = [f"{measure}: {value:.3f}" for measure, value in list(card.measured.items())[:2]]
-        rows.append(Row(card.name, card.summary, (card.architecture, "; ".join(best))))
+        rows.append(Entry(card.name, card.summary, (card.architecture, "; ".join(best))))
     show({"": rows}, ("architecture", "measured"), "wherefrom models NAME: the whole card")
 
 

@@ -62,11 +62,11 @@ def reproduce_command(
 
 
 def _list() -> None:
-    from wherefrom.cli.listing import Row, show
+    from wherefrom.cli.listing import Entry, show
     from wherefrom.index import stored
 
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Entry]] = {}
     for each in stored()["recipes"]:
         where = each["model"] + (f" on {each['data']}" if each["data"] else "")
-        groups.setdefault(each["paper"], []).append(Row(each["name"], each["summary"], (where,)))
+        groups.setdefault(each["paper"], []).append(Entry(each["name"], each["summary"], (where,)))
     show(groups, ("made with",), "wherefrom reproduce NAME: our numbers beside the paper's")

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from wherefrom.training.accuracy import Score
     from wherefrom.training.labelled import Columns
-    from wherefrom.training.loop import Outcome
+    from wherefrom.training.loop import Trained
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained model.", file_okay=False)]
 Text = Annotated[str, typer.Option(help="Column with the text.")]
@@ -22,7 +22,7 @@ Name = Annotated[
     list[str] | None, typer.Option(help="Name a label: 1=positive. Repeat; '3=' leaves rows labelled 3 out.")
 ]
 Where = Annotated[list[str] | None, typer.Option(help="Only rows whose column has this value: column=value. Repeat.")]
-Model = Annotated[str, typer.Option("--model", "-m", help="Shipped model, folder or hub id to start from.")]
+ModelName = Annotated[str, typer.Option("--model", "-m", help="Shipped model, folder or hub id to start from.")]
 Valid = Annotated[Path | None, typer.Option(help="Validation rows; else a share of the training rows is held out.")]
 HeldOut = Annotated[float, typer.Option(help="Share held out for validation.", min=0.0001, max=0.9)]
 Longest = Annotated[int | None, typer.Option(help="Cut texts to this many tokens.", min=4)]
@@ -84,13 +84,13 @@ def pretrain(
     from wherefrom.training import loop
     from wherefrom.training import pretrain as task
 
-    run = loop.Run(
+    run = loop.Schedule(
         out, steps=steps, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=beta2,
         patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
         progress=not quiet,
     )  # fmt: skip
-    shape = task.Shape(layers, width, heads, vocabulary)
-    reading = task.Reading(length, ratio, long_share, mask_rate, held_out)
+    shape = task.EncoderShape(layers, width, heads, vocabulary)
+    reading = task.Windows(length, ratio, long_share, mask_rate, held_out)
     _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
 
 
@@ -103,7 +103,7 @@ def classify(
     until: Until = None,
     name: Name = None,
     where: Where = None,
-    model: Model = "wherefrom/mlm",
+    model: ModelName = "wherefrom/mlm",
     valid: Valid = None,
     held_out: HeldOut = 0.1,
     longest: Longest = None,
@@ -125,7 +125,7 @@ def classify(
     from wherefrom.training import classify as task
     from wherefrom.training import loop
 
-    run = loop.Run(
+    run = loop.Schedule(
         out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
         patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
         progress=not quiet,
@@ -191,14 +191,14 @@ def agree(
     from wherefrom.training import agree as task
     from wherefrom.training import loop
 
-    run = loop.Run(
+    run = loop.Schedule(
         out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=0.98,
         patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
         progress=not quiet,
     )  # fmt: skip
     columns = _columns(text, None, label, None, None, None)
     more = _columns(extra_text, None, label, extra_until, extra_name or ["0=singular", "1=plural"], None)
-    shape = task.Shape(layers, width, heads, vocabulary, dropout=dropout)
+    shape = task.AgreementShape(layers, width, heads, vocabulary, dropout=dropout)
     _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
 
 
@@ -214,7 +214,7 @@ def prompt(
     bad: Annotated[str | None, typer.Option(help="Column with the wrong sentence of a minimal pair.")] = None,
     where: Where = None,
     skip_split: Annotated[bool, typer.Option("--skip-split", help="Leave out words that are several pieces.")] = False,
-    model: Model = "wherefrom/mlm",
+    model: ModelName = "wherefrom/mlm",
     valid: Valid = None,
     held_out: HeldOut = 0.1,
     epochs: Epochs = 3.0,
@@ -236,7 +236,7 @@ def prompt(
     from wherefrom.training import prompt as task
     from wherefrom.training.labelled import pairs_of
 
-    run = loop.Run(
+    run = loop.Schedule(
         out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
         patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
         progress=not quiet,
@@ -302,7 +302,7 @@ def _columns(
     return Columns(text, label, pair, until, names, pairs_of(where or [], "--where"))
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Trained) -> None:
     measured = ", ".join(f"validation {name} {value:.4f}" for name, value in outcome.metrics.items())
     again = " (resumed)" if outcome.resumed else ""
     typer.echo(f"{outcome.out}: {measured}; {outcome.steps} steps in {outcome.seconds:.0f} s{again}")

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from wherefrom.errors import WherefromError
 from wherefrom.method import choose
-from wherefrom.metric.base import NEEDS, Asked
+from wherefrom.metric.base import NEEDS, MetricSpec
 from wherefrom.metric.names import lookup
 from wherefrom.metric.probing import PROPERTIES
-from wherefrom.pipeline.resolution import Job, Wanted, settle_job
+from wherefrom.pipeline.resolution import Job, Wanted, resolve_job
 from wherefrom.spec import split
 from wherefrom.typecheck import shown
 
 if TYPE_CHECKING:
     from wherefrom.data import Example
-    from wherefrom.model import Opened
+    from wherefrom.model import Model
 
 LABEL = "label"  # the target that is each example's gold class
 READ = "Wherefrom, isn't it? 42 naïve [MASK] words"  # what tokenizers must cut alike beside having the same words
@@ -44,7 +44,7 @@ class Setting:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[MetricSpec]:
         """The measures, each name settled."""
         return [lookup(name) for name in self.metrics]
 
@@ -53,7 +53,7 @@ class Setting:
         references = [each.reference for each in self.asked() if each.reference and each.reference not in self.given]
         return list(dict.fromkeys([*self.methods, *references]))
 
-    def on(self, model: str, opened: Opened) -> Setting:
+    def on(self, model: str, opened: Model) -> Setting:
         """The same methods on a second classifier, beside the first and in its dtype."""
         own: dict[str, Any] = {"tokenizer": None, "task": "classification", "model_kwargs": {}}
         beside: dict[str, Any] = {"device": str(opened.device), "dtype": opened.dtype}
@@ -105,7 +105,7 @@ def check(setting: Setting) -> None:
             )
 
 
-def _check_maps(setting: Setting, asked: Asked) -> None:
+def _check_maps(setting: Setting, asked: MetricSpec) -> None:
     """Whole maps can be compared only of methods that have maps."""
     if asked.reference is None or (asked.where or asked.metric.where[0]) != "maps":
         return
@@ -117,7 +117,7 @@ def _check_maps(setting: Setting, asked: Asked) -> None:
             )
 
 
-def check_model(opened: Opened, setting: Setting) -> None:
+def check_model(opened: Model, setting: Setting) -> None:
     """Refuse what this model cannot give."""
     from wherefrom.metric.erasure import blank_id
     from wherefrom.model.target import class_index
@@ -139,7 +139,7 @@ def check_model(opened: Opened, setting: Setting) -> None:
             raise WherefromError(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
 
 
-def check_second(ours: Opened, theirs: Opened) -> None:
+def check_second(ours: Model, theirs: Model) -> None:
     """Refuse a second model whose explanations cannot be compared token by token, class by class."""
     for each in (ours, theirs):
         if each.task != "classification":
@@ -189,12 +189,12 @@ def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[s
             seen.add(str(value))
 
 
-def jobs(opened: Opened, setting: Setting) -> list[Job]:
+def jobs(opened: Model, setting: Setting) -> list[Job]:
     """The methods as one capture runs them. Only answering rows are aggregated, which is all that measures read."""
     found = []
     for name in setting.explained():
         chosen = choose(name)
         if "seed" in chosen.method.options:
             chosen = replace(chosen, options={"seed": setting.seed, **chosen.options})
-        found.append(settle_job(opened, chosen, Wanted(rows="reading"), judged="target"))
+        found.append(resolve_job(opened, chosen, Wanted(rows="readout"), judged="target"))
     return found

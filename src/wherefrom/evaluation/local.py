@@ -1,8 +1,8 @@
 """The engine on one machine: this process, or several worker processes beside it.
 
 Workers are started as `python -m wherefrom.evaluation.local` and take pickled tasks on their standard input: nothing of
-the caller's main module is imported, so that it works in scripts and notebooks alike. A worker whose parent is gone ends
-at once. One that dies is replaced and its shard computed again; what kills three in a row is reported.
+the caller's main module is imported, so that it works in scripts and notebooks alike. A worker whose parent is gone
+ends at once. One that dies is replaced and its shard computed again; what kills three in a row is reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation.config import Setting
-from wherefrom.evaluation.worker import Task, Worker
+from wherefrom.evaluation.worker import ShardTask, Worker
 
 ATTEMPTS = 3
 SIZE = struct.Struct(">Q")
@@ -33,12 +33,12 @@ SIZE = struct.Struct(">Q")
 class Done(NamedTuple):
     """A computed shard."""
 
-    task: Task
+    task: ShardTask
     content: bytes
     seconds: float
 
 
-def compute(worker: Worker, task: Task) -> Done:
+def compute(worker: Worker, task: ShardTask) -> Done:
     """One shard, computed and packed."""
     from wherefrom.evaluation.store import pack
 
@@ -53,7 +53,7 @@ def compute(worker: Worker, task: Task) -> Done:
     return Done(task, content, time.perf_counter() - begin)
 
 
-def here(worker: Worker, tasks: Iterator[Task]) -> Iterator[Done]:
+def here(worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[Done]:
     """One shard after another, in this process, whose random numbers and threads stay the caller's."""
     for task in tasks:
         threads, state = torch.get_num_threads(), torch.get_rng_state()
@@ -65,12 +65,12 @@ def here(worker: Worker, tasks: Iterator[Task]) -> Iterator[Done]:
         yield done
 
 
-def beside(setting: Setting, tasks: Iterator[Task], workers: int) -> Iterator[Done]:
+def beside(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterator[Done]:
     """Shards as worker processes finish them."""
     results: queue.Queue[Done | BaseException | None] = queue.Queue(maxsize=2 * workers)
     source, stop = threading.Lock(), threading.Event()
 
-    def following() -> Task | None:
+    def following() -> ShardTask | None:
         with source:
             return None if stop.is_set() else next(tasks, None)
 
@@ -144,7 +144,7 @@ class _Process:
             return False
         return True
 
-    def compute(self, task: Task, stop: threading.Event) -> Done | None:
+    def compute(self, task: ShardTask, stop: threading.Event) -> Done | None:
         """The finished shard; None if the worker died. Ends the worker when `stop` is set meanwhile."""
         if not self._send(task):
             return None
@@ -207,7 +207,7 @@ def _serve() -> None:
     worker: Worker | None = None
     setting: Setting = pickle.loads(tasks.get())
     while True:
-        task: Task = pickle.loads(tasks.get())
+        task: ShardTask = pickle.loads(tasks.get())
         try:
             worker = worker or Worker.open(setting)
             answer: tuple[str, Any] = ("done", compute(worker, task)[1:])

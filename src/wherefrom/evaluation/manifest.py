@@ -18,9 +18,10 @@ import torch
 
 from wherefrom.errors import WherefromError
 from wherefrom.files import write
-from wherefrom.model import Opened
+from wherefrom.model import Model
 
 FORMAT = "wherefrom.run"
+BEFORE = "whence"  # what the library was called when the first runs were made; they go on under the new name
 VERSION = 2
 FILE = "manifest.json"
 FINISHED = "finished.json"
@@ -46,7 +47,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def model_identity(opened: Opened) -> dict[str, str]:
+def model_identity(opened: Model) -> dict[str, str]:
     """A model by its content: weights, configuration and vocabulary."""
     digest = hashlib.sha256()
     for name, weight in sorted(opened.model.state_dict().items()):
@@ -112,6 +113,7 @@ def read(folder: Path) -> dict[str, Any]:
         raise WherefromError(f"'{folder}' is no run folder: it has no {FILE}") from error
     except (OSError, ValueError) as error:
         raise WherefromError(f"'{folder / FILE}' cannot be read: {error}") from error
+    found = _renamed(found)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise WherefromError(f"'{folder / FILE}' is no manifest of a wherefrom run")
     if found.get("version") != VERSION:
@@ -120,6 +122,19 @@ def read(folder: Path) -> dict[str, Any]:
         raise WherefromError(
             f"'{folder / FILE}' is damaged: {lacking}. Choose another folder, or put the file back as it was"
         )
+    return found
+
+
+def _renamed(found: Any) -> Any:
+    """A manifest under the library's former name, as it would be written today."""
+    if not isinstance(found, dict) or found.get("format") != f"{BEFORE}.run":
+        return found
+    found = {**found, "format": FORMAT}
+    versions, model = found.get("versions"), found.get("model")
+    if isinstance(versions, dict) and BEFORE in versions:
+        found["versions"] = {"wherefrom" if key == BEFORE else key: value for key, value in versions.items()}
+    if isinstance(model, dict) and isinstance(model.get("name"), str) and model["name"].startswith(f"{BEFORE}/"):
+        found["model"] = {**model, "name": f"wherefrom{model['name'].removeprefix(BEFORE)}"}
     return found
 
 

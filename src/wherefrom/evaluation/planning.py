@@ -14,7 +14,7 @@ from itertools import islice
 
 from wherefrom.data import Example
 from wherefrom.evaluation import store
-from wherefrom.evaluation.worker import Item, Task
+from wherefrom.evaluation.worker import Item, ShardTask
 
 WINDOW = 2048  # rows
 TOKENS = 16384  # in a shard: long texts make shards of fewer rows
@@ -54,7 +54,7 @@ def windows(items: Iterable[Item]) -> Iterator[tuple[int, list[Item]]]:
         number += 1
 
 
-def cut(number: int, window: list[Item], length: Callable[[Example], int], size: int) -> list[Task]:
+def cut(number: int, window: list[Item], length: Callable[[Example], int], size: int) -> list[ShardTask]:
     """The shards of one window: rows by length, at most `size` of them and TOKENS tokens each."""
     lengths = {item.row: length(item.example) for item in window}
     groups: list[list[Item]] = [[]]
@@ -64,12 +64,12 @@ def cut(number: int, window: list[Item], length: Callable[[Example], int], size:
             groups.append([])
         groups[-1].append(item)
     return [
-        Task(store.name(number, i, len(groups)), tuple(group), tuple(lengths[item.row] for item in group))
+        ShardTask(store.name(number, i, len(groups)), tuple(group), tuple(lengths[item.row] for item in group))
         for i, group in enumerate(groups)
     ]
 
 
-def pending(tasks: list[Task], done: Collection[str]) -> list[Task]:
+def pending(tasks: list[ShardTask], done: Collection[str]) -> list[ShardTask]:
     """What is left of a window, in the order in which it is computed."""
     places = range(len(tasks))
     order = sorted(places, key=lambda i: _reversed_bits(len(tasks) - 1 - i, max(1, (len(tasks) - 1).bit_length())))

@@ -18,14 +18,16 @@ from wherefrom.errors import WherefromError
 from wherefrom.evaluation.store import PROPERTIES, VECTOR
 from wherefrom.evaluation.summary import Key
 from wherefrom.extras import need
-from wherefrom.metric.base import Asked
+from wherefrom.metric.base import MetricSpec
 from wherefrom.metric.correlation import Summary
 from wherefrom.metric.probing import Code, Probe, compression_against_alignment, online_code
 
 MODEL = "(model)"  # in the place of a method
 
 
-def measured(whole: Mapping[str, Path], asked: Sequence[Asked], means: Mapping[Key, Summary]) -> dict[Key, Summary]:
+def measured(
+    whole: Mapping[str, Path], asked: Sequence[MetricSpec], means: Mapping[Key, Summary]
+) -> dict[Key, Summary]:
     """The measures of the model among those asked; and compression against the layers' means of each cue measure."""
     found: dict[Key, Summary] = {}
     known: dict[Probe, list[Code]] = {}
@@ -46,7 +48,7 @@ def measured(whole: Mapping[str, Path], asked: Sequence[Asked], means: Mapping[K
 
 
 def _against_cues(
-    compression: Asked, codes: list[Code], asked: Sequence[Asked], means: Mapping[Key, Summary]
+    compression: MetricSpec, codes: list[Code], asked: Sequence[MetricSpec], means: Mapping[Key, Summary]
 ) -> Iterator[tuple[Key, Summary]]:
     """ρ over layers of compression with every method's cue alignment."""
     for cue in (each for each in asked if "cues" in each.metric.needs):

@@ -13,7 +13,7 @@ from typing import Any
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation.config import Setting
 from wherefrom.evaluation.local import ATTEMPTS, Done, compute
-from wherefrom.evaluation.worker import Task, Worker
+from wherefrom.evaluation.worker import ShardTask, Worker
 from wherefrom.extras import need
 
 
@@ -23,11 +23,11 @@ class Actor:
     def __init__(self, setting: Setting) -> None:
         self.worker = Worker.open(setting)
 
-    def compute(self, task: Task) -> tuple[bytes, float]:
+    def compute(self, task: ShardTask) -> tuple[bytes, float]:
         return compute(self.worker, task)[1:]
 
 
-def actors(setting: Setting, tasks: Iterator[Task], workers: int) -> Iterator[Done]:
+def actors(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterator[Done]:
     """Shards as actors finish them. Ray is started on this machine unless it runs or RAY_ADDRESS names a cluster."""
     ray = need("ray", extra="ray")
     if not ray.is_initialized():
@@ -35,9 +35,9 @@ def actors(setting: Setting, tasks: Iterator[Task], workers: int) -> Iterator[Do
     gpus = 1 if str(setting.device or "").startswith("cuda") else 0
     remote = ray.remote(num_cpus=setting.threads, num_gpus=gpus, max_restarts=0)(Actor)
     known = ray.put(setting)
-    busy: dict[Any, tuple[Any, Task, int]] = {}
+    busy: dict[Any, tuple[Any, ShardTask, int]] = {}
 
-    def start(actor: Any, task: Task, attempt: int) -> None:
+    def start(actor: Any, task: ShardTask, attempt: int) -> None:
         busy[actor.compute.remote(task)] = (actor, task, attempt)
 
     try:

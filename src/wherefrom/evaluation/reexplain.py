@@ -15,7 +15,7 @@ from wherefrom.errors import WherefromError
 from wherefrom.metric import sanity
 from wherefrom.metric.base import Again
 from wherefrom.metric.consistency import Second
-from wherefrom.model import Opened, Sentence
+from wherefrom.model import Model, Sentence
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.resolution import Question
 from wherefrom.result.explanation import Explanation
@@ -23,10 +23,10 @@ from wherefrom.result.explanation import Explanation
 if TYPE_CHECKING:
     from wherefrom.evaluation.worker import Worker
 
-Explain = Callable[[list["Row"]], list[list[Explanation]]]  # for every row, by every method
+Explain = Callable[[list["Explained"]], list[list[Explanation]]]  # for every row, by every method
 
 
-class Row(NamedTuple):
+class Explained(NamedTuple):
     """An example as the run explained it, by every method."""
 
     example: Example
@@ -39,7 +39,7 @@ class Row(NamedTuple):
         return sanity.same_target(Question(None, None, None), self.explanations[0])
 
 
-def explained_again(worker: Worker, how: Again, rows: list[Row]) -> list[dict[str, list[Explanation]] | str]:
+def explained_again(worker: Worker, how: Again, rows: list[Explained]) -> list[dict[str, list[Explanation]] | str]:
     """For every row what each changed model says, by each method; or the reason why there is nothing."""
     found: list[dict[str, list[Explanation]] | str] = [{} for _ in rows]
     for name, explain in _models(worker, how, rows):
@@ -59,7 +59,7 @@ def light(explanation: Explanation) -> Explanation:
     return replace(explanation, maps=None, aggregated=None, layer_scores=None, head_maps=None)
 
 
-def _models(worker: Worker, how: Again, rows: list[Row]) -> Iterator[tuple[str, Explain]]:
+def _models(worker: Worker, how: Again, rows: list[Explained]) -> Iterator[tuple[str, Explain]]:
     if isinstance(how, Second):
         yield how.model, partial(_by_second, worker.others[how.model])
         return
@@ -67,20 +67,20 @@ def _models(worker: Worker, how: Again, rows: list[Row]) -> Iterator[tuple[str, 
 
     for name, model in sanity.models(how, worker.opened, rows[0].sentence):
 
-        def explain(some: list[Row], model: Opened = model) -> list[list[Explanation]]:
+        def explain(some: list[Explained], model: Model = model) -> list[list[Explanation]]:
             sentences, questions = [row.sentence for row in some], [row.question for row in some]
             return sanity.explained(how, model, sentences, questions, jobs, len(some))
 
         yield name, explain
 
 
-def _by_second(second: Worker, rows: list[Row]) -> list[list[Explanation]]:
+def _by_second(second: Worker, rows: list[Explained]) -> list[list[Explanation]]:
     sentences = [second.read(row.example) for row in rows]
     questions = [Question(row.explanations[0].measured.label, None, None) for row in rows]  # its number may be another
     return [[found[0] for found in row] for row in run(second.opened, sentences, questions, second.jobs, len(rows))]
 
 
-def _all_or_each(explain: Explain, rows: list[Row]) -> list[list[Explanation] | str]:
+def _all_or_each(explain: Explain, rows: list[Explained]) -> list[list[Explanation] | str]:
     """A batch; where one of it cannot be explained, each by itself, so that the others are not lost."""
     try:
         return [*explain(rows)]

@@ -37,7 +37,7 @@ from wherefrom.evaluation.config import (
 )
 from wherefrom.evaluation.gold import gold_classes
 from wherefrom.evaluation.run import Run
-from wherefrom.evaluation.worker import Item, Task, Worker
+from wherefrom.evaluation.worker import Item, ShardTask, Worker
 from wherefrom.extras import need
 from wherefrom.files import write
 from wherefrom.result.explanation import Explanation
@@ -198,7 +198,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Survey:
+class _DatasetSurvey:
     """One pass over the data before anything is computed."""
 
     rows: int
@@ -242,7 +242,7 @@ def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None
     return Dataset(GIVEN, "", lambda: iter(examples))
 
 
-def _survey(source: Dataset) -> _Survey:
+def _survey(source: Dataset) -> _DatasetSurvey:
     rows, masked, having, kinds, characters = 0, 0, dict[str, int](), dict[str, set[str]](), list[planning.Load]()
     labels: dict[Any, None] = {}
     for _, window in planning.windows(_items(source, {})):
@@ -257,7 +257,7 @@ def _survey(source: Dataset) -> _Survey:
         characters.append(planning.load(planning.characters(item.example) for item in window))
     if not rows:
         raise WherefromError(f"{source.name} has no examples to evaluate on")
-    return _Survey(rows, having, kinds, characters, masked, labels)
+    return _DatasetSurvey(rows, having, kinds, characters, masked, labels)
 
 
 def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:
@@ -288,7 +288,7 @@ def _go_on(
     path: Path,
     source: Dataset,
     given: Mapping[str, Sequence[Explanation]],
-    survey: _Survey,
+    survey: _DatasetSurvey,
     worker: Worker,
     shard: int,
     engine: str,
@@ -303,7 +303,7 @@ def _go_on(
     before = sum(int(survey.characters[window].rows) for window in full)
     shown = sys.stderr.isatty() if progress is None else progress
 
-    def tasks() -> Iterator[Task]:
+    def tasks() -> Iterator[ShardTask]:
         for number, window in planning.windows(_items(source, given)):
             characters = survey.characters[number]
             if number in full:
@@ -326,12 +326,12 @@ def _go_on(
         _finish(path, whole, worker.setting)
 
 
-def _engine(engine: str, worker: Worker, tasks: Iterator[Task], workers: int) -> Iterator[local.Done]:
+def _engine(engine: str, worker: Worker, tasks: Iterator[ShardTask], workers: int) -> Iterator[local.Done]:
     first = next(tasks, None)
     if first is None:  # nothing is left, and nobody need be started for it
         return iter(())
 
-    def every() -> Iterator[Task]:
+    def every() -> Iterator[ShardTask]:
         yield first
         yield from tasks
 

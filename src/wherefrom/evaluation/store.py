@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wherefrom.errors import WherefromError
-from wherefrom.evaluation.worker import Outcome
+from wherefrom.evaluation.worker import ExampleOutcome
 from wherefrom.extras import need
 from wherefrom.files import write
 
@@ -126,7 +126,7 @@ def schema() -> Any:
     )
 
 
-def pack(outcomes: list[Outcome], seconds: dict[str, float]) -> bytes:
+def pack(outcomes: list[ExampleOutcome], seconds: dict[str, float]) -> bytes:
     """A shard as the content of its file."""
     pa, parquet = need("pyarrow", extra="eval"), need("pyarrow.parquet", extra="eval")
     table = pa.Table.from_pylist([_row(each) for each in outcomes], schema=schema())
@@ -138,7 +138,7 @@ def pack(outcomes: list[Outcome], seconds: dict[str, float]) -> bytes:
     return packed.getvalue()
 
 
-def _probed(outcomes: list[Outcome]) -> Iterator[tuple[str, Any]]:
+def _probed(outcomes: list[ExampleOutcome]) -> Iterator[tuple[str, Any]]:
     """The columns that only probes read: the wanted word, and a column of vectors for each layer."""
     pa = need("pyarrow", extra="eval")
     depth = max((len(each.vectors) for each in outcomes if each.vectors is not None), default=0)
@@ -149,7 +149,7 @@ def _probed(outcomes: list[Outcome]) -> Iterator[tuple[str, Any]]:
         yield f"{VECTOR} {layer}", pa.array(vectors, pa.list_(pa.float32()))
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: ExampleOutcome) -> dict[str, Any]:
     example, answer = outcome.item.example, outcome.answer
     target = None if answer is None else answer.target
     label = None if target is None else target.label

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from wherefrom.evaluation import store
 from wherefrom.extras import need
 from wherefrom.files import publish, write
-from wherefrom.metric.base import Asked
+from wherefrom.metric.base import MetricSpec
 from wherefrom.metric.correlation import Summary, half_width
 
 EXAMPLES, RECORDS, CURVES = "examples.parquet", "records.parquet", "curves.parquet"
@@ -61,7 +61,7 @@ class Totals(NamedTuple):
     seconds: dict[str, float]  # of each method
 
 
-def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], asked: Sequence[Asked]) -> Totals:
+def build(folder: Path, whole: dict[str, Path], methods: Sequence[str], asked: Sequence[MetricSpec]) -> Totals:
     """Write all tables of a run whose shards are all there."""
     from wherefrom.evaluation import probes
 

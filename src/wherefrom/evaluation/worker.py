@@ -21,13 +21,13 @@ from wherefrom.api import reader
 from wherefrom.data import MASK, Example
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
-from wherefrom.evaluation.reexplain import Row, explained_again, light
+from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
-from wherefrom.metric.base import Again, Asked, Case, Number
+from wherefrom.metric.base import Again, Case, MetricSpec, Number
 from wherefrom.metric.consistency import Second
 from wherefrom.metric.probing import layer_states, vectors_at
 from wherefrom.metric.sanity import Alone, Disturbed
-from wherefrom.model import Opened, Reader, Sentence, answers, collate, open_model, stream
+from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer
@@ -48,7 +48,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class ShardTask:
     """A shard to be computed."""
 
     name: str
@@ -63,7 +63,7 @@ class Record(NamedTuple):
     number: Number
 
 
-class Curve(NamedTuple):
+class MethodCurve(NamedTuple):
     """One erasure curve of one method."""
 
     method: str
@@ -72,7 +72,7 @@ class Curve(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class ExampleOutcome:
     """All that came of one example."""
 
     item: Item
@@ -81,14 +81,14 @@ class Outcome:
     answer: Answer | None = None
     failure: str | None = None
     records: list[Record] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
+    curves: list[MethodCurve] = field(default_factory=list)
     vectors: NDArray[np.float32] | None = None  # [L + 1, d], where a probe wants them
 
 
 class _Waiting(NamedTuple):
     """An explanation, without its maps, that waits for erasure or for others to compare it with."""
 
-    outcome: Outcome
+    outcome: ExampleOutcome
     method: str
     sentence: Sentence
     explanation: Explanation
@@ -99,10 +99,10 @@ class Worker:
     """A model opened for one setting."""
 
     setting: Setting
-    opened: Opened
+    opened: Model
     reader: Reader
     jobs: list[Job]
-    asked: list[Asked]
+    asked: list[MetricSpec]
     others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
     _cut: dict[str, Sentence] = field(
         default_factory=dict, repr=False
@@ -145,11 +145,11 @@ class Worker:
             return str(error)
         return None
 
-    def compute(self, task: Task) -> tuple[list[Outcome], dict[str, float]]:
+    def compute(self, task: ShardTask) -> tuple[list[ExampleOutcome], dict[str, float]]:
         """Measure every example of a shard; what was measured, and the seconds that each method took."""
         torch.set_num_threads(self.setting.threads)
         torch.manual_seed(_seed(self.setting.seed, task.name))
-        outcomes = [Outcome(item, item.example.content) for item in task.items]
+        outcomes = [ExampleOutcome(item, item.example.content) for item in task.items]
         seconds: dict[str, float] = {}
         waiting: list[_Waiting] = []
         with warnings.catch_warnings():
@@ -163,7 +163,7 @@ class Worker:
                 self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
         return outcomes, seconds
 
-    # Reading ----------------------------------------------------------------------------------------------
+    # Readout ----------------------------------------------------------------------------------------------
 
     def _masked(self, example: Example) -> Example:
         mask = getattr(self.opened.tokenizer, "mask_token", None)
@@ -174,7 +174,7 @@ class Worker:
         known = self._cut.pop(example.id, None)
         return self.reader.read(self._masked(example).text)[0][0] if known is None else known
 
-    def _readable(self, outcomes: list[Outcome]) -> list[tuple[Outcome, Sentence]]:
+    def _readable(self, outcomes: list[ExampleOutcome]) -> list[tuple[ExampleOutcome, Sentence]]:
         readable = []
         for outcome in outcomes:
             example = outcome.item.example
@@ -240,7 +240,7 @@ class Worker:
                         sentence.tokens,
                         [0.0] * len(sentence),
                         target=found.target,
-                        reading=found.reading,
+                        readout=found.readout,
                         prediction=found.prediction,
                         probabilities=found.probabilities,
                     )
@@ -250,7 +250,7 @@ class Worker:
             for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
         ]
 
-    def _measure(self, batch: list[tuple[Outcome, Sentence]], seconds: dict[str, float]) -> list[_Waiting]:
+    def _measure(self, batch: list[tuple[ExampleOutcome, Sentence]], seconds: dict[str, float]) -> list[_Waiting]:
         """Everything that the explanations alone tell; what else is measured waits without its maps."""
         asked = []
         for outcome, sentence in batch:
@@ -267,8 +267,8 @@ class Worker:
         return waiting
 
     def _all_or_each(
-        self, asked: list[tuple[Outcome, Sentence, Question]]
-    ) -> Iterator[tuple[Outcome, Sentence, list[list[Explanation]]]]:
+        self, asked: list[tuple[ExampleOutcome, Sentence, Question]]
+    ) -> Iterator[tuple[ExampleOutcome, Sentence, list[list[Explanation]]]]:
         """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost.
 
         What fails a sentence of ours in the same words is wrong in the call, and not recorded of every example.
@@ -290,11 +290,11 @@ class Worker:
         yield from zip(outcomes, sentences, found, strict=True)
 
     def _measure_one(
-        self, outcome: Outcome, sentence: Sentence, found: list[list[Explanation]], seconds: dict[str, float]
+        self, outcome: ExampleOutcome, sentence: Sentence, found: list[list[Explanation]], seconds: dict[str, float]
     ) -> list[_Waiting]:
         example = outcome.item.example
         main = [self._main(each, example) for each in found]
-        outcome.answer = Answer(main[0].measured, main[0].reading, main[0].prediction, main[0].probabilities)
+        outcome.answer = Answer(main[0].measured, main[0].readout, main[0].prediction, main[0].probabilities)
         by_name = dict(zip(self.setting.explained(), main, strict=True)) if self.jobs else {}
         classes = dict(zip(by_name, ({str(e.measured.label): e for e in each} for each in found), strict=False))
         for name, every in zip(by_name, found, strict=False):
@@ -332,7 +332,7 @@ class Worker:
         for start, each in zip(range(0, len(wanted), max(1, len(ways))), waiting, strict=False):
             mine = dict(zip(ways, found[start : start + len(ways)], strict=True))
             known = {way: curve for way, curve in mine.items() if isinstance(curve, erasure.Curve)}
-            each.outcome.curves += [Curve(each.method, str(way), curve) for way, curve in known.items()]
+            each.outcome.curves += [MethodCurve(each.method, str(way), curve) for way, curve in known.items()]
             case = Case(each.outcome.item.example, each.explanation, curves=known)
             for asked in self.asked:
                 if asked.way is None:
@@ -363,7 +363,7 @@ class Worker:
         methods = len(self.setting.methods)
         shared = [waiting[i : i + methods] for i in range(0, len(waiting), methods)]
         rows = [
-            Row(every[0].outcome.item.example, every[0].sentence, [each.explanation for each in every])
+            Explained(every[0].outcome.item.example, every[0].sentence, [each.explanation for each in every])
             for every in shared
         ]
         wanted = dict.fromkeys(how for asked in self.asked for how in _compared(asked))
@@ -385,16 +385,16 @@ class Worker:
                 )
                 each.outcome.records += [Record(each.method, number) for number in numbers]
 
-    def _keep_vectors(self, explained: list[tuple[Outcome, Sentence]]) -> None:
+    def _keep_vectors(self, explained: list[tuple[ExampleOutcome, Sentence]]) -> None:
         """Of the token that answers, in every layer."""
         for batch in self.batches(explained):
             states, _ = layer_states(self.opened, [sentence for _, sentence in batch])
             for row, (outcome, sentence) in enumerate(batch):
                 assert outcome.answer is not None
-                outcome.vectors = vectors_at(states, row, len(sentence), outcome.answer.reading.position)
+                outcome.vectors = vectors_at(states, row, len(sentence), outcome.answer.readout.position)
 
 
-def _compared(asked: Asked) -> list[Again]:
+def _compared(asked: MetricSpec) -> list[Again]:
     """What an explanation is compared with; where it is disturbed, also the one by itself."""
     more: list[Again] = [Alone()] if isinstance(asked.again, Disturbed) else []
     return more if asked.again is None else [*more, asked.again]
@@ -430,7 +430,7 @@ def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: 
         unknown=sentence.unknown,
         target=told.target,
         measured=told.measured,
-        reading=told.reading,
+        readout=told.readout,
     )
 
 

@@ -13,6 +13,6 @@ from wherefrom.method import norms as norms
 from wherefrom.method import random as random
 from wherefrom.method import relevance as relevance
 from wherefrom.method import value_zeroing as value_zeroing
-from wherefrom.method.base import Chosen, Method, Preset, Scores, choose, list_of_names, lookup, methods, presets
+from wherefrom.method.base import Method, MethodSpec, Preset, Scores, choose, list_of_names, lookup, methods, presets
 
-__all__ = ["Chosen", "Method", "Preset", "Scores", "choose", "list_of_names", "lookup", "methods", "presets"]
+__all__ = ["Method", "MethodSpec", "Preset", "Scores", "choose", "list_of_names", "lookup", "methods", "presets"]

@@ -28,7 +28,7 @@ from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
 
 if TYPE_CHECKING:
-    from wherefrom.model import Opened, OutputTrace, Sentence
+    from wherefrom.model import Model, OutputTrace, Sentence
 
 By = Literal["unknown", "mask", "pad", "delete"] | int  # what stands in for a token: or a token id
 Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
@@ -122,7 +122,7 @@ def _over(answer: Answer, over: str) -> Answer:
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
 
 
-def _replaced(opened: Opened, by: str | int) -> Change:
+def _replaced(opened: Model, by: str | int) -> Change:
     from wherefrom.model.perturb import stand_in_for
 
     blank = stand_in_for(opened, by)
@@ -136,7 +136,7 @@ def _replaced(opened: Opened, by: str | int) -> Change:
 
 
 def _deleted(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer] | None:
-    position = answer.reading.position
+    position = answer.readout.position
     if position in taken or any(sentence.special[i] for i in taken) or len(taken) == len(sentence):
         return None
     shorter = sentence.without(taken)
@@ -149,4 +149,4 @@ def _deleted(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[
             return None
         end = None if target.end is None else moved[target.end]
         target = replace(target, index=moved[position], end=end)
-    return shorter, replace(answer, target=target, reading=replace(answer.reading, position=moved[position]))
+    return shorter, replace(answer, target=target, readout=replace(answer.readout, position=moved[position]))

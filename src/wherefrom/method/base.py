@@ -96,7 +96,7 @@ class Preset:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class MethodSpec:
     """A method as it was asked for, `integrated-gradients(n_steps=20)`, its options known to be of the right kind."""
 
     asked: str  # the name alone
@@ -190,9 +190,9 @@ def lookup(name: str) -> tuple[Method, Preset | None]:
     return _METHODS[canonical if found is None else found.method], found
 
 
-def choose(asked: str | Chosen, options: Mapping[str, Any] | None = None) -> Chosen:
+def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) -> MethodSpec:
     """The method that a name such as `random(seed=1)` asks for, with further options, or what is wrong with it."""
-    if isinstance(asked, Chosen):
+    if isinstance(asked, MethodSpec):
         return asked
     name, written = parse(asked) if isinstance(asked, str) else (asked, {})
     method, preset = lookup(name)
@@ -211,7 +211,9 @@ def choose(asked: str | Chosen, options: Mapping[str, Any] | None = None) -> Cho
             code="option",
         )
     kinds = method.kinds
-    return Chosen(name, method, preset, {key: _option(name, key, each, kinds[key]) for key, each in every.items()}, how)
+    return MethodSpec(
+        name, method, preset, {key: _option(name, key, each, kinds[key]) for key, each in every.items()}, how
+    )
 
 
 def _option(name: str, option: str, value: Any, kind: Any) -> Any:

@@ -39,15 +39,15 @@ class Averaged(NamedTuple):
     points: list[int]  # how many it took
 
 
-class Piece(NamedTuple):
+class Interval(NamedTuple):
     row: int
     start: float
     end: float
 
     @property
-    def halves(self) -> list[Piece]:
+    def halves(self) -> list[Interval]:
         middle = (self.start + self.end) / 2
-        return [Piece(self.row, self.start, middle), Piece(self.row, middle, self.end)]
+        return [Interval(self.row, self.start, middle), Interval(self.row, middle, self.end)]
 
 
 def averaged(
@@ -70,7 +70,7 @@ def averaged(
     missed, hidden, largest = (torch.zeros(len(way), dtype=torch.float64) for _ in range(3))
     values = {(row, 1.0): float(y) for row, y in enumerate(last)}
     cuts = np.linspace(0, 1, 2 if points else PIECES + 1).tolist()
-    todo = [Piece(row, a, b) for row in range(len(way)) for a, b in pairwise(cuts)]
+    todo = [Interval(row, a, b) for row in range(len(way)) for a, b in pairwise(cuts)]
     used, travelled = [points or PIECES * POINTS] * len(way), None
     while todo:
         gradients = _gradients(run, start, way, todo, values, points or POINTS, together)
@@ -102,7 +102,7 @@ def _gradients(
     run: Run,
     start: Tensor,
     way: Tensor,
-    pieces: Sequence[Piece],
+    pieces: Sequence[Interval],
     values: dict[tuple[int, float], float],
     points: int,
     together: int,

@@ -106,7 +106,7 @@ def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MetricSpec:
     """A measure with everything settled that its name left open."""
 
     name: str

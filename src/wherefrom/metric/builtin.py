@@ -12,7 +12,7 @@ from wherefrom.errors import WherefromError
 from wherefrom.metric import confidence as between
 from wherefrom.metric import consistency as models
 from wherefrom.metric import correlation, erasure, layerwise, plausibility, precision, sanity
-from wherefrom.metric.base import Asked, Case, Part, metric
+from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.metric.ranks import TIES, token_ranks
 from wherefrom.result.explanation import Explanation
@@ -25,7 +25,7 @@ STEPS, SHARES = ("text", "attcat-code"), ("text", "alti-code")  # protocols of e
 # Agreement with another method ----------------------------------------------------------------------------
 
 
-def _compared(case: Case, asked: Asked, default: str, signs: str) -> Iterator[tuple[int | None, Array, Array]]:
+def _compared(case: Case, asked: MetricSpec, default: str, signs: str) -> Iterator[tuple[int | None, Array, Array]]:
     """Layer, our scores and the reference's.
 
     `signs` alone says whether they are taken by magnitude, never the method measured: all rows of a column are
@@ -57,7 +57,7 @@ def _rows(explanation: Explanation) -> Array:
 
 
 @metric("spearman", reference=True, where=LEVELS, better="", protocols=("scipy", "dense"), choices={"signs": SIGNS})
-def spearman(case: Case, asked: Asked, *, protocol: str = "scipy", signs: str = "none") -> Iterator[Part]:
+def spearman(case: Case, asked: MetricSpec, *, protocol: str = "scipy", signs: str = "none") -> Iterator[Part]:
     """Spearman's ρ with another method's scores, by magnitude unless `signs` says otherwise."""
     for layer, a, b in _compared(case, asked, "scores", signs):
         yield Part(layer, correlation.spearman(a, b, protocol))
@@ -72,7 +72,7 @@ def spearman(case: Case, asked: Asked, *, protocol: str = "scipy", signs: str = 
     map_protocols=layerwise.PROTOCOLS[1:],
     choices={"signs": SIGNS},
 )
-def pearson(case: Case, asked: Asked, *, protocol: str = "text", signs: str = "none") -> Iterator[Part]:
+def pearson(case: Case, asked: MetricSpec, *, protocol: str = "text", signs: str = "none") -> Iterator[Part]:
     """Pearson's r with another method, over whole layer maps (GlobEnc, figure 4)."""
     pairs = list(_compared(case, asked, "maps", signs))
     if protocol != "text":
@@ -86,7 +86,7 @@ def pearson(case: Case, asked: Asked, *, protocol: str = "text", signs: str = "n
 
 
 @metric("kendall", reference=True, where=LEVELS, better="", choices={"signs": SIGNS})
-def kendall(case: Case, asked: Asked, *, signs: str = "none") -> Iterator[Part]:
+def kendall(case: Case, asked: MetricSpec, *, signs: str = "none") -> Iterator[Part]:
     """Kendall's τ-b with another method's scores, by magnitude unless `signs` says otherwise."""
     for layer, a, b in _compared(case, asked, "scores", signs):
         yield Part(layer, correlation.kendall(a, b))
@@ -95,37 +95,37 @@ def kendall(case: Case, asked: Asked, *, signs: str = "none") -> Iterator[Part]:
 # Erasure --------------------------------------------------------------------------------------------------
 
 
-def _curve(case: Case, asked: Asked) -> erasure.Curve:
+def _curve(case: Case, asked: MetricSpec) -> erasure.Curve:
     assert asked.way is not None
     return case.curves[asked.way]
 
 
 @metric("aopc", way=erasure.Way(), protocols=STEPS)
-def aopc(case: Case, asked: Asked) -> Iterator[Part]:
+def aopc(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area over the perturbation curve, the highest-scored tokens going first (AttCAT, equation 13)."""
     yield Part(None, _curve(case, asked).aopc)
 
 
 @metric("log-odds", better="lower", way=erasure.Way(), protocols=STEPS)
-def log_odds(case: Case, asked: Asked) -> Iterator[Part]:
+def log_odds(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Mean logarithm of the share of the probability that is left (AttCAT, equation 14)."""
     yield Part(None, _curve(case, asked).log_odds)
 
 
 @metric("area", better="lower", way=erasure.Way(), protocols=STEPS)
-def area(case: Case, asked: Asked) -> Iterator[Part]:
+def area(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area under the curve of the probability as tokens go."""
     yield Part(None, _curve(case, asked).area)
 
 
 @metric("comprehensiveness", way=erasure.Way(shares=erasure.ERASER), protocols=SHARES)
-def comprehensiveness(case: Case, asked: Asked) -> Iterator[Part]:
+def comprehensiveness(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """How far the probability falls without the top 1, 5, 10, 20 and 50 % of the tokens, on average (ERASER)."""
     yield Part(None, _curve(case, asked).mean_drop)
 
 
 @metric("sufficiency", better="lower", way=erasure.Way(shares=erasure.ERASER, keep=True), protocols=SHARES)
-def sufficiency(case: Case, asked: Asked) -> Iterator[Part]:
+def sufficiency(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """How far the probability falls when only the top 1, 5, 10, 20 and 50 % are left, on average (ERASER)."""
     yield Part(None, _curve(case, asked).mean_drop)
 
@@ -134,14 +134,14 @@ def sufficiency(case: Case, asked: Asked) -> Iterator[Part]:
 
 
 @metric("confidence", better="lower", every_class=True, protocols=between.PROTOCOLS)
-def confidence(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]:
+def confidence(case: Case, asked: MetricSpec, *, protocol: str = "text") -> Iterator[Part]:
     """Kendall's τ between the scores towards the explained class and towards the others (AttCAT, equation 15)."""
     del asked
     yield Part(None, between.confidence_of(case.classes, case.explanation.measured.label, protocol))
 
 
 @metric("special-rank", better="", choices={"ties": TIES})
-def special_rank(case: Case, asked: Asked, *, ties: str = "average") -> Iterator[Part]:
+def special_rank(case: Case, asked: MetricSpec, *, ties: str = "average") -> Iterator[Part]:
     """Relevance rank of special tokens and punctuation, 1 the token that contributes most (ALTI, figure 6)."""
     del asked
     for name, rank in token_ranks(case.explanation, ties=ties).items():
@@ -163,7 +163,7 @@ def _mask(case: Case, spans: Any) -> NDArray[np.bool_]:
 
 
 @metric("precision", needs=("answer",), where=("K",))
-def precision_at(case: Case, asked: Asked) -> Iterator[Part]:
+def precision_at(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Of the K highest-scored tokens (@20), the share that belongs to the answer, and their count (AttCAT)."""
     k = int(asked.where or 20)
     found = precision.precision_at(case.explanation.scores, _mask(case, case.example.answer), k)[k]
@@ -171,7 +171,7 @@ def precision_at(case: Case, asked: Asked) -> Iterator[Part]:
     yield Part(None, float(found.count), "count")
 
 
-def _cue(case: Case, asked: Asked, measure: Callable[[Array, NDArray[np.bool_]], float]) -> Iterator[Part]:
+def _cue(case: Case, asked: MetricSpec, measure: Callable[[Array, NDArray[np.bool_]], float]) -> Iterator[Part]:
     """The answer and, unless told otherwise, each layer's own map; scores with signs by their magnitude."""
     explanation, cues = case.explanation, _mask(case, case.example.cues)
 
@@ -188,19 +188,19 @@ def _cue(case: Case, asked: Asked, measure: Callable[[Array, NDArray[np.bool_]],
 
 
 @metric("cue-dot", needs=("cues",), where=LEVELS)
-def cue_dot(case: Case, asked: Asked) -> Iterator[Part]:
+def cue_dot(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Share of the scores that lies on cue words, in every layer and in the end (Value Zeroing, section 5)."""
     yield from _cue(case, asked, precision.dot_product)
 
 
 @metric("cue-ap", needs=("cues",), where=LEVELS)
-def cue_ap(case: Case, asked: Asked) -> Iterator[Part]:
+def cue_ap(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Average precision of cue words in the ranking, in every layer and in the end (Value Zeroing, section 5)."""
     yield from _cue(case, asked, precision.average_precision)
 
 
 @metric("cue-probes", better="lower", needs=("cues",), where=LEVELS)
-def cue_probes(case: Case, asked: Asked) -> Iterator[Part]:
+def cue_probes(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Tokens ranked above the best cue, in every layer and in the end (Value Zeroing, A.2)."""
     yield from _cue(case, asked, precision.probes_needed)
 
@@ -212,28 +212,28 @@ def _rationale(case: Case) -> tuple[Array, NDArray[np.bool_]]:
 
 
 @metric("token-f1", needs=("rationale",))
-def token_f1(case: Case, asked: Asked) -> Iterator[Part]:
+def token_f1(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """F1 of the highest-scored tokens, as many as are marked, with a human rationale (ERASER; HateXplain)."""
     del asked
     yield Part(None, precision.overlap(*_rationale(case)).f1)
 
 
 @metric("iou", needs=("rationale",))
-def iou(case: Case, asked: Asked) -> Iterator[Part]:
+def iou(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Intersection over union of the highest-scored tokens, as many as are marked, with a human rationale."""
     del asked
     yield Part(None, precision.overlap(*_rationale(case)).iou)
 
 
 @metric("iou-f1", needs=("rationale",), bounds={"threshold": (0, 1)})
-def iou_f1(case: Case, asked: Asked, *, threshold: float = 0.5) -> Iterator[Part]:
+def iou_f1(case: Case, asked: MetricSpec, *, threshold: float = 0.5) -> Iterator[Part]:
     """F1 of runs of tokens that share half of their union with a run of the rationale (ERASER)."""
     del asked
     yield Part(None, plausibility.run_overlap(*_rationale(case), threshold=threshold).f1)
 
 
 @metric("auprc", needs=("rationale",), protocols=plausibility.PROTOCOLS)
-def auprc(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]:
+def auprc(case: Case, asked: MetricSpec, *, protocol: str = "text") -> Iterator[Part]:
     """Area under precision and recall of the scores against a human rationale (ERASER)."""
     del asked
     yield Part(None, plausibility.auprc(*_rationale(case), protocol))
@@ -243,7 +243,7 @@ def auprc(case: Case, asked: Asked, *, protocol: str = "text") -> Iterator[Part]
 
 
 @metric("consistency", again=models.Second(), requires=("model",), protocols=("scipy", "dense"))
-def consistency(case: Case, asked: Asked, *, protocol: str = "scipy") -> Iterator[Part]:
+def consistency(case: Case, asked: MetricSpec, *, protocol: str = "scipy") -> Iterator[Part]:
     """Spearman's ρ with the scores of a second model, where both predict the same class (ALTI, figure 7)."""
     (second,) = _again(case, asked).values()
     if not models.same_prediction(case.explanation, second):
@@ -252,7 +252,7 @@ def consistency(case: Case, asked: Asked, *, protocol: str = "scipy") -> Iterato
 
 
 @metric("randomisation", better="", again=sanity.Randomised(), at="down to block")
-def randomisation(case: Case, asked: Asked, *, magnitude: bool = False) -> Iterator[Part]:
+def randomisation(case: Case, asked: MetricSpec, *, magnitude: bool = False) -> Iterator[Part]:
     """Spearman's ρ with the scores when the model is random from the top down to each block (Adebayo et al.)."""
     for part, found in _again(case, asked).items():
         value = sanity.left(case.explanation, found, magnitude)
@@ -261,14 +261,14 @@ def randomisation(case: Case, asked: Asked, *, magnitude: bool = False) -> Itera
 
 
 @metric("stability", better="", again=sanity.Disturbed())
-def stability(case: Case, asked: Asked) -> Iterator[Part]:
+def stability(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Largest change of a score, relative to the largest score, in a batch, padded or in another dtype; and their ρ."""
     (alone,), (found,) = case.again[sanity.Alone()].values(), _again(case, asked).values()
     yield Part(None, sanity.moved(alone, found))
     yield Part(None, sanity.left(alone, found), "rho")
 
 
-def _again(case: Case, asked: Asked) -> Mapping[str, Explanation]:
+def _again(case: Case, asked: MetricSpec) -> Mapping[str, Explanation]:
     assert asked.again is not None
     return case.again[asked.again]
 
@@ -277,14 +277,14 @@ def _again(case: Case, asked: Asked) -> Mapping[str, Explanation]:
 
 
 @metric("mdl", better="lower", probe=Probe())
-def mdl(codes: Sequence[Code], asked: Asked) -> Iterator[Part]:
+def mdl(codes: Sequence[Code], asked: MetricSpec) -> Iterator[Part]:
     """Bits that it takes to say the examples' labels to someone who holds a layer's vectors (Voita & Titov)."""
     del asked
     yield from _by_layer(code.bits for code in codes)
 
 
 @metric("compression", probe=Probe())
-def compression(codes: Sequence[Code], asked: Asked) -> Iterator[Part]:
+def compression(codes: Sequence[Code], asked: MetricSpec) -> Iterator[Part]:
     """The same as a rate against an even code, and its ρ with cue alignment over layers (Value Zeroing, table 2)."""
     del asked
     yield from _by_layer(code.compression for code in codes)

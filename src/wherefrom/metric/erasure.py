@@ -30,7 +30,7 @@ from scipy.integrate import trapezoid
 from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError
-from wherefrom.model import Answer, Opened, Sentence, Target, open_model
+from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.perturb import NAMES, stand_in_for
 from wherefrom.model.rerun import numbers
 from wherefrom.result.explanation import Explanation
@@ -147,7 +147,7 @@ def erasure(
     return found[0] if single else found
 
 
-def curves(opened: Opened, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
+def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
     """Many curves from one set of forward passes, batched over sentences, methods and ways alike."""
     variants: list[tuple[Sentence, Answer]] = []
     steps: list[list[int]] = []
@@ -157,7 +157,7 @@ def curves(opened: Opened, asked: Sequence[tuple[Sentence, Explanation, Way]]) -
         steps.append(taken)
         for step, k in enumerate(taken):  # the whole sentence first
             gone = (order[k:] if way.keep else order[:k]) if step else []
-            variants.append(_variant(opened, Case(sentence, explanation, frozenset(gone)), blank))
+            variants.append(_variant(opened, Erased(sentence, explanation, frozenset(gone)), blank))
     found = _probabilities(opened, variants)
     ends = np.cumsum([len(taken) for taken in steps])
     return [
@@ -166,7 +166,7 @@ def curves(opened: Opened, asked: Sequence[tuple[Sentence, Explanation, Way]]) -
     ]
 
 
-class Case(NamedTuple):
+class Erased(NamedTuple):
     """A sentence of which these tokens are taken away."""
 
     sentence: Sentence
@@ -174,19 +174,19 @@ class Case(NamedTuple):
     gone: frozenset[int]
 
 
-def without(opened: Opened, cases: Sequence[Case], blank: int | None) -> NDArray[np.float64]:
+def without(opened: Model, cases: Sequence[Erased], blank: int | None) -> NDArray[np.float64]:
     """The probability of each explanation's target without the tokens: deleted, or replaced by `blank` (an id)."""
     return _probabilities(opened, [_variant(opened, case, blank) for case in cases])
 
 
-def _variant(opened: Opened, case: Case, blank: int | None) -> tuple[Sentence, Answer]:
+def _variant(opened: Model, case: Erased, blank: int | None) -> tuple[Sentence, Answer]:
     return _without(opened, case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
 
 
-def _probabilities(opened: Opened, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
+def _probabilities(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
     """Of each variant; what several orders have in common (all there, all gone, the same few gone) is read once."""
     keys = [
-        (tuple(each.ids), tuple(each.types or ()), tuple(each.visible or ()), answer.target, answer.reading)
+        (tuple(each.ids), tuple(each.types or ()), tuple(each.visible or ()), answer.target, answer.readout)
         for each, answer in variants
     ]
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
@@ -229,7 +229,7 @@ def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[
     return own, counts if way.shares[0] == 0 else [0, *counts]
 
 
-def _without(opened: Opened, sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
+def _without(opened: Model, sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
     if blank is not None:
         return sentence.blanked(gone, blank)
     if len(gone) < len(sentence):
@@ -253,7 +253,7 @@ def _read_at(explanation: Explanation) -> int | None:
     return explanation.position if explanation.measured.kind == "token" else None
 
 
-def blank_id(opened: Opened, by: str | int) -> int | None:
+def blank_id(opened: Model, by: str | int) -> int | None:
     """The token that stands in for those erased, by a way that `Way` has let pass; None where they are deleted."""
     if by == "delete":
         return None
@@ -263,7 +263,7 @@ def blank_id(opened: Opened, by: str | int) -> int | None:
     return token
 
 
-def _answer(opened: Opened, explanation: Explanation, blank: int | None) -> Answer:
+def _answer(opened: Model, explanation: Explanation, blank: int | None) -> Answer:
     target: Target = explanation.measured
     if target.kind == "none":
         raise WherefromError("erasure measures the probability of an output, and nothing is predicted here")
@@ -272,4 +272,4 @@ def _answer(opened: Opened, explanation: Explanation, blank: int | None) -> Answ
             f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
             f"a classifier; replace tokens instead (by='mask' or 'unknown')"
         )
-    return Answer(target, explanation.reading, None, {})
+    return Answer(target, explanation.readout, None, {})

@@ -29,21 +29,21 @@ Measure = Callable[[Array, ArrayLike], float]
 PROTOCOLS = ("text", "globenc-code")
 
 
-def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "reading") -> Array:
+def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "readout") -> Array:
     """What every layer says of each token: [L, n].
 
     of: "aggregated" (up to each layer) or "maps" (each layer by itself). A method without maps (gradients, CAT) has
     one answer a layer and gives that.
-    row: "reading", the row that answers; "mean" or "max" over all rows.
+    row: "readout", the row that answers; "mean" or "max" over all rows.
     """
     if of not in ("aggregated", "maps"):
         raise WherefromError(f"unknown layers of {of!r}; expected 'aggregated' or 'maps'")
-    if row not in ("reading", "mean", "max"):
+    if row not in ("readout", "mean", "max"):
         raise WherefromError(f"unknown row {row!r}; expected 'reading', 'mean' or 'max'")
     maps = explanation.aggregated if of == "aggregated" else explanation.maps
     if (
         maps is None
-        and row == "reading"
+        and row == "readout"
         and explanation.layer_scores is not None
         and (of == "aggregated" or explanation.maps is None)
     ):

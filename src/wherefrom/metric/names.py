@@ -26,7 +26,7 @@ from typing import Any
 from wherefrom.display import Listed
 from wherefrom.errors import WherefromError
 from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
-from wherefrom.metric.base import METRICS, Asked, Metric, chosen_by
+from wherefrom.metric.base import METRICS, Metric, MetricSpec, chosen_by
 from wherefrom.spec import parse
 from wherefrom.typecheck import checked
 
@@ -41,7 +41,7 @@ def metrics() -> list[Metric]:
     return Listed(METRICS.values(), columns)
 
 
-def lookup(text: str) -> Asked:
+def lookup(text: str) -> MetricSpec:
     """The measure of a name such as `spearman:saliency@layers`, or an error that says what is known."""
     head, reference, where = _taken_apart(text)
     name, options = parse(head)
@@ -77,7 +77,7 @@ def lookup(text: str) -> Asked:
     if missing := [option for option in found.requires if option not in options]:
         raise WherefromError(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
     way, again, probe = (_settled(more, options) for more in (found.way, found.again, found.probe))
-    return Asked(text.strip(), found, options, reference or None, where, way, again, probe)
+    return MetricSpec(text.strip(), found, options, reference or None, where, way, again, probe)
 
 
 def _settled(default: Any, options: dict[str, Any]) -> Any:

@@ -32,7 +32,7 @@ from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import spearman
 
 if TYPE_CHECKING:
-    from wherefrom.model import Opened, Sentence, Trace
+    from wherefrom.model import Model, Sentence, Trace
 
 Array = NDArray[np.float64]
 TIMESTEPS = (0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)  # shares of the labels sent
@@ -139,13 +139,13 @@ def representations(
         if found is None:
             found = np.empty((len(states), len(sentences), states[0].shape[-1]), dtype=np.float32)
         for row, i in enumerate(members):
-            at = answer(opened, sentences[i], trace.output, row, position=position).reading.position
+            at = answer(opened, sentences[i], trace.output, row, position=position).readout.position
             found[:, i] = vectors_at(states, row, len(sentences[i]), at)
     assert found is not None
     return found
 
 
-def layer_states(opened: Opened, sentences: list[Sentence]) -> tuple[list[NDArray[np.float32]], Trace]:
+def layer_states(opened: Model, sentences: list[Sentence]) -> tuple[list[NDArray[np.float32]], Trace]:
     """The states of one batch before block 0 and after every block, L + 1 times [B, n, d]; and the pass itself."""
     from wherefrom.model import LayerTrace, collate, stream
 

@@ -28,11 +28,11 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError
 from wherefrom.method import choose, list_of_names
 from wherefrom.metric.correlation import spearman
-from wherefrom.model import Opened, Sentence, collate, open_model
+from wherefrom.model import Model, Sentence, collate, open_model
 from wherefrom.model.loading import DTYPES
 from wherefrom.model.variants import WAYS, in_dtype, randomised
 from wherefrom.pipeline.execution import run
-from wherefrom.pipeline.resolution import Job, Question, Wanted, settle_job, settle_questions
+from wherefrom.pipeline.resolution import Job, Question, Wanted, resolve_job, resolve_questions
 from wherefrom.result.explanation import Explanation
 
 Array = NDArray[np.float64]
@@ -162,7 +162,7 @@ def stability(
     }
 
 
-def models(how: Randomised | Disturbed | Alone, opened: Opened, sentence: Sentence) -> Iterator[tuple[str, Opened]]:
+def models(how: Randomised | Disturbed | Alone, opened: Model, sentence: Sentence) -> Iterator[tuple[str, Model]]:
     """The models that explain once more, by name: one for each part made random, from the top; else one.
 
     They are copies, or the model itself where only its input changes. Any sentence serves to see what runs when.
@@ -178,7 +178,7 @@ def models(how: Randomised | Disturbed | Alone, opened: Opened, sentence: Senten
 
 def explained(
     how: Randomised | Disturbed | Alone,
-    opened: Opened,
+    opened: Model,
     sentences: list[Sentence],
     questions: list[Question],
     jobs: list[Job],
@@ -210,18 +210,18 @@ def moved(before: Explanation, after: Explanation) -> float:
 
 def _settle(
     inputs: Any, model: Any, tokenizer: Any | None, methods: Sequence[str], target: Any, foil: Any, position: Any
-) -> tuple[Opened, list[Sentence], list[Question], list[Job]]:
+) -> tuple[Model, list[Sentence], list[Question], list[Job]]:
     chosen = [choose(name) for name in methods]
     opened = open_model(model, tokenizer)
     sentences, single = reader(opened, False, None).read(inputs)
-    questions = settle_questions(len(sentences), single, target, foil, position)
-    only_scores = Wanted(rows="reading")  # are compared
-    jobs = [settle_job(opened, each, only_scores, judged="target") for each in chosen]
+    questions = resolve_questions(len(sentences), single, target, foil, position)
+    only_scores = Wanted(rows="readout")  # are compared
+    jobs = [resolve_job(opened, each, only_scores, judged="target") for each in chosen]
     return opened, sentences, questions, jobs
 
 
 def _explain(
-    opened: Opened, sentences: list[Sentence], questions: list[Question], jobs: list[Job], batch_size: int
+    opened: Model, sentences: list[Sentence], questions: list[Question], jobs: list[Job], batch_size: int
 ) -> list[list[Explanation]]:
     """For every sentence, an explanation by every job."""
     return [[found[0] for found in row] for row in run(opened, sentences, questions, jobs, batch_size)]
@@ -237,7 +237,7 @@ def same_target(question: Question, found: Explanation) -> Question:
     return Question(target if target.kind == "answer" else target.kind, None, found.position)  # an answer has two ends
 
 
-def _beside_longer(opened: Opened, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:
+def _beside_longer(opened: Model, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:
     """The sentence together with one about twice as long, of its own tokens."""
     length = 2 * len(sentence) + 5
     length = length if opened.max_length is None else min(length, opened.max_length)

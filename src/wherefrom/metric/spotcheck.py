@@ -30,8 +30,8 @@ from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import spearman
-from wherefrom.metric.erasure import TENTHS, Case, blank_id, erasable, without
-from wherefrom.model import Opened, Sentence, open_model
+from wherefrom.metric.erasure import TENTHS, Erased, blank_id, erasable, without
+from wherefrom.model import Model, Sentence, open_model
 from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
 
@@ -189,7 +189,7 @@ def _text(explanation: Explanation, word: list[int]) -> str:
     return "".join(explanation.pieces[i] for i in word).strip()
 
 
-def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> Sentence:
+def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Sentence:
     """The sentence as the model reads it, once for all explanations of it."""
     texts = explanation.texts
     if not texts or explanation.granularity != "token":
@@ -205,7 +205,7 @@ def _read(opened: Opened, explanation: Explanation, known: Sentence | None) -> S
     return known
 
 
-def _way(opened: Opened, explanation: Explanation) -> str:
+def _way(opened: Model, explanation: Explanation) -> str:
     if explanation.measured.kind == "class" and opened.task == "classification":
         return "delete"
     return "unknown" if opened.mask_id is None else "mask"
@@ -222,7 +222,7 @@ def _steps(words: int, tokens: int) -> list[int]:
 
 
 def _curves(
-    opened: Opened,
+    opened: Model,
     sentence: Sentence,
     explanation: Explanation,
     words: Words,
@@ -232,7 +232,7 @@ def _curves(
 ) -> Array:
     """[orders, steps]: all orders in one batch of reruns."""
     cases = [
-        Case(sentence, explanation, frozenset(token for i in order[:k] for token in words[i]))
+        Erased(sentence, explanation, frozenset(token for i in order[:k] for token in words[i]))
         for order in orders
         for k in taken
     ]

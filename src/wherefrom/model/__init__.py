@@ -2,20 +2,20 @@
 
 from wherefrom.model.capture import LayerTrace, Trace, capture, stream
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
-from wherefrom.model.model import Opened, open_model
+from wherefrom.model.model import Model, open_model
 from wherefrom.model.output import Gradients, OutputTrace
 from wherefrom.model.target import answer, answers
-from wherefrom.result.answer import Answer, Reading, Target
+from wherefrom.result.answer import Answer, Readout, Target
 
 __all__ = [
     "Answer",
     "Batch",
     "Gradients",
     "LayerTrace",
-    "Opened",
+    "Model",
     "OutputTrace",
     "Reader",
-    "Reading",
+    "Readout",
     "Sentence",
     "Target",
     "Trace",

@@ -20,7 +20,7 @@ from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import WherefromError
 from wherefrom.model.inputs import Batch
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
 from wherefrom.model.undo import attending, borrowed, evaluating, hook, on_leaving, outside_inference_mode
 
@@ -124,7 +124,7 @@ class LayerTrace:
 class Trace:
     """One batch through the whole model: the layers, the embeddings and what the head said."""
 
-    opened: Opened
+    opened: Model
     batch: Batch
     layers: list[LayerTrace] = field(repr=False)
     words: Tensor = field(repr=False)  # the word embeddings alone: [B, n, e]
@@ -216,7 +216,7 @@ def attention_forward(
     return (attention @ value).transpose(1, 2).contiguous(), attention
 
 
-def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
+def stream(opened: Model, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth.
@@ -241,13 +241,13 @@ def stream(opened: Opened, batch: Batch, on_layer: Callable[[LayerTrace], None],
     return Trace(opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples)
 
 
-def capture(opened: Opened, batch: Batch, *, grad: bool = False) -> Trace:
+def capture(opened: Model, batch: Batch, *, grad: bool = False) -> Trace:
     """Run the batch and keep every layer. With `grad`, the tensors keep their graph."""
     layers: list[LayerTrace] = []
     return replace(stream(opened, batch, layers.append, grad=grad), layers=layers)
 
 
-def rerunning(opened: Opened, body: Callable[[], T], *, own_attention: bool = False) -> T:
+def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = False) -> T:
     """What `body` returns; in it the model runs as it does under capture (same attention, eval mode), unrecorded.
 
     What is measured against a captured pass must be the same function of the input, to the last bit. With
@@ -265,7 +265,7 @@ def rerunning(opened: Opened, body: Callable[[], T], *, own_attention: bool = Fa
     return borrowed(run)
 
 
-def _hook(opened: Opened, recorder: _Recorder) -> None:
+def _hook(opened: Model, recorder: _Recorder) -> None:
     """Temporary hooks on the embeddings, the blocks and their norms.
 
     Hooks sit on the module, for all threads; the recorder belongs to one. A pass of the same model in another
@@ -330,7 +330,7 @@ def _hook(opened: Opened, recorder: _Recorder) -> None:
             hook(block.part(block.family.norm2), norm_enters("w"), before=True)
 
 
-def _check_finite(opened: Opened, output: Any) -> None:
+def _check_finite(opened: Model, output: Any) -> None:
     tensors = [t for t in output.values() if isinstance(t, Tensor) and t.is_floating_point()]
     if all(bool(t.isfinite().all()) for t in tensors):
         return

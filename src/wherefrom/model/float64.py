@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from wherefrom.model.capture import LayerTrace, Trace, stream
 from wherefrom.model.inputs import Batch
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, Linear, linear_of
 
 HOOKS = (
@@ -51,7 +51,7 @@ class DoubleTrace:
 
 
 @torch.no_grad()
-def double_trace(opened: Opened, batch: Batch) -> DoubleTrace:
+def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
     """Run the batch in float64, whatever the model's dtype. The last layer of a language model's head is left out."""
     made: dict[int, nn.Module] = {}
     twin = _twin(opened, made)
@@ -81,7 +81,7 @@ def double_trace(opened: Opened, batch: Batch) -> DoubleTrace:
     return DoubleTrace(replace(trace, layers=layers), hidden, before, after)
 
 
-def _twin(opened: Opened, made: dict[int, nn.Module]) -> Opened:
+def _twin(opened: Model, made: dict[int, nn.Module]) -> Model:
     """The model in two dtypes: float64 outside the blocks. `made` takes down which module became which."""
     words = opened.model.get_input_embeddings()
     kept = {id(parameter) for module in _modules(opened.blocks) for parameter in module._parameters.values()}
@@ -135,6 +135,6 @@ def _modules(blocks: list[Block]) -> Iterator[nn.Module]:
         yield from block.module.modules()
 
 
-def _linears_outside_blocks(opened: Opened) -> list[nn.Module]:
+def _linears_outside_blocks(opened: Model) -> list[nn.Module]:
     inside = {id(module) for module in _modules(opened.blocks)}
     return [m for m in opened.model.modules() if isinstance(m, nn.Linear) and id(m) not in inside]

@@ -1,4 +1,4 @@
-"""Opening a model: a name, a folder or a loaded model becomes an `Opened`, or a clear error."""
+"""Opening a model: a name, a folder or a loaded model becomes an `Model`, or a clear error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wherefrom.typecheck import shown
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class Model:
     """A model whose parts are known: what capture and the targets work with.
 
     Of an architecture without a row in families.py, or under a head of somebody's own, only the input embeddings and
@@ -182,20 +182,20 @@ def _pretrained(model: nn.Module) -> transformers.PreTrainedModel:
 
 
 def open_model(
-    model: str | Path | nn.Module | Opened,
+    model: str | Path | nn.Module | Model,
     tokenizer: Any | None = None,
     *,
     task: str | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
-) -> Opened:
+) -> Model:
     """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
 
     `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
     `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
     """
-    if isinstance(model, Opened):
+    if isinstance(model, Model):
         given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
         if unused := [name for name, value in given.items() if value is not None]:
             raise WherefromError(f"{' and '.join(unused)} cannot be given with a model that is open already")
@@ -233,7 +233,7 @@ def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
         raise WherefromError(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
 
 
-def _opened(model: Any, tokenizer: Any | None, name: str) -> Opened:
+def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
     wrapped = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
     if wrapped or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
         raise WherefromError(
@@ -252,8 +252,8 @@ def _opened(model: Any, tokenizer: Any | None, name: str) -> Opened:
         raise WherefromError(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
     family, task = family_of(inner.config.model_type), _task_of(model)
     if task is None:
-        return _with_own_head(Opened(model, tokenizer, unmapped(type(model).__name__), "classification", name))
-    opened = Opened(model, tokenizer, family, task, name)
+        return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
+    opened = Model(model, tokenizer, family, task, name)
     for block in opened.blocks:  # a modified model fails here, by name, and not in the middle of a pass
         for path in (family.output, family.norm1, family.norm2, family.ffn_in, family.ffn_out):
             block.part(path)
@@ -273,7 +273,7 @@ def _task_of(model: nn.Module) -> str | None:
 
 
 @torch.no_grad()
-def _with_own_head(opened: Opened) -> Opened:
+def _with_own_head(opened: Model) -> Model:
     """What a head that transformers does not have is for, seen on three tokens."""
     probe = collate([Sentence([0, 1, 2], ["", "", ""], [False] * 3, [None] * 3, ())], opened.pad_id)
 
@@ -306,10 +306,10 @@ def _name(model: Any) -> str:
 
 
 @lru_cache(maxsize=2)
-def _load_once(request: Request, _stamp: str) -> Opened:
+def _load_once(request: Request, _stamp: str) -> Model:
     return _load(request, None)
 
 
-def _load(request: Request, tokenizer: Any | None) -> Opened:
+def _load(request: Request, tokenizer: Any | None) -> Model:
     opened = _opened(*load(request, tokenizer), request.name)
     return replace(opened, pooling=pooling(request)) if opened.task == "encoder" else opened

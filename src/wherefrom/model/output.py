@@ -11,7 +11,7 @@ from torch import Tensor
 
 from wherefrom.errors import WherefromError
 from wherefrom.model.capture import Trace
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
 from wherefrom.result.answer import Answer
@@ -76,13 +76,13 @@ class OutputTrace:
         """The answering row of each sentence's map: [B, n, n] -> [B, n]."""
         rows = []
         for sentence, answer in enumerate(self.answers):
-            where = answer.reading.position
+            where = answer.readout.position
             real = maps[sentence][self.mask[sentence]]
             rows.append(real.mean(0) if where is None else maps[sentence, where])
         return torch.stack(rows)
 
 
-def explained(opened: Opened, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str) -> Tensor:
+def explained(opened: Model, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str) -> Tensor:
     """The explained number of each sentence of a batch, from the model's output on it: [B]."""
     if of not in OF:
         raise WherefromError(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
@@ -96,7 +96,7 @@ def explained(opened: Opened, output: Any, answers: Sequence[Answer], lengths: S
     return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
 
 
-def _one_of_several(opened: Opened, output: Any, answers: Sequence[Answer]) -> bool:
+def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bool:
     """Whether all ask for a class of a classifier, which takes one softmax for the batch and not one for each."""
     return (
         opened.task == "classification"
@@ -122,7 +122,7 @@ def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> 
         start, end = (promote(scores[row, :n]).softmax(-1)[where] for scores, where in edges)
         both: Tensor = start * end
         return both
-    kind, index, where = answer.target.kind, answer.target.index, answer.reading.position
+    kind, index, where = answer.target.kind, answer.target.index, answer.readout.position
     if kind in ("start", "end"):
         scores: Tensor = getattr(output, f"{kind}_logits")[row, :n]
     else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
 
-def stand_in_for(opened: Opened, *ways: str | int) -> int | None:
+def stand_in_for(opened: Model, *ways: str | int) -> int | None:
     """The id of the first of these tokens that the model has; each a name above or an id. None if it has none."""
     for way in ways:
         token = way if isinstance(way, int) else getattr(opened.tokenizer, NAMES[way], None)

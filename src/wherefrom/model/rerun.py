@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import Batch, Sentence, collate
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 from wherefrom.model.output import explained
 from wherefrom.model.undo import hook, stand_in
 from wherefrom.result.answer import Answer
@@ -20,7 +20,7 @@ TOKENS = 4096  # tokens in one batch of reruns
 
 
 def numbers(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     answers: Sequence[Answer],
     of: str,
@@ -68,7 +68,7 @@ class _Enough(Exception):
     """Ends a pass whose rest nobody wants."""
 
 
-def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
+def states_at(opened: Model, batch: Batch, layer: int | None) -> Tensor:
     """The input of block `layer` (None: the embedding module's output), the pass ending there."""
     found: list[Tensor] = []
     seen = 0
@@ -99,7 +99,7 @@ def states_at(opened: Opened, batch: Batch, layer: int | None) -> Tensor:
 
 
 def from_layer(
-    opened: Opened, batch: Batch, layer: int | None, states: Tensor, *, tuples: bool, own_attention: bool = False
+    opened: Model, batch: Batch, layer: int | None, states: Tensor, *, tuples: bool, own_attention: bool = False
 ) -> Any:
     """The output when `states` stand in place of the input of block `layer`; the blocks below are not run.
 
@@ -117,7 +117,7 @@ def from_layer(
     return rerunning(opened, run, own_attention=own_attention)
 
 
-def _start_at(opened: Opened, layer: int, states: Tensor, tuples: bool) -> None:
+def _start_at(opened: Model, layer: int, states: Tensor, tuples: bool) -> None:
     seen = 0  # blocks may be shared between layers: count the calls, not the modules
 
     def late(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from wherefrom.errors import WherefromError
 from wherefrom.model.inputs import Sentence, token_names
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
-from wherefrom.result.answer import Answer, Reading, Target
+from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.words import group
 
 EDGES = ("start", "end", "answer")
@@ -27,7 +27,7 @@ TOP = 10  # how many words of a vocabulary a result lists with their probabiliti
 
 @torch.no_grad()
 def answer(
-    opened: Opened,
+    opened: Model,
     sentence: Sentence,
     output: Any,
     row: int,
@@ -52,7 +52,7 @@ def answer(
 
 
 def answers(
-    opened: Opened,
+    opened: Model,
     sentence: Sentence,
     output: Any,
     row: int,
@@ -76,12 +76,12 @@ def answers(
     return [answer(opened, sentence, output, row, each, foil, position) for each in every]
 
 
-def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
+def logit(opened: Model, output: Any, row: int, found: Answer) -> Tensor:
     """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two.
 
     Half precision is left first: what two of its numbers add up to is seldom one of its numbers.
     """
-    target, where = found.target, found.reading.position
+    target, where = found.target, found.readout.position
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
     if target.kind == "answer":
@@ -97,7 +97,7 @@ def logit(opened: Opened, output: Any, row: int, found: Answer) -> Tensor:
     return number if target.foil is None else number - promote(scores[target.foil])
 
 
-def regression(opened: Opened) -> bool:
+def regression(opened: Model) -> bool:
     """Whether a classifier's outputs are numbers, one or several, rather than classes to choose from."""
     classes = opened.task in ("classification", "token-classification")
     return classes and (len(opened.labels) == 1 or opened.config.problem_type == "regression")
@@ -111,9 +111,9 @@ class Term(NamedTuple):
     column: int  # which output of the head's last linear layer
 
 
-def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
+def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
     """The entries that `logit` adds up."""
-    target, where = found.target, found.reading.position
+    target, where = found.target, found.readout.position
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
     if target.kind == "answer":
@@ -128,7 +128,7 @@ def terms(opened: Opened, sentence: Sentence, found: Answer) -> list[Term]:
     return [Term(1, where, target.index), *against]
 
 
-def no_number(opened: Opened) -> WherefromError:
+def no_number(opened: Model) -> WherefromError:
     """What is missing for there to be a number; each kind of model lacks something else."""
     mask = getattr(opened.tokenizer, "mask_token", None) or "a mask"
     lacks = {
@@ -148,7 +148,7 @@ def no_number(opened: Opened) -> WherefromError:
 
 
 def _classification(
-    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+    opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
     probabilities = _class_probabilities(opened, output.logits[row])
     chosen = _class(opened, output.logits[row], target, foil)
@@ -158,9 +158,7 @@ def _classification(
     return Answer(chosen, reading, opened.labels[int(output.logits[row].argmax())], probabilities)
 
 
-def _tagging(
-    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
-) -> Answer:
+def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
     if position is None:
         if target is not None or foil is not None:
             raise WherefromError(
@@ -180,7 +178,7 @@ def _tagging(
 
 
 def _language(
-    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+    opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
     asked = target is not None or foil is not None
     default = "last" if opened.task == "causal-lm" else "mask"
@@ -209,7 +207,7 @@ def _language(
 
 
 def _answering(
-    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
+    opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
     if foil is not None:
         raise WherefromError(f"question answering has no foil; target is one of {', '.join(EDGES)}")
@@ -225,7 +223,7 @@ def _answering(
     start = int(logits["start"].argmax())
     end = start + int(logits["end"][start:].argmax())
     predicted = end if kind == "end" else start
-    best = Reading(predicted, f"predicted {kind}")
+    best = Readout(predicted, f"predicted {kind}")
     reading = best if position is None else _reading(opened, sentence, position)
     if reading.position is None:
         raise WherefromError("an answer starts and ends at one token; position='mean' means nothing here")
@@ -242,9 +240,7 @@ def _answering(
     return Answer(chosen, reading, _span_text(sentence, start, end), probabilities)
 
 
-def _encoder(
-    opened: Opened, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
-) -> Answer:
+def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
     del output, row
     if target is not None or foil is not None:
         raise WherefromError(
@@ -255,7 +251,7 @@ def _encoder(
     return Answer(Target("none"), _reading(opened, sentence, position, default=default), None, {})
 
 
-def _nothing(opened: Opened, sentence: Sentence) -> Answer:
+def _nothing(opened: Model, sentence: Sentence) -> Answer:
     """Nothing was asked and nothing is predicted by itself: the maps stand, read from the default row."""
     return Answer(Target("none"), _reading(opened, sentence, None, default=opened.family.reads), None, {})
 
@@ -263,29 +259,29 @@ def _nothing(opened: Opened, sentence: Sentence) -> Answer:
 # What they share ------------------------------------------------------------------------------------------
 
 
-def _reading(opened: Opened, sentence: Sentence, position: int | str | None, default: str = "given") -> Reading:
+def _reading(opened: Model, sentence: Sentence, position: int | str | None, default: str = "given") -> Readout:
     n = len(sentence)
     if isinstance(position, int) and not isinstance(position, bool):
         if not -n <= position < n:
             raise WherefromError(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
-        return Reading(position % n, "given")
+        return Readout(position % n, "given")
     name = default if position is None else position
     if name == "unknown":  # what a head of somebody's own reads
-        return Reading(None, "not known")
+        return Readout(None, "not known")
     if name == "first":
-        return Reading(0, "first token")
+        return Readout(0, "first token")
     if name == "last":
-        return Reading(_last(opened, sentence), "last token")
+        return Readout(_last(opened, sentence), "last token")
     if name == "mean":
-        return Reading(None, "mean")
+        return Readout(None, "mean")
     if name == "mask":
         masks = [i for i, token in enumerate(sentence.ids) if token == opened.mask_id]
         if len(masks) == 1:
-            return Reading(masks[0], "mask")
+            return Readout(masks[0], "mask")
         what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
         hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
         raise WherefromError(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
-    return Reading(_place_of(sentence, str(name)), "given")
+    return Readout(_place_of(sentence, str(name)), "given")
 
 
 def _place_of(sentence: Sentence, name: str) -> int:
@@ -307,7 +303,7 @@ def _place_of(sentence: Sentence, name: str) -> int:
     )
 
 
-def _last(opened: Opened, sentence: Sentence) -> int:
+def _last(opened: Model, sentence: Sentence) -> int:
     """The last token; for a GPT-2 classifier the one that it reads, the last that is not the padding token."""
     pad = getattr(opened.config, "pad_token_id", None)
     if opened.task == "classification" and pad is not None:
@@ -315,7 +311,7 @@ def _last(opened: Opened, sentence: Sentence) -> int:
     return len(sentence) - 1
 
 
-def _class(opened: Opened, logits: Tensor, target: Any, foil: Any) -> Target:
+def _class(opened: Model, logits: Tensor, target: Any, foil: Any) -> Target:
     labels = opened.labels
     index = int(logits.argmax()) if target is None else class_index(labels, target, "target")
     if foil is None:
@@ -341,7 +337,7 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
     raise WherefromError(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
 
 
-def _class_probabilities(opened: Opened, logits: Tensor) -> dict[str, float]:
+def _class_probabilities(opened: Model, logits: Tensor) -> dict[str, float]:
     """By label; empty for a regression, which has no probabilities."""
     if regression(opened):
         return {}
@@ -350,7 +346,7 @@ def _class_probabilities(opened: Opened, logits: Tensor) -> dict[str, float]:
     return {opened.labels[i]: float(p[i]) for i in range(len(p))}
 
 
-def _token_id(opened: Opened, wanted: int | str) -> int:
+def _token_id(opened: Model, wanted: int | str) -> int:
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if 0 <= wanted < opened.vocabulary_size:
             return wanted
@@ -379,7 +375,7 @@ def _word_id(tokenizer: Any, word: str) -> int | None:
     return None
 
 
-def _token_name(opened: Opened, index: int) -> str:
+def _token_name(opened: Model, index: int) -> str:
     """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
     if opened.tokenizer is None:
         return str(index)
@@ -389,7 +385,7 @@ def _token_name(opened: Opened, index: int) -> str:
     return token_names(opened.tokenizer, [index])[0]
 
 
-def _named(opened: Opened, p: Tensor, listed: list[int]) -> dict[str, float]:
+def _named(opened: Model, p: Tensor, listed: list[int]) -> dict[str, float]:
     """Probabilities by word; where two tokens show the same word ("the", "Ġthe") the later as its vocabulary has it."""
     found: dict[str, float] = {}
     for index in listed:

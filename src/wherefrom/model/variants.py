@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from wherefrom.errors import WherefromError
 from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import Batch
-from wherefrom.model.model import Opened
+from wherefrom.model.model import Model
 from wherefrom.model.undo import hook
 
 WAYS = ("initial", "shuffled")
@@ -27,8 +27,8 @@ Part = list[tuple[nn.Module, str]]  # parameters, each as the module that owns i
 
 
 def randomised(
-    opened: Opened, batch: Batch, *, independent: bool = False, way: str = "initial", seed: int = 0
-) -> Iterator[tuple[str, Opened]]:
+    opened: Model, batch: Batch, *, independent: bool = False, way: str = "initial", seed: int = 0
+) -> Iterator[tuple[str, Model]]:
     """The names of the parts from the top, each with a model in which it and all above it are random.
 
     independent: the part alone is random, all others are as they were. way: "initial" draws what an untrained model
@@ -53,7 +53,7 @@ def randomised(
                 module._parameters[key].copy_(was)  # type: ignore[union-attr]
 
 
-def parts(opened: Opened, batch: Batch) -> dict[str, Part]:
+def parts(opened: Model, batch: Batch) -> dict[str, Part]:
     """The parameters of every part, by its name, from the top; parameters that a pass does not use are in none."""
     inside = {id(module) for block in opened.blocks for module in block.module.modules()}
     outside: dict[bool, list[nn.Module]] = {False: [], True: []}  # by whether a block has run already
@@ -86,7 +86,7 @@ def parts(opened: Opened, batch: Batch) -> dict[str, Part]:
     return {name: part for name, part in reversed(upwards.items()) if part}
 
 
-def in_dtype(opened: Opened, dtype: torch.dtype) -> Opened:
+def in_dtype(opened: Model, dtype: torch.dtype) -> Model:
     """A copy of the model in another dtype."""
     return replace(opened, model=copy.deepcopy(opened.model).to(dtype))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from wherefrom.data import Dataset, up_to_mask
 from wherefrom.papers.claims import Claim, above, all_above, averaged
 from wherefrom.papers.figures import explained, layer_curves, picture, token_table
-from wherefrom.papers.recipe import Asked, Table, number, recipe, reported
+from wherefrom.papers.recipe import RecipeCall, Table, number, recipe, reported
 
 ROWS = {"Raw": "raw-attention", "Rollout": "attention-rollout", "Flow": "attention-flow"}
 BLANK_OUT = "spearman:ablation@layers"
@@ -62,7 +62,7 @@ FLOW_FIRST = Claim(  # "attention flow weights are more reliable", of tables 1 a
 )
 
 
-def layer_table(asked: Asked, metric: str, of: str, change: Callable[[Dataset], Dataset] | None = None) -> Table:
+def layer_table(asked: RecipeCall, metric: str, of: str, change: Callable[[Dataset], Dataset] | None = None) -> Table:
     run = asked.evaluate(asked.examples(change=change), ROWS.values(), [BLANK_OUT, GRADIENTS], target="label")
     return layer_curves(run, ROWS, metric, of, asked.recipe.reported, y_label="Spearman's ρ")
 
@@ -75,7 +75,7 @@ def layer_table(asked: Asked, metric: str, of: str, change: Callable[[Dataset], 
     claims=(*ABOVE_RAW, FLOW_FIRST),
     **VERB_NUMBER,
 )
-def table1(asked: Asked) -> Table:
+def table1(asked: RecipeCall) -> Table:
     return layer_table(asked, BLANK_OUT, "ρ with |blank-out| of the gold class", up_to_mask)
 
 
@@ -87,7 +87,7 @@ def table1(asked: Asked) -> Table:
     claims=(*ABOVE_RAW, FLOW_FIRST),
     **VERB_NUMBER,
 )
-def table2(asked: Asked) -> Table:
+def table2(asked: RecipeCall) -> Table:
     return layer_table(asked, GRADIENTS, "ρ with |Σ gradient| of the gold class", up_to_mask)
 
 
@@ -101,7 +101,7 @@ def table2(asked: Asked) -> Table:
     reported=TABLE3,
     claims=ABOVE_RAW,
 )
-def table3(asked: Asked) -> Table:
+def table3(asked: RecipeCall) -> Table:
     return layer_table(asked, GRADIENTS, "ρ with |Σ gradient| of the gold class")
 
 
@@ -114,7 +114,7 @@ def table3(asked: Asked) -> Table:
     samples="one sentence that is classified correctly; the verb-number model",
     model="wherefrom/agreement",
 )
-def figure1(asked: Asked) -> Table:
+def figure1(asked: RecipeCall) -> Table:
     return token_table(asked, EXAMPLES[:1], ROWS, "graph")
 
 
@@ -124,7 +124,7 @@ def figure1(asked: Asked) -> Table:
     samples="three sentences, the last of them misclassified; the verb-number model",
     model="wherefrom/agreement",
 )
-def figure2(asked: Asked) -> Table:
+def figure2(asked: RecipeCall) -> Table:
     return token_table(asked, EXAMPLES, {"Raw": ROWS["Raw"]}, "layers")
 
 
@@ -134,7 +134,7 @@ def figure2(asked: Asked) -> Table:
     samples="three sentences, the last of them misclassified; the verb-number model",
     model="wherefrom/agreement",
 )
-def figure3(asked: Asked) -> Table:
+def figure3(asked: RecipeCall) -> Table:
     return token_table(asked, EXAMPLES, {row: ROWS[row] for row in ("Rollout", "Flow")}, "layers")
 
 
@@ -157,7 +157,7 @@ def _points_at(table: Table, letter: str, method: str) -> str:
         ),
     ),
 )
-def figure4(asked: Asked) -> Table:
+def figure4(asked: RecipeCall) -> Table:
     ours, rows, pictures, said = {}, [], {}, []
     for letter, (text, *people) in zip("ab", PRONOUNS, strict=True):
         # The probability of "his" is kept for a method that is asked about it.

@@ -25,7 +25,7 @@ from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
 from wherefrom.papers.claims import Claim, best
 from wherefrom.papers.figures import bar_picture, token_table
-from wherefrom.papers.recipe import Asked, Measured, Table, called, number, overall, recipe, reported, used
+from wherefrom.papers.recipe import Measured, RecipeCall, Table, called, number, overall, recipe, reported, used
 from wherefrom.papers.samples import changed
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def one_word(data: Dataset) -> Dataset:
     reported=TABLE2,
     claims=(Claim("ALTI is above norm rollout and attention rollout.", "section 5", best("ALTI"), each=True),),
 )
-def table2(asked: Asked) -> Table:
+def table2(asked: RecipeCall) -> Table:
     """Our models stand in the column of their family. Masked verbs: `wherefrom/mlm`, or --model if it is one."""
     ours: dict[Place, Summary] = {}
     columns, said = [], []
@@ -107,7 +107,7 @@ def table2(asked: Asked) -> Table:
         ),
     ),
 )
-def figure3(asked: Asked) -> Table:
+def figure3(asked: RecipeCall) -> Table:
     examples = asked.examples()
     texts = [each.text for each in examples]
     found = wherefrom.anisotropy(texts, asked.model, truncate=True, device=asked.device)
@@ -131,7 +131,7 @@ def figure3(asked: Asked) -> Table:
     "What the last layer's tokens are made of, and [CLS] among them.",
     samples="one sentence of SST-2; BERT",
 )
-def figure5(asked: Asked) -> Table:
+def figure5(asked: RecipeCall) -> Table:
     return token_table(asked, [BLEND], {"ALTI": "alti"}, "map")
 
 
@@ -144,7 +144,7 @@ def figure5(asked: Asked) -> Table:
     limit=200,
     claims=(Claim("ALTI ranks it lowest.", "section 5", best("ALTI", lowest=True), each=True),),
 )
-def figure6(asked: Asked) -> Table:
+def figure6(asked: RecipeCall) -> Table:
     rows = {**ROWS, "grad l2": GRADIENT}
     run = asked.evaluate(asked.examples(), rows.values(), ["special-rank"])
     prefix = "special-rank "
@@ -165,7 +165,7 @@ def figure6(asked: Asked) -> Table:
 # Two models -----------------------------------------------------------------------------------------------
 
 
-def two_models(asked: Asked) -> tuple[Any, Any, str]:
+def two_models(asked: RecipeCall) -> tuple[Any, Any, str]:
     """Both models, and what they are. One model alone is set beside itself without its last two blocks."""
     names = [each.strip() for each in asked.model.split(",")]
     first = wherefrom.open_model(names[0], device=asked.device)
@@ -203,7 +203,7 @@ def _quiet() -> Iterator[None]:
     limit=60,
     claims=(Claim("ALTI is the most consistent.", "section 5", best("ALTI"), each=True),),
 )
-def figure7(asked: Asked) -> Table:
+def figure7(asked: RecipeCall) -> Table:
     """`--model A,B` compares two models that cut text into the same tokens."""
     rows: dict[str, tuple[str, dict[str, Any]]] = {
         "ALTI": ("alti", {}),

@@ -18,7 +18,7 @@ import numpy as np
 import wherefrom
 from wherefrom.papers.claims import Claim, best
 from wherefrom.papers.figures import bar_picture, explained, picture, token_table
-from wherefrom.papers.recipe import Asked, Table, number, overall, recipe, reported, used
+from wherefrom.papers.recipe import RecipeCall, Table, number, overall, recipe, reported, used
 from wherefrom.papers.samples import changed
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def best_in_its_way(table: Table, column: str) -> bool | None:
     claims=(Claim("AttCAT is the best.", "section 6.1, table 1", best_in_its_way, each=True, but=("QQP AOPC",)),),
     **REVIEWS,
 )
-def table1(asked: Asked) -> Table:
+def table1(asked: RecipeCall) -> Table:
     ours: dict[Place, Summary] = {}
     columns, said = [], []
     for name in asked.data:
@@ -121,7 +121,7 @@ def table1(asked: Asked) -> Table:
     ),
     **REVIEWS,
 )
-def table2(asked: Asked) -> Table:
+def table2(asked: RecipeCall) -> Table:
     ours: dict[Place, Summary] = {}
     columns, said = [], []
     for name in asked.data:
@@ -150,7 +150,7 @@ def cues_for_answers(data: Dataset) -> Dataset:
     limit=100,
     claims=(Claim("AttCAT finds the most.", "section 6.1", lambda table, _: best("AttCAT")(table, table.columns[0])),),
 )
-def figure3(asked: Asked) -> Table:
+def figure3(asked: RecipeCall) -> Table:
     """K = 20 for a model that answers questions (`--model … --data squad_v1`).
 
     None ships with wherefrom: by default the words that decide at a mask stand for the answer, and K is 2.
@@ -207,7 +207,7 @@ def figure3(asked: Asked) -> Table:
         ),
     ),
 )
-def figure4(asked: Asked) -> Table:
+def figure4(asked: RecipeCall) -> Table:
     text = "i do not like this film ."
     total = explained(asked, text, ["attcat"])["attcat"]
     rolled = wherefrom.explain(text, asked.model, method="attcat", join="rollout", device=asked.device)
@@ -246,7 +246,7 @@ def figure4(asked: Asked) -> Table:
         ),
     ),
 )
-def figure5(asked: Asked) -> Table:
+def figure5(asked: RecipeCall) -> Table:
     answers = wherefrom.open_model(asked.model).task == "question-answering"
     methods = {row: ROWS[row] for row in (("AttCAT",) if answers else ("AttCAT", "TransAtt", "RawAtt", "Rollout"))}
     of = "Scores of every token"

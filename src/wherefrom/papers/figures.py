@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import wherefrom
-from wherefrom.papers.recipe import Asked, Table, by_layer, layers, number, used, with_last
+from wherefrom.papers.recipe import RecipeCall, Table, by_layer, layers, number, used, with_last
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wherefrom.view.plot import Picture
 
 
-def explained(asked: Asked, text: Any, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
+def explained(asked: RecipeCall, text: Any, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
     """One sentence by several methods."""
     found = wherefrom.compare(text, asked.model, methods=list(methods), device=asked.device, **question)
     assert isinstance(found, Comparison)
@@ -69,7 +69,7 @@ def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str
 
 
 def token_table(
-    asked: Asked, texts: Sequence[Any], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
+    asked: RecipeCall, texts: Sequence[Any], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
 ) -> Table:
     """Every token's score by every method (a column each), and a picture of each sentence."""
     ours: dict[Place, Summary] = {}

@@ -17,7 +17,7 @@ from wherefrom.analysis import norm_outliers
 from wherefrom.papers.claims import Claim, all_above, averaged, best, nearly_all, rising
 from wherefrom.papers.figures import layer_curves, token_table
 from wherefrom.papers.recipe import (
-    Asked,
+    RecipeCall,
     Table,
     by_layer,
     layers,
@@ -88,7 +88,7 @@ DROP = Claim("N_ResLN drops below N_Res.", "section 4.5.3", rising("N_ResLN", "N
     reported=TABLE1,
     claims=(ORDERING, RATIO, DROP),
 )
-def table1(asked: Asked) -> Table:
+def table1(asked: RecipeCall) -> Table:
     ours: dict[Place, Summary] = {}
     runs = []
     for name in asked.data:
@@ -117,7 +117,7 @@ def table1(asked: Asked) -> Table:
         ),
     ),
 )
-def table2(asked: Asked) -> Table:
+def table2(asked: RecipeCall) -> Table:
     rows = {**ALONE, **ROLLED}
     run = asked.evaluate(asked.examples(), rows.values(), [LAYERWISE], target="label")
     found = by_layer(run, rows, LAYERWISE)
@@ -138,7 +138,7 @@ def table2(asked: Asked) -> Table:
     "What [CLS] holds of every token up to each layer, by GlobEnc.",
     samples="two sentences of SST-2, both classified correctly; BERT-base",
 )
-def figure1(asked: Asked) -> Table:
+def figure1(asked: RecipeCall) -> Table:
     return token_table(asked, SENTENCES, {"N_Enc": "globenc"}, "layers")
 
 
@@ -157,7 +157,7 @@ def figure1(asked: Asked) -> Table:
         ),
     ),
 )
-def figure3(asked: Asked) -> Table:
+def figure3(asked: RecipeCall) -> Table:
     run = asked.evaluate(asked.examples(), ROWS.values(), [TOGETHER, LAYERWISE], target="label")
     return layer_curves(run, ROWS, LAYERWISE, "ρ with saliency", y_label="Spearman's ρ", width="page")
 
@@ -179,7 +179,7 @@ def figure3(asked: Asked) -> Table:
         ),
     ),
 )
-def figure4(asked: Asked) -> Table:
+def figure4(asked: RecipeCall) -> Table:
     rows = {row: ROWS[row] for row in ("N_Res", "N_ResLN", "N_Enc")}
     metric = "pearson:hta-x-input"
     run = asked.evaluate(asked.examples(), rows.values(), [metric], target="label")
@@ -199,7 +199,7 @@ def figure4(asked: Asked) -> Table:
         ),
     ),
 )
-def figure5(asked: Asked) -> Table:
+def figure5(asked: RecipeCall) -> Table:
     found = norm_outliers(asked.model)
     rows = {f"L{each.layer + 1} ({len(each.first)} outliers)": each for each in found}
     ours = {(row, "correlation"): number(each.correlation, len(each.first)) for row, each in rows.items()}

@@ -1,7 +1,7 @@
 """Recipes: the papers' tables and figures by name. A recipe says what the paper reports and how we measure the same.
 
     @recipe("abnar2020/table1", "…", samples="2000 of the test set", model=…, data=…, spare=…, limit=…, reported=…)
-    def table1(asked: Asked) -> Table: …
+    def table1(asked: RecipeCall) -> Table: …
 
 A table has the paper's rows and columns; each cell holds our summary, and the recipe the paper's number beside it. A
 figure is a table too, of the numbers that it draws. Claims are sentences of the paper that the table can answer
@@ -106,7 +106,7 @@ class Recipe:
     name: str  # "abnar2020/table1"
     about: str
     samples: str  # what the paper's numbers were measured on
-    make: Callable[[Asked], Table] = field(repr=False)
+    make: Callable[[RecipeCall], Table] = field(repr=False)
     model: str = "wherefrom/sentiment"
     data: tuple[str, ...] = ()  # names for `wherefrom.data.read`: those found on this machine are used,
     spare: str = (
@@ -125,10 +125,12 @@ class Recipe:
 _RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(name: str, about: str, **known: Any) -> Callable[[Callable[[Asked], Table]], Callable[[Asked], Table]]:
+def recipe(
+    name: str, about: str, **known: Any
+) -> Callable[[Callable[[RecipeCall], Table]], Callable[[RecipeCall], Table]]:
     """Register the decorated function under `name`."""
 
-    def register(make: Callable[[Asked], Table]) -> Callable[[Asked], Table]:
+    def register(make: Callable[[RecipeCall], Table]) -> Callable[[RecipeCall], Table]:
         _RECIPES[name] = Recipe(name, about, make=make, **known)
         return make
 
@@ -155,7 +157,7 @@ def lookup(name: str) -> list[Recipe]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecipeCall:
     """One run of a recipe, and what it needs to do it."""
 
     recipe: Recipe
@@ -222,7 +224,7 @@ def settle(
     data: str | None = None,
     limit: int | None = None,
     **more: Any,
-) -> Asked:
+) -> RecipeCall:
     """What was asked, with the recipe's defaults for the rest."""
     if limit is not None and limit < 1:
         raise WherefromError(f"limit is {limit}; expected a whole number, at least 1")
@@ -238,7 +240,7 @@ def settle(
         names = tuple(each for each in recipe.data if samples.at_hand(each, more.get("folder"))) or (
             tuple(recipe.spare.split(",")) if recipe.spare else ()
         )
-    return Asked(recipe, str(model or recipe.model), names, limit or recipe.limit, **more)
+    return RecipeCall(recipe, str(model or recipe.model), names, limit or recipe.limit, **more)
 
 
 # What recipes have in common ------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from wherefrom.metric.probing import compression_against_alignment, layer_codes,
 from wherefrom.papers.claims import Claim, above, best
 from wherefrom.papers.figures import curve_picture
 from wherefrom.papers.recipe import (
-    Asked,
+    RecipeCall,
     Table,
     by_layer,
     layers,
@@ -117,9 +117,9 @@ def tested(data: Dataset) -> Dataset:
     return half(data, test=True)
 
 
-def fine_tuned(asked: Asked) -> str:
+def fine_tuned(asked: RecipeCall) -> str:
     """The folder of the model, fine-tuned on the other half to prefer the target to the foil."""
-    from wherefrom.training.loop import Run
+    from wherefrom.training.loop import Schedule
     from wherefrom.training.prompt import PromptColumns, prompt
 
     train = asked.examples(change=lambda data: half(data, test=False))
@@ -131,14 +131,16 @@ def fine_tuned(asked: Asked) -> str:
     rows = folder.with_suffix(".jsonl")
     lines = (json.dumps({"text": each.text, "target": each.target, "foil": each.foil}) for each in train)
     write(rows, "".join(f"{line}\n" for line in lines))
-    way = Run(folder, learning_rate=1e-4, patience=0, seed=asked.seed, device=asked.device or "auto", progress=False)
+    way = Schedule(
+        folder, learning_rate=1e-4, patience=0, seed=asked.seed, device=asked.device or "auto", progress=False
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WherefromWarning)  # rows whose words are not single pieces are left out
         prompt(rows, way, PromptColumns(), asked.model, skip_split=True)
     return str(folder)
 
 
-def affordable(asked: Asked) -> Asked:
+def affordable(asked: RecipeCall) -> RecipeCall:
     """What is asked of IG and DL."""
     most = FEWER if asked.device in (None, "cpu") else FEWER_ON_DEVICE
     return replace(asked, limit=min(asked.limit, most), out=asked.work)
@@ -147,11 +149,11 @@ def affordable(asked: Asked) -> Asked:
 # Cue alignment --------------------------------------------------------------------------------------------
 
 
-def called(asked: Asked, model: str) -> str:
+def called(asked: RecipeCall, model: str) -> str:
     return asked.model if model == asked.model else f"{asked.model}, fine-tuned here,"
 
 
-def alignment(asked: Asked, model: str, metric: str) -> tuple[dict[Place, Summary], list[str]]:
+def alignment(asked: RecipeCall, model: str, metric: str) -> tuple[dict[Place, Summary], list[str]]:
     """A measure of every method against the cues, layer by layer."""
     every = [*METRICS.values(), *(f"{each}@layers" for each in METRICS.values())]
     methods = {**MIXING, **ROLLOUT, **GRADIENTS}
@@ -167,7 +169,7 @@ def alignment(asked: Asked, model: str, metric: str) -> tuple[dict[Place, Summar
     return ours, [used(run, called(asked, model)), f"IG and DL: {used(costly, called(asked, model))}"]
 
 
-def alignment_table(asked: Asked, model: str, chosen: Mapping[str, str], of: str) -> Table:
+def alignment_table(asked: RecipeCall, model: str, chosen: Mapping[str, str], of: str) -> Table:
     """Methods by layers for each measure, and the mean over layers."""
     ours: dict[Place, Summary] = {}
     columns: list[str] = []
@@ -225,7 +227,7 @@ TWO = {name: METRICS[name] for name in ("dot", "AP")}
     claims=ALIGNED,
     **AGREEMENT,
 )
-def figure1(asked: Asked) -> Table:
+def figure1(asked: RecipeCall) -> Table:
     return alignment_table(asked, asked.model, TWO, "Dot product and average precision with the cue vector")
 
 
@@ -236,14 +238,14 @@ def figure1(asked: Asked) -> Table:
     claims=ALIGNED,
     **AGREEMENT,
 )
-def figure2(asked: Asked) -> Table:
+def figure2(asked: RecipeCall) -> Table:
     return alignment_table(asked, fine_tuned(asked), TWO, "Dot product and average precision with the cue vector")
 
 
 # Probing --------------------------------------------------------------------------------------------------
 
 
-def compressions(asked: Asked, model: str) -> list[float]:
+def compressions(asked: RecipeCall, model: str) -> list[float]:
     """How well number is read off the mask's vector, the embeddings first."""
     examples = list(asked.examples(change=tested))
     mask = getattr(wherefrom.open_model(model).tokenizer, "mask_token", MASK)
@@ -268,7 +270,7 @@ def compressions(asked: Asked, model: str) -> list[float]:
     ),
     **AGREEMENT,
 )
-def figure3(asked: Asked) -> Table:
+def figure3(asked: RecipeCall) -> Table:
     models = {"pre-trained": asked.model, "fine-tuned": fine_tuned(asked)}
     examples = asked.examples(change=tested)
     count = len(examples)
@@ -306,7 +308,7 @@ def figure3(asked: Asked) -> Table:
     ),
     **AGREEMENT,
 )
-def table2(asked: Asked) -> Table:
+def table2(asked: RecipeCall) -> Table:
     ours: dict[Place, Summary] = {}
     said: list[str] = []
     for column, model in (("PT", asked.model), ("FT", fine_tuned(asked))):
@@ -331,7 +333,7 @@ def table2(asked: Asked) -> Table:
     claims=(Claim("Value Zeroing has the highest correlation.", "section 7", best("Value Zeroing"), each=True),),
     **AGREEMENT,
 )
-def table3(asked: Asked) -> Table:
+def table3(asked: RecipeCall) -> Table:
     ours: dict[Place, Summary] = {}
     said = []
     cheap = {row: AGGREGATED[row] for row in NO_ROLLOUT if row not in LAYERED}
@@ -366,7 +368,7 @@ def table3(asked: Asked) -> Table:
     ),
     **AGREEMENT,
 )
-def appendix_distance(asked: Asked) -> Table:
+def appendix_distance(asked: RecipeCall) -> Table:
     rows = {
         f"{metric}{', normalised' if standard else ''}": f"value-zeroing(metric={metric}, standardise={standard})"
         for standard in (False, True)
@@ -387,5 +389,5 @@ def appendix_distance(asked: Asked) -> Table:
     claims=(first("probes mean", "probes needed", "footnote 4, appendix A.2", lowest=True),),
     **AGREEMENT,
 )
-def appendix_probes(asked: Asked) -> Table:
+def appendix_probes(asked: RecipeCall) -> Table:
     return alignment_table(asked, asked.model, {"probes": METRICS["probes"]}, "Probes needed; lower is better")

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
 from wherefrom.errors import Unsuited, WherefromError, warn
-from wherefrom.method import Chosen, choose, lookup
-from wherefrom.model import Opened, Sentence
+from wherefrom.method import MethodSpec, choose, lookup
+from wherefrom.model import Model, Sentence
 from wherefrom.model.target import no_number
 from wherefrom.pipeline.resolution import Question, Wanted
 
@@ -31,12 +31,12 @@ def is_default(method: Any) -> bool:
 
 
 def candidates(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     wanted: Wanted,
     options: Mapping[str, Any],
-) -> list[Chosen]:
+) -> list[MethodSpec]:
     """The methods that may answer, the first choice first: those that have the options given."""
     names: tuple[str, ...] = TOWARDS if opened.family.mapped else UNMAPPED
     if wanted.head is not None:
@@ -51,7 +51,7 @@ def candidates(
 
 
 def compared(
-    opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question], wanted: Wanted
+    opened: Model, sentences: Sequence[Sentence], questions: Sequence[Question], wanted: Wanted
 ) -> tuple[str, ...]:
     """The methods that are compared when none are named."""
     if wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
@@ -59,7 +59,7 @@ def compared(
     return COMPARED if opened.family.mapped else UNMAPPED
 
 
-def _towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
+def _towards_output(opened: Model, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:
     """Whether there is a number to explain for every input, and none asks for a row instead."""
     every = all(_has_number(opened, *each) for each in zip(sentences, questions, strict=True))
     if not every and opened.task in PLACED:
@@ -67,7 +67,7 @@ def _towards_output(opened: Opened, sentences: Sequence[Sentence], questions: Se
     return every
 
 
-def _has_number(opened: Opened, sentence: Sentence, question: Question) -> bool:
+def _has_number(opened: Model, sentence: Sentence, question: Question) -> bool:
     if opened.task == "classification":
         return question.position is None or question.target is not None  # a class is read where the head reads it
     if opened.task == "token-classification":
@@ -78,7 +78,7 @@ def _has_number(opened: Opened, sentence: Sentence, question: Question) -> bool:
     return opened.task != "encoder"
 
 
-def first_suited(choices: Sequence[Chosen], explain: Callable[[Chosen], T]) -> T:
+def first_suited(choices: Sequence[MethodSpec], explain: Callable[[MethodSpec], T]) -> T:
     """What the first choice gives; where a method says that it cannot answer, the next, and a warning."""
     for choice, after in pairwise(choices):
         try:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from wherefrom.errors import WherefromError, warn
-from wherefrom.model import Opened, Reader, Sentence
+from wherefrom.model import Model, Reader, Sentence
 from wherefrom.model.containers import Chunk, several
 from wherefrom.model.inputs import refused
 from wherefrom.pipeline.execution import Advance, Outcome
@@ -68,9 +68,7 @@ def read(reader: Reader, inputs: Any, how: How) -> Given:
     return Given(sentences, len(found), single, first, {row: str(error) for row, error in bad.items()})
 
 
-def explained(
-    opened: Opened, given: Given, questions: Sequence[Question], jobs: Sequence[Job], how: How
-) -> list[Found]:
+def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: Sequence[Job], how: How) -> list[Found]:
     """For every sentence of `given`; one that fails is taken out of it where the caller goes on past errors."""
     with bar(len(given.sentences), how.progress, worth=len(given.sentences) > how.batch_size) as advance:
         asked = [
@@ -84,7 +82,7 @@ def explained(
 
 
 def _explained(
-    opened: Opened,
+    opened: Model,
     given: Given,
     asked: Sequence[tuple[int, Sentence, Question]],
     jobs: Sequence[Job],

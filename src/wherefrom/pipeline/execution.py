@@ -15,10 +15,10 @@ from wherefrom.aggregate import aggregate as aggregate_maps
 from wherefrom.aggregate import aggregate_row
 from wherefrom.errors import WherefromError, warn
 from wherefrom.method import Method, Scores, methods
-from wherefrom.model import Answer, LayerTrace, Opened, OutputTrace, Sentence, answers, collate, stream
+from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.resolution import Job, Question, Reach
-from wherefrom.result.answer import Reading, Target
+from wherefrom.result.answer import Readout, Target
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checked, least
 
@@ -44,7 +44,7 @@ class _Shelf:
 
 
 def run(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     jobs: Sequence[Job],
@@ -63,7 +63,7 @@ def run(
 
 
 def run_all(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     jobs: Sequence[Job],
@@ -81,7 +81,7 @@ def run_all(
 
 
 def attempt(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     jobs: Sequence[Job],
@@ -130,7 +130,7 @@ def _memory(lengths: Sequence[int], jobs: Sequence[Job]) -> Iterator[None]:
 
 
 @contextmanager
-def _weights(opened: Opened) -> Iterator[None]:
+def _weights(opened: Model) -> Iterator[None]:
     """Weights that were made in inference mode take part in no gradient, which torch says in the middle of a pass."""
     try:
         yield
@@ -143,7 +143,7 @@ def _weights(opened: Opened) -> Iterator[None]:
         ) from error
 
 
-def batches(opened: Opened, sentences: Sequence[Sentence], size: int) -> Iterator[list[int]]:
+def batches(opened: Model, sentences: Sequence[Sentence], size: int) -> Iterator[list[int]]:
     """Sentences of similar length together, so that little is padded."""
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     size = size if opened.pads else 1
@@ -152,7 +152,7 @@ def batches(opened: Opened, sentences: Sequence[Sentence], size: int) -> Iterato
 
 
 def _run_batch(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     members: Sequence[int],
@@ -181,7 +181,7 @@ def _outcome(shelf: _Shelf, found: list[Explanation]) -> Outcome:
     return found if shelf.error is None else shelf.error
 
 
-def _refused(opened: Opened, job: Job, questions: Sequence[Question]) -> WherefromError | None:
+def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> WherefromError | None:
     """Why this method cannot be asked this of this model; None if it can."""
     try:
         _check_blocks(opened, job)
@@ -196,7 +196,7 @@ def _refused(opened: Opened, job: Job, questions: Sequence[Question]) -> Wherefr
     )
 
 
-def _check_blocks(opened: Opened, job: Job) -> None:
+def _check_blocks(opened: Model, job: Job) -> None:
     """Refuse a method that looks inside a model of which only embeddings and output are known."""
     if job.method.blocks:
         others = ", ".join(each.name for each in methods() if not each.blocks)
@@ -205,7 +205,7 @@ def _check_blocks(opened: Opened, job: Job) -> None:
 
 @own_modes
 def _passed(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     jobs: Sequence[Job],
@@ -313,10 +313,10 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf) -> Expl
         else _from_maps(job, shelf, row, n, output)
     )
     if job.keep == "scores":
-        parts = _rows_alone(parts, found.reading.position)
-    if job.drop_self and found.reading.position is not None:
+        parts = _rows_alone(parts, found.readout.position)
+    if job.drop_self and found.readout.position is not None:
         parts["scores"] = parts["scores"].copy()
-        parts["scores"][found.reading.position] = 0
+        parts["scores"][found.readout.position] = 0
     return Explanation(
         tokens=sentence.tokens,
         method=job.asked,
@@ -334,9 +334,9 @@ def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf) -> Expl
             **({"drop_self": True} if job.drop_self else {}),
         },
         defaults={name: value for name, value in job.method.options.items() if name not in job.options},
-        target=found.target if job.method.class_specific else _represented(job.method, sentence, found.reading),
+        target=found.target if job.method.class_specific else _represented(job.method, sentence, found.readout),
         measured=found.target if job.judged == "target" else found.predicted or found.target,
-        reading=found.reading,
+        readout=found.readout,
         prediction=found.prediction,
         probabilities=found.probabilities,
         model=output.trace.opened.name,
@@ -357,11 +357,11 @@ def _rows_alone(parts: dict[str, Any], position: int | None) -> dict[str, Any]:
     }
 
 
-def _represented(method: Method, sentence: Sentence, reading: Reading) -> Target:
+def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target:
     """What a method explains that does not look at the output."""
     if method.random:
         return Target("random")
-    where = reading.position
+    where = readout.position
     return Target("none", label="the mean of all tokens" if where is None else sentence.tokens[where])
 
 
@@ -380,7 +380,7 @@ def _from_maps(job: Job, shelf: _Shelf, row: int, n: int, output: OutputTrace) -
         return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
 
     maps = one(shelf.maps)
-    position = output.answers[row].reading.position
+    position = output.answers[row].readout.position
     sentence = output.trace.batch.sentences[row]
     aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), position, sentence)
     if layer_scores is not None:
@@ -405,11 +405,11 @@ def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sente
         return None, None
     visible = None if sentence.visible is None else np.array(sentence.visible, dtype=bool)
     how: dict[str, Any] = {"receptive_field": reach.receptive_field, "visible": visible}
-    if reach.reading_only and position is not None:
+    if reach.readout_only and position is not None:
         return None, aggregate_row(reach.aggregate, maps, position, below, **how)
     if reach.aggregate == "flow" and maps.size > LARGE_FLOW:
         warn(
-            f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='reading' "
+            f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='readout' "
             f"computes those of the answering token alone"
         )
     return aggregate_maps(reach.aggregate, maps, below, **how), None

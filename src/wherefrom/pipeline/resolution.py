@@ -8,8 +8,8 @@ from typing import Any
 
 from wherefrom.aggregate import check_aggregation
 from wherefrom.errors import WherefromError
-from wherefrom.method import Chosen, Method, methods
-from wherefrom.model import Opened
+from wherefrom.method import Method, MethodSpec, methods
+from wherefrom.model import Model
 from wherefrom.model.containers import several
 from wherefrom.typecheck import checked, plain, shown
 
@@ -25,7 +25,7 @@ class Reach:
     end: int  # the first one no longer taken
     depth: int
     receptive_field: bool
-    reading_only: bool
+    readout_only: bool
 
     @property
     def options(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Wanted:
 USUAL = Wanted()
 
 
-def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL, judged: str = "prediction") -> Job:
+def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judged: str = "prediction") -> Job:
     """What a method is to do on this model; what stands in its own name goes before what all are asked."""
     wanted = replace(wanted, **chosen.how)
     method, preset, name = chosen.method, chosen.preset, chosen.asked
@@ -102,19 +102,19 @@ def settle_job(opened: Opened, chosen: Chosen, wanted: Wanted = USUAL, judged: s
         raise WherefromError(f"'{name}' does not take single heads; leave head out")
     if preset is not None and joined != preset.aggregate:
         name = method.name  # "attention-rollout" joined in another way is no rollout
-    reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "reading")
+    reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout")
     kept = _keep(wanted.keep, reach, wanted.head)
     return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
 
 
-def settle_jobs(
-    opened: Opened, chosen: Mapping[str, Chosen], wanted: Wanted
+def resolve_jobs(
+    opened: Model, chosen: Mapping[str, MethodSpec], wanted: Wanted
 ) -> tuple[dict[str, Job], dict[str, WherefromError]]:
     """The jobs by the names they were asked for, and why some of these methods cannot do what all are asked."""
     jobs, failed = {}, {}
     for name, each in chosen.items():
         try:
-            jobs[name] = settle_job(opened, each, wanted)
+            jobs[name] = resolve_job(opened, each, wanted)
         except WherefromError as error:
             failed[name] = error
     if not jobs:
@@ -122,7 +122,7 @@ def settle_jobs(
     return jobs, failed
 
 
-def _aggregation(chosen: Chosen, aggregate: str | None, receptive_field: bool) -> str | None:
+def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: bool) -> str | None:
     if aggregate == AUTO:
         aggregate = chosen.method.aggregate if chosen.preset is None else chosen.preset.aggregate
     elif chosen.method.kind == "scores" and aggregate not in (None, "none"):
@@ -136,7 +136,7 @@ def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
     """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
     if keep == "scores" and head == "all":
         raise WherefromError("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
-    return keep or ("scores" if reach.reading_only and head != "all" else "maps")
+    return keep or ("scores" if reach.readout_only and head != "all" else "maps")
 
 
 def _layers(layers: Any, depth: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ def _layers(layers: Any, depth: int) -> tuple[int, int]:
     return start, end
 
 
-def settle_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
+def resolve_questions(count: int, single: bool, target: Any, foil: Any, position: Any) -> list[Question]:
     """What is asked of each input: one thing of all, or a list (an array, a column) with an entry for each."""
     columns = []
     for name, value in (("target", target), ("foil", foil), ("position", position)):
@@ -166,7 +166,7 @@ def settle_questions(count: int, single: bool, target: Any, foil: Any, position:
     return [Question(*each) for each in zip(*columns, strict=True)]
 
 
-def refuse_unseen_targets(opened: Opened, questions: Sequence[Question], asked: Sequence[Chosen]) -> None:
+def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: Sequence[MethodSpec]) -> None:
     """Refuse a target or a foil that none of the methods looks at.
 
     In an answer, start and end choose the row that is read; a bare encoder has its own words about targets.

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 from wherefrom.errors import WherefromError
-from wherefrom.model import Opened, Sentence, answers, collate
+from wherefrom.model import Model, Sentence, answers, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.pipeline.execution import Advance, Outcome, batches, run_all
 from wherefrom.pipeline.resolution import Job, Question
-from wherefrom.result.answer import Answer, Reading, Target
+from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.explanation import Explanation
 
 Found = list[Outcome]  # of one sentence: for every job an explanation per target, or why there is none
@@ -45,7 +45,7 @@ class Cut:
 
 
 def run_whole(
-    opened: Opened,
+    opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     jobs: Sequence[Job],
@@ -75,12 +75,12 @@ def run_whole(
     return [found[i] for i in range(len(sentences))]
 
 
-def at_once(opened: Opened, sentence: Sentence) -> int:
+def at_once(opened: Model, sentence: Sentence) -> int:
     """How many tokens of the sentence the model reads in one pass."""
     return len(sentence) if opened.max_length is None else min(len(sentence), opened.max_length)
 
 
-def as_read(opened: Opened, sentences: Sequence[Sentence], overlap: int | None = None) -> list[Sentence]:
+def as_read(opened: Model, sentences: Sequence[Sentence], overlap: int | None = None) -> list[Sentence]:
     """What the model will read: every sentence that fits, and the windows of those that do not."""
     most = opened.max_length
     return [
@@ -90,7 +90,7 @@ def as_read(opened: Opened, sentences: Sequence[Sentence], overlap: int | None =
     ]
 
 
-def cut(opened: Opened, sentence: Sentence, most: int, overlap: int | None = None) -> Cut:
+def cut(opened: Model, sentence: Sentence, most: int, overlap: int | None = None) -> Cut:
     """The windows of a sentence of more than `most` tokens, neighbours sharing `overlap` (a quarter, if None)."""
     if opened.tokenizer is None:
         raise WherefromError(
@@ -111,7 +111,7 @@ def cut(opened: Opened, sentence: Sentence, most: int, overlap: int | None = Non
     return Cut(sentence, [[*head, *written[start : start + room], *tail] for start in starts], overlap)
 
 
-def _refuse(opened: Opened, question: Question, jobs: Sequence[Job]) -> None:
+def _refuse(opened: Model, question: Question, jobs: Sequence[Job]) -> None:
     if opened.task not in TASKS:
         raise WherefromError(
             f"long='windows' is for classifiers and bare encoders; what {opened.name} predicts stands at one place of "
@@ -131,7 +131,7 @@ def _taken(sentence: Sentence, places: list[int]) -> Sentence:
     return replace(sentence, **{name: those(getattr(sentence, name)) for name in names})
 
 
-def _explained(opened: Opened, whole: Cut, question: Question, jobs: Sequence[Job], batch_size: int) -> Found:
+def _explained(opened: Model, whole: Cut, question: Question, jobs: Sequence[Job], batch_size: int) -> Found:
     parts = whole.parts
     prediction, probabilities = _predicted(opened, parts, batch_size)
     best = next((Target("class", i, label) for i, label in opened.labels.items() if label == prediction), None)
@@ -149,7 +149,7 @@ def _explained(opened: Opened, whole: Cut, question: Question, jobs: Sequence[Jo
     return joined
 
 
-def _predicted(opened: Opened, parts: Sequence[Sentence], size: int) -> tuple[str | None, dict[str, float]]:
+def _predicted(opened: Model, parts: Sequence[Sentence], size: int) -> tuple[str | None, dict[str, float]]:
     """What a classifier says of all windows: the class of the highest mean probability, and the means."""
     if opened.task != "classification":
         return None, {}
@@ -191,7 +191,7 @@ def _joined(
         unknown=sentence.unknown,
         word_ids=sentence.word_ids,
         delta=None,
-        reading=_reading(whole, found),
+        readout=_reading(whole, found),
         prediction=prediction,
         probabilities=probabilities,
         seconds=sum(each.seconds for each in found),
@@ -209,11 +209,11 @@ def _mean(whole: Cut, values: Sequence[Any]) -> Any:
     return total / count
 
 
-def _reading(whole: Cut, found: Sequence[Explanation]) -> Reading:
+def _reading(whole: Cut, found: Sequence[Explanation]) -> Readout:
     """The token that answered, where it is the same of the whole in every window."""
     places = {
         None if each.position is None else window[each.position]
         for window, each in zip(whole.windows, found, strict=True)
     }
-    why = found[0].reading.why
-    return Reading(places.pop(), why) if len(places) == 1 else Reading(None, f"{why} of each window")
+    why = found[0].readout.why
+    return Readout(places.pop(), why) if len(places) == 1 else Readout(None, f"{why} of each window")

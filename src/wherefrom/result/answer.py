@@ -35,7 +35,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Readout:
     """The row that answers: `position` is a token, or None for the mean over all of them."""
 
     position: int | None
@@ -47,7 +47,7 @@ class Answer:
     """What the model said about one sentence, and what of it is explained."""
 
     target: Target
-    reading: Reading
+    readout: Readout
     prediction: str | None
     probabilities: dict[str, float]
     predicted: Target | None = None  # the class or word of the prediction, where another is explained

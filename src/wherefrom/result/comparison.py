@@ -17,6 +17,9 @@ from wherefrom.result.serialise import PICTURES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FORMAT = "wherefrom.comparison"
+READ = (FORMAT, "whence.comparison")  # what the library was called when the first files were written
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Mapping[str, Explanation]):
@@ -40,7 +43,7 @@ class Comparison(Mapping[str, Explanation]):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "format": "wherefrom.comparison",
+            "format": FORMAT,
             "version": 1,
             "explanations": {name: each.to_dict() for name, each in self.explanations.items()},
             **({"failed": self.failed} if self.failed else {}),
@@ -49,7 +52,7 @@ class Comparison(Mapping[str, Explanation]):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """The inverse of `to_dict`."""
-        if not isinstance(data, Mapping) or data.get("format") != "wherefrom.comparison":
+        if not isinstance(data, Mapping) or data.get("format") not in READ:
             raise WherefromError("this is not a wherefrom comparison; expected data written by to_dict or save")
         if data.get("version") != 1:
             raise WherefromError(f"this comparison has version {data.get('version')!r}; this wherefrom reads version 1")

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from wherefrom.errors import WherefromError
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
-from wherefrom.result.answer import Reading, Target
+from wherefrom.result.answer import Readout, Target
 from wherefrom.result.words import Span, group
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.floating[Any]]
 NO_TARGET = Target("none")
-NO_READING = Reading(None, "unknown")
+NO_READING = Readout(None, "unknown")
 UNREAD = 8  # unknown tokens that a remark names
 
 
@@ -54,7 +54,7 @@ class Explanation:
     additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
     measured: Target = NO_TARGET  # and the output by which measures judge it: the target; if it is none, the prediction
-    reading: Reading = NO_READING
+    readout: Readout = NO_READING
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
     model: str = ""
@@ -89,12 +89,12 @@ class Explanation:
         names = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    # Reading ----------------------------------------------------------------------------------------------
+    # Readout ----------------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int | None:
         """The token whose row answers; None when it is the mean over all."""
-        return self.reading.position
+        return self.readout.position
 
     @property
     def pieces(self) -> list[str]:
@@ -203,7 +203,7 @@ class Explanation:
             special=[self.special[members[0]] for members in groups],
             unknown=[any(self.unknown[i] for i in members) for members in groups],
             word_ids=None if self.word_ids is None else [self.word_ids[members[0]] for members in groups],
-            reading=replace(self.reading, position=position),
+            readout=replace(self.readout, position=position),
             granularity="word",
         )
 

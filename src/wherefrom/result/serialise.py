@@ -15,14 +15,16 @@ import numpy as np
 from wherefrom.errors import WherefromError
 from wherefrom.files import write
 from wherefrom.result import tabular
-from wherefrom.result.answer import Reading, Target
+from wherefrom.result.answer import Readout, Target
 
 if TYPE_CHECKING:
     from wherefrom.result.explanation import Explanation
 
 FORMAT = "wherefrom.explanation"
+READ = (FORMAT, "whence.explanation")  # what the library was called when the first files were written
 VERSION = 1
 PICTURES = (".png", ".svg", ".pdf")  # written by view/plot
+STORED = {"readout": "reading"}  # fields that files name otherwise
 ARRAYS = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
 
 
@@ -35,9 +37,9 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
         if name in ARRAYS and value is not None:
             dtypes[name] = str(value.dtype)
             value = value.tolist()
-        elif name in ("target", "measured", "reading"):
+        elif name in ("target", "measured", "readout"):
             value = asdict(value)
-        data[name] = value
+        data[STORED.get(name, name)] = value
     data["texts"] = list(explanation.texts)
     data["spans"] = [None if span is None else list(span) for span in explanation.spans]
     return {**data, "dtypes": dtypes}
@@ -45,7 +47,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 
 def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
     """The inverse of `to_dict`."""
-    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+    if not isinstance(data, Mapping) or data.get("format") not in READ:
         raise WherefromError("this is not a wherefrom explanation; expected data written by to_dict or save")
     if data.get("version") != VERSION:
         raise WherefromError(
@@ -59,7 +61,7 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
             values[name] = np.asarray(values[name], dtype=np.dtype(dtype))
         for name in ("target", "measured"):
             values[name] = Target(**values.get(name, {"kind": "none"}))
-        values["reading"] = Reading(**values["reading"])
+        values["readout"] = Readout(**data[STORED["readout"]])
         values["texts"] = tuple(values["texts"])
         values["spans"] = [None if span is None else tuple(span) for span in values["spans"]]
         return cls(**values)

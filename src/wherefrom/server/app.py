@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 
 from wherefrom import __version__
 from wherefrom.errors import WherefromError
-from wherefrom.model import Opened
+from wherefrom.model import Model
 from wherefrom.server import handlers
 from wherefrom.server.catalog import examples, method_cards, model_cards
 from wherefrom.server.guard import Guard, Rules
 from wherefrom.server.limits import Limits
-from wherefrom.server.queue import CLOSING, Closed, Event, Full, Job, Line, encoded, refusal
+from wherefrom.server.queue import CLOSING, Closed, Event, Full, JobQueue, Waiting, encoded, refusal
 from wherefrom.server.static import File, page_files
 
 NDJSON = "application/x-ndjson"
@@ -45,14 +45,14 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 
 def guarded(
-    opened: Mapping[str, Opened], rules: Rules | None = None, limits: Limits | None = None, line: Line | None = None
+    opened: Mapping[str, Model], rules: Rules | None = None, limits: Limits | None = None, line: JobQueue | None = None
 ) -> Guard:
     """The whole application for these models, by the names they may be asked for."""
     limits = limits or Limits()
-    return Guard(application(opened, limits, line or Line(limits)), rules or Rules(), limits)
+    return Guard(application(opened, limits, line or JobQueue(limits)), rules or Rules(), limits)
 
 
-def application(opened: Mapping[str, Opened], limits: Limits, line: Line) -> FastAPI:
+def application(opened: Mapping[str, Model], limits: Limits, line: JobQueue) -> FastAPI:
     """The application without its guard."""
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ def _file(file: File) -> Response:
 # What is known --------------------------------------------------------------------------------------------
 
 
-def _questions(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line: Line) -> None:
+def _questions(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: JobQueue) -> None:
     models, methods, sentences = model_cards(opened), method_cards(), examples(opened)
 
     @app.get("/api/health", summary="Whether the server is well, and how many wait")
@@ -115,13 +115,13 @@ def _questions(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line:
 # What is asked --------------------------------------------------------------------------------------------
 
 
-def _answers(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line: Line) -> None:
+def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: JobQueue) -> None:
     @app.post("/api/explain", summary="One method (wherefrom.explain)", responses={**ERRORS, **STREAM})
-    async def explain(asked: handlers.Explain, request: Request) -> Response:
+    async def explain(asked: handlers.ExplainBody, request: Request) -> Response:
         return await answer(asked, request, handlers.explained)
 
     @app.post("/api/compare", summary="Several methods (wherefrom.compare)", responses={**ERRORS, **STREAM})
-    async def compare(asked: handlers.Compare, request: Request) -> Response:
+    async def compare(asked: handlers.CompareBody, request: Request) -> Response:
         streams = NDJSON in request.headers.get("accept", "")
         return await answer(asked, request, handlers.told if streams else handlers.compared)
 
@@ -146,7 +146,7 @@ def _answers(app: FastAPI, opened: Mapping[str, Opened], limits: Limits, line: L
 class Told(StreamingResponse):
     """A job's answer on its way to the client; however that ends, the job is over."""
 
-    def __init__(self, line: Line, job: Job, content: AsyncIterator[bytes], kind: str) -> None:
+    def __init__(self, line: JobQueue, job: Waiting, content: AsyncIterator[bytes], kind: str) -> None:
         super().__init__(content, media_type=kind)
         self.line, self.job = line, job
 
@@ -157,7 +157,7 @@ class Told(StreamingResponse):
             self.line.leave(self.job)
 
 
-async def _whole(request: Request, line: Line, job: Job) -> Response:
+async def _whole(request: Request, line: JobQueue, job: Waiting) -> Response:
     """The one event of a job as an answer with its status, unless the client leaves before."""
     source = line.events(job)
     first = asyncio.ensure_future(_first(source))
@@ -197,7 +197,7 @@ async def _rest(source: AsyncIterator[tuple[str, bytes]], text: bytes) -> AsyncI
         pass
 
 
-def _model(opened: Mapping[str, Opened], name: str | None) -> Opened:
+def _model(opened: Mapping[str, Model], name: str | None) -> Model:
     if name is None:
         return next(iter(opened.values()))
     if name not in opened:

@@ -11,7 +11,7 @@ from wherefrom.aggregate import AGGREGATIONS
 from wherefrom.defaults import COMPARED, COMPARED_MAPS
 from wherefrom.errors import WherefromError
 from wherefrom.method import methods, presets
-from wherefrom.model import Opened, open_model
+from wherefrom.model import Model, open_model
 from wherefrom.pipeline.windows import TASKS
 
 LABELS = 200  # classes listed by name
@@ -21,7 +21,7 @@ NUMBERS = ("singular", "plural")
 
 
 @dataclass(frozen=True)
-class Example:
+class Suggestion:
     """A sentence that a paper shows, for models of a kind: a task, and classes with one of these names."""
 
     task: str
@@ -32,7 +32,7 @@ class Example:
     target: str | None = None
     foil: str | None = None
 
-    def suits(self, opened: Opened) -> bool:
+    def suits(self, opened: Model) -> bool:
         if opened.task != self.task:
             return False
         named = [label.casefold() for label in opened.labels.values()]
@@ -40,44 +40,46 @@ class Example:
 
 
 EXAMPLES = (
-    Example("classification", "a clever blend of fact and fiction .", "ALTI, figure 5", TONES),
-    Example(
+    Suggestion("classification", "a clever blend of fact and fiction .", "ALTI, figure 5", TONES),
+    Suggestion(
         "classification",
         "i really didn't like this movie . some of the actors were good , but overall the movie was boring .",
         "AttCAT, figure 5",
         TONES,
     ),
-    Example(
+    Suggestion(
         "classification",
         "this may be the dumbest , sketchiest movie on record about an aspiring writer's coming-of-age .",
         "ALTI, appendix",
         TONES,
     ),
-    Example("classification", "the key to the cabinets", "Abnar & Zuidema, section 2", NUMBERS),
-    Example("classification", "the article on large systems", "after Abnar & Zuidema, figure 2", NUMBERS),
-    Example(
+    Suggestion("classification", "the key to the cabinets", "Abnar & Zuidema, section 2", NUMBERS),
+    Suggestion("classification", "the article on large systems", "after Abnar & Zuidema, figure 2", NUMBERS),
+    Suggestion(
         "masked-lm",
         "the pictures of some hat [MASK] scaring marcus .",
         "Value Zeroing, appendix A.4",
         target="are",
         foil="is",
     ),
-    Example(
+    Suggestion(
         "masked-lm",
         "many teenagers were helping [MASK] .",
         "Value Zeroing, table 1",
         target="themselves",
         foil="herself",
     ),
-    Example(
+    Suggestion(
         "masked-lm",
         "the pictures of martha [MASK] not disgust anne .",
         "Value Zeroing, table 1",
         target="do",
         foil="does",
     ),
-    Example("masked-lm", "mary convinced john of [MASK] love .", "Abnar & Zuidema, figure 4", target="his", foil="her"),
-    Example(
+    Suggestion(
+        "masked-lm", "mary convinced john of [MASK] love .", "Abnar & Zuidema, figure 4", target="his", foil="her"
+    ),
+    Suggestion(
         "question-answering",
         "which nfl team represented the afc at super bowl 50 ?",
         "AttCAT, figure 5",
@@ -88,18 +90,18 @@ EXAMPLES = (
 )
 
 
-def opened_by_name(names: Sequence[str], device: str | None = None) -> dict[str, Opened]:
+def opened_by_name(names: Sequence[str], device: str | None = None) -> dict[str, Model]:
     """The models named at the start, and no others, ever. Code that a checkpoint brings along is not run."""
     if repeated := {name for name in names if list(names).count(name) > 1}:
         raise WherefromError(f"a model is named twice: {', '.join(sorted(repeated))}; expected each once")
     return {name: open_model(name, device=device) for name in names}
 
 
-def model_cards(opened: Mapping[str, Opened]) -> list[dict[str, Any]]:
+def model_cards(opened: Mapping[str, Model]) -> list[dict[str, Any]]:
     return [_model_card(name, each) for name, each in opened.items()]
 
 
-def _model_card(name: str, opened: Opened) -> dict[str, Any]:
+def _model_card(name: str, opened: Model) -> dict[str, Any]:
     classes = opened.task in ("classification", "token-classification")
     return {
         "name": name,
@@ -158,7 +160,7 @@ def method_cards() -> dict[str, Any]:
     }
 
 
-def examples(opened: Mapping[str, Opened]) -> list[dict[str, Any]]:
+def examples(opened: Mapping[str, Model]) -> list[dict[str, Any]]:
     """The papers' sentences for each model that can read them, its own mask put in."""
     found = []
     for name, each in opened.items():

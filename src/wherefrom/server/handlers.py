@@ -28,14 +28,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from wherefrom.api import by_name, explain, reader
 from wherefrom.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from wherefrom.errors import WherefromError
-from wherefrom.method import Chosen, choose, list_of_names, lookup
+from wherefrom.method import MethodSpec, choose, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
 from wherefrom.metric.spotcheck import Check as Evidence
-from wherefrom.model import Opened, Sentence
+from wherefrom.model import Model, Sentence
 from wherefrom.model.undo import borrowed, hook
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.execution import LARGE_FLOW, Outcome, attempt
-from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, settle_job, settle_jobs
+from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
 from wherefrom.pipeline.windows import at_once, run_whole
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
@@ -54,7 +54,7 @@ BATCH = 16  # texts in one pass
 PACKED = 8  # numbers packed for the viewer take the room of one written as text
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     """What `explain` and `compare` have in common; the names and meanings are Python's."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -70,12 +70,12 @@ class Asked(BaseModel):
     target: Choice | None = Field(
         None, description="A class, a word at the mask, start or end; the prediction if none."
     )
-    foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
+    foil: Choice | None = Field(None, description="ExplainBody the difference to this class or word.")
     position: Choice | None = Field(None, description="The row that answers: an index, first, last, mean or mask.")
     head: Annotated[int, Field(ge=0, le=1000)] | Literal["all"] | None = Field(None, description="One head, or all.")
     layers: tuple[int | None, int | None] | None = Field(None, description="(start, end), as in a slice.")
     receptive_field: bool = False
-    rows: Literal["all", "reading"] = "all"
+    rows: Literal["all", "readout"] = "all"
     drop_self: bool = False
     truncate: bool = Field(False, description="Cut a text that is longer than the model reads.")
     long: Literal["error", "truncate", "windows"] = Field(
@@ -113,7 +113,7 @@ class Asked(BaseModel):
         }
 
 
-class Explain(Asked):
+class ExplainBody(Body):
     """`wherefrom.explain`"""
 
     method: MethodName = Field(DEFAULT_METHOD, description="One of /api/methods, or auto; options may stand in it.")
@@ -122,7 +122,7 @@ class Explain(Asked):
     )
 
 
-class Compare(Asked):
+class CompareBody(Body):
     """`wherefrom.compare`"""
 
     methods: list[MethodName] = Field(
@@ -134,13 +134,13 @@ class Compare(Asked):
     heads: bool = Field(False, description="In a stream: also the maps of single heads, where methods have them.")
 
 
-def settle(asked: Asked, limits: Limits) -> None:
+def settle(asked: Body, limits: Limits) -> None:
     """Say what is wrong before the request stands in line."""
     asked.texts(limits)
-    names = asked.methods if isinstance(asked, Compare) else []
+    names = asked.methods if isinstance(asked, CompareBody) else []
     if len(names) > limits.methods:
         raise WherefromError(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
-    if isinstance(asked, Explain) and asked.method == DEFAULT_METHOD:
+    if isinstance(asked, ExplainBody) and asked.method == DEFAULT_METHOD:
         known = {option for name in (*TOWARDS, *MAPS, *HEADS) for option in lookup(name)[0].options}
         if unknown := asked.options.keys() - known:
             raise WherefromError(f"no method that wherefrom chooses has an option {min(unknown)!r}", code="option")
@@ -153,25 +153,25 @@ def settle(asked: Asked, limits: Limits) -> None:
                 )
 
 
-def chosen(asked: Asked) -> dict[str, Chosen]:
+def chosen(asked: Body) -> dict[str, MethodSpec]:
     """The methods by the names asked for; none where the choice is left to wherefrom."""
-    if isinstance(asked, Explain):
+    if isinstance(asked, ExplainBody):
         if asked.method == DEFAULT_METHOD:
             return {}
         return {asked.method: choose(asked.method, asked.options)}
-    names = list_of_names(asked.methods) if isinstance(asked, Compare) else []
+    names = list_of_names(asked.methods) if isinstance(asked, CompareBody) else []
     return {} if names == [DEFAULT_METHOD] else {name: choose(name) for name in names}
 
 
 # One answer -----------------------------------------------------------------------------------------------
 
 
-def explained(asked: Explain, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+def explained(asked: ExplainBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `wherefrom.explain` returns."""
     return _interruptible(opened, talk, _explained(asked, opened, limits))
 
 
-def _explained(asked: Explain, opened: Opened, limits: Limits) -> Iterator[Event]:
+def _explained(asked: ExplainBody, opened: Model, limits: Limits) -> Iterator[Event]:
     sentences = _read(asked, opened, limits)
     method = chosen(asked).get(asked.method)
     _refuse_long_flows(asked, sentences, opened)
@@ -180,24 +180,24 @@ def _explained(asked: Explain, opened: Opened, limits: Limits) -> Iterator[Event
     yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
 
 
-def compared(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+def compared(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `wherefrom.compare` returns."""
     return _interruptible(opened, talk, _compared(asked, opened, limits))
 
 
-def _compared(asked: Compare, opened: Opened, limits: Limits) -> Iterator[Event]:
+def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Event]:
     sentences = _read(asked, opened, limits)
     _refuse_long_flows(asked, sentences, opened)
     question = Question(asked.target, asked.foil, asked.position)
     methods = chosen(asked) or _usual(asked, sentences, question, opened)
     refuse_unseen_targets(opened, [question], list(methods.values()))
-    jobs, failed = settle_jobs(opened, methods, _wanted(asked))
+    jobs, failed = resolve_jobs(opened, methods, _wanted(asked))
     rows = run_whole(opened, sentences, [question] * len(sentences), list(jobs.values()), BATCH)
     found = [by_name(list(methods), dict(zip(jobs, row, strict=True)), failed) for row in rows]
     yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
 
 
-def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
+def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
     """The texts as the model reads them, which is done once; none longer than this server reads."""
     texts = asked.texts(limits)
     reading = reader(opened, asked.truncate, None, asked.long)
@@ -210,19 +210,19 @@ def _read(asked: Asked, opened: Opened, limits: Limits) -> list[Sentence]:
     return sentences
 
 
-def _given(asked: Asked, every: list[Any]) -> Any:
+def _given(asked: Body, every: list[Any]) -> Any:
     """One where one text was asked about."""
     return every[0] if isinstance(asked.inputs, str) else every
 
 
-def _refuse_long_flows(asked: Asked, sentences: Sequence[Sentence], opened: Opened) -> None:
+def _refuse_long_flows(asked: Body, sentences: Sequence[Sentence], opened: Model) -> None:
     for name, each in chosen(asked).items():
         for sentence in sentences:
             if _rows(asked, each, at_once(opened, sentence), opened) != asked.rows:
-                raise WherefromError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='reading'")
+                raise WherefromError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='readout'")
 
 
-def _results(asked: Asked, found: Any, sentences: Sequence[Sentence], opened: Opened, limits: Limits) -> Any:
+def _results(asked: Body, found: Any, sentences: Sequence[Sentence], opened: Model, limits: Limits) -> Any:
     every = found if isinstance(found, list) else [found]
     numbers = 0
     results = []
@@ -248,12 +248,12 @@ def _results(asked: Asked, found: Any, sentences: Sequence[Sentence], opened: Op
 # The same, step by step -----------------------------------------------------------------------------------
 
 
-def told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+def told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     """Of each text one pass for all methods, their explanations as they are done, their agreement, their evidence."""
     return _interruptible(opened, talk, _told(asked, opened, limits, talk))
 
 
-def _told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterator[Event]:
+def _told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     begin = time.perf_counter()
     sentences = _read(asked, opened, limits)
     question = Question(asked.target, asked.foil, asked.position)
@@ -282,7 +282,9 @@ def _told(asked: Compare, opened: Opened, limits: Limits, talk: Talk) -> Iterato
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _usual(asked: Compare, sentences: Sequence[Sentence], question: Question, opened: Opened) -> dict[str, Chosen]:
+def _usual(
+    asked: CompareBody, sentences: Sequence[Sentence], question: Question, opened: Model
+) -> dict[str, MethodSpec]:
     """The methods that wherefrom compares where none are named."""
     names = auto.compared(opened, sentences, [question] * len(sentences), _wanted(asked))
     return {name: choose(name) for name in names}
@@ -304,11 +306,11 @@ class _Steps:
 
 
 def _explanations(
-    asked: Compare,
-    methods: Mapping[str, Chosen],
+    asked: CompareBody,
+    methods: Mapping[str, MethodSpec],
     sentence: Sentence,
     question: Question,
-    opened: Opened,
+    opened: Model,
     steps: _Steps,
     talk: Talk,
 ) -> Iterator[Event]:
@@ -317,7 +319,7 @@ def _explanations(
     for name, each in methods.items():
         try:
             wanted, note = _fitting(asked, each, sentence, opened)
-            jobs[name] = settle_job(opened, each, wanted)
+            jobs[name] = resolve_job(opened, each, wanted)
         except WherefromError as error:
             yield {"event": "failed", "name": name, "detail": str(error)}
             yield steps.done(name)
@@ -340,7 +342,7 @@ def _explanations(
 
 
 def _outcomes(
-    opened: Opened, sentence: Sentence, question: Question, jobs: Sequence[Job], passing: Callable[[int], None]
+    opened: Model, sentence: Sentence, question: Question, jobs: Sequence[Job], passing: Callable[[int], None]
 ) -> Iterator[tuple[int, Outcome]]:
     """What each job has, as it is done; of a text in windows all of it at once."""
     if at_once(opened, sentence) < len(sentence):
@@ -350,12 +352,12 @@ def _outcomes(
         yield number, outcome
 
 
-def _wanted(asked: Asked) -> Wanted:
+def _wanted(asked: Body) -> Wanted:
     arguments = asked.arguments()
     return Wanted(**{each.name: arguments[each.name] for each in fields(Wanted)})
 
 
-def _fitting(asked: Compare, chosen: Chosen, sentence: Sentence, opened: Opened) -> tuple[Wanted, str]:
+def _fitting(asked: CompareBody, chosen: MethodSpec, sentence: Sentence, opened: Model) -> tuple[Wanted, str]:
     """What one method is asked, and what was changed about it."""
     wanted = _wanted(asked)
     heads, n = getattr(opened.config, "num_attention_heads", 0), at_once(opened, sentence)
@@ -373,7 +375,7 @@ def _fitting(asked: Compare, chosen: Chosen, sentence: Sentence, opened: Opened)
     return replace(wanted, rows=rows), "the flows of the answering token alone; those of all tokens would take minutes."
 
 
-def _rows(asked: Asked, chosen: Chosen, n: int, opened: Opened) -> str:
+def _rows(asked: Body, chosen: MethodSpec, n: int, opened: Model) -> str:
     """The rows asked for; of a long text the flows of one token alone. A solver of flows cannot be interrupted."""
     joins = chosen.how.get("aggregate", asked.aggregate)
     if joins == AUTO:
@@ -383,10 +385,10 @@ def _rows(asked: Asked, chosen: Chosen, n: int, opened: Opened) -> str:
         raise WherefromError(
             f"{chosen.asked} of {n} tokens would take minutes on this server; choose a shorter text or rollout"
         )
-    return "reading" if joins == "flow" and size > LARGE_FLOW else asked.rows
+    return "readout" if joins == "flow" and size > LARGE_FLOW else asked.rows
 
 
-def _shown(asked: Compare, name: str, explanation: Explanation) -> Event:
+def _shown(asked: CompareBody, name: str, explanation: Explanation) -> Event:
     if asked.form == "explanation":
         return {"explanation": explanation.to_dict()}
     from wherefrom.view.html import payload
@@ -404,7 +406,7 @@ def _agreed(found: Mapping[str, Explanation]) -> Event:
     return {"agreement": {"names": list(found), "spearman": rows}}
 
 
-def _evidence(found: Mapping[str, Explanation], opened: Opened, sentence: Sentence) -> Iterator[tuple[str, Event]]:
+def _evidence(found: Mapping[str, Explanation], opened: Model, sentence: Sentence) -> Iterator[tuple[str, Event]]:
     """The check of each explanation of one input; where there is none, why."""
     left = list(found)
     try:
@@ -455,7 +457,7 @@ def _room(numbers: float, limits: Limits) -> None:
         )
 
 
-def _interruptible(opened: Opened, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
+def _interruptible(opened: Model, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
     """The events, and a look before every block of every pass on the way to one whether the answer is still wanted."""
 
     def look(*_: Any) -> None:

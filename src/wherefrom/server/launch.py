@@ -20,7 +20,7 @@ from wherefrom.server.app import guarded
 from wherefrom.server.catalog import opened_by_name
 from wherefrom.server.guard import Rules, is_loopback
 from wherefrom.server.limits import Limits
-from wherefrom.server.queue import Line
+from wherefrom.server.queue import JobQueue
 
 TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")
 
@@ -46,7 +46,7 @@ def run(
     bound = _bound(host, port)
     opened = opened_by_name(models or _shipped(), device)
     own = (*names, *(() if is_loopback(host) else (socket.gethostname(),)))
-    line = Line(limits)
+    line = JobQueue(limits)
     app = guarded(opened, Rules(host, own, token), limits, line)
     address = f"http://{_written(host)}:{bound.getsockname()[1]}/" + (f"?token={token}" if token else "")
     server = Server(app, line, limits)
@@ -59,7 +59,7 @@ def run(
 class Server(uvicorn.Server):
     """uvicorn's, which on its way out first lets those who wait know; what is left after four seconds is cut off."""
 
-    def __init__(self, app: Any, line: Line, limits: Limits) -> None:
+    def __init__(self, app: Any, line: JobQueue, limits: Limits) -> None:
         config = uvicorn.Config(
             app,
             log_level="warning",

@@ -55,7 +55,7 @@ Work = Callable[[Talk], Iterator[Event]]
 
 
 @dataclass(eq=False)
-class Job:
+class Waiting:
     """One request on its way through the worker."""
 
     work: Work
@@ -66,14 +66,14 @@ class Job:
     unsent: int = 0  # bytes
 
 
-class Line:
+class JobQueue:
     """The queue and its worker."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.unsent = 0
-        self._jobs: deque[Job] = deque()
-        self._working: Job | None = None
+        self._jobs: deque[Waiting] = deque()
+        self._working: Waiting | None = None
         self._changed = threading.Condition()
         self._ends: float | None = None  # when the job under way is stopped; None while the server is open
         self._thread = threading.Thread(target=self._run, name="wherefrom-worker", daemon=True)
@@ -119,9 +119,9 @@ class Line:
 
     # The side of the event loop ---------------------------------------------------------------------------
 
-    def enter(self, work: Work) -> Job:
+    def enter(self, work: Work) -> Waiting:
         """Stand in line, or `Full`, or `Closed`."""
-        job = Job(work, asyncio.get_running_loop())
+        job = Waiting(work, asyncio.get_running_loop())
         with self._changed:
             if self._ends is not None:
                 raise Closed
@@ -131,7 +131,7 @@ class Line:
             self._changed.notify_all()
         return job
 
-    async def events(self, job: Job) -> AsyncIterator[tuple[str, bytes]]:
+    async def events(self, job: Waiting) -> AsyncIterator[tuple[str, bytes]]:
         """What the job says, as (kind, line of JSON); while it waits, its place. Ends the job when nobody reads on."""
         try:
             while True:
@@ -151,18 +151,18 @@ class Line:
         finally:
             self.leave(job)
 
-    def _ahead(self, job: Job) -> int:
+    def _ahead(self, job: Waiting) -> int:
         with self._changed:
             place = self._jobs.index(job) if job in self._jobs else 0
             return place + (self._working is not None)
 
-    def _taken(self, job: Job, size: int) -> None:
+    def _taken(self, job: Waiting, size: int) -> None:
         with self._changed:
             job.unsent -= size
             self.unsent -= size
             self._changed.notify_all()
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: Waiting) -> None:
         """Nobody waits for this job any more."""
         with self._changed:
             job.gone = True
@@ -192,7 +192,7 @@ class Line:
                 with self._changed:
                     self._working = None
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: Waiting) -> None:
         deadline = time.monotonic() + self.limits.seconds
 
         def check() -> None:
@@ -225,13 +225,13 @@ class Line:
             self._fail(job, {"event": "error", "status": 500, "detail": detail})
         self._post(job, None)
 
-    def _fail(self, job: Job, event: Event) -> None:
+    def _fail(self, job: Waiting, event: Event) -> None:
         try:
             self._put(job, event)
         except Stopped:
             log.info("an error that nobody waits for: %s", event["detail"])
 
-    def _put(self, job: Job, event: Event) -> None:
+    def _put(self, job: Waiting, event: Event) -> None:
         """Hand an event over, when there is room for it; the result of a request without events goes as it is."""
         line = encoded(event["result"] if event["event"] == "result" else event)
         size, most = len(line), self.limits.unsent
@@ -245,7 +245,7 @@ class Line:
             self.unsent += size
         self._post(job, (event["event"], line))
 
-    def _post(self, job: Job, found: tuple[str, bytes] | None) -> None:
+    def _post(self, job: Waiting, found: tuple[str, bytes] | None) -> None:
         try:
             job.loop.call_soon_threadsafe(job.outbox.put_nowait, found)
         except RuntimeError:  # the server has shut down meanwhile

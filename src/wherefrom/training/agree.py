@@ -28,7 +28,7 @@ from transformers import (
 from wherefrom.errors import WherefromError
 from wherefrom.training import classify, loop, vocabulary
 from wherefrom.training.checkpoints import locate
-from wherefrom.training.labelled import Columns, Example, examples
+from wherefrom.training.labelled import Columns, LabelledText, examples
 from wherefrom.training.prefixes import PLURAL, SINGULAR
 
 LABELS = (SINGULAR, PLURAL)
@@ -36,7 +36,7 @@ EMBEDDING_DEVIATION = 0.03  # a little above GPT-2's own 0.02: these mean someth
 
 
 @dataclass(frozen=True)
-class Shape:
+class AgreementShape:
     """The paper's size; `positions` is the longest prefix in tokens."""
 
     layers: int = 6
@@ -49,25 +49,25 @@ class Shape:
 
 def agree(
     prefixes: Sequence[Path],
-    run: loop.Run,
+    run: loop.Schedule,
     columns: Columns,
     extra: Path | None = None,
     extra_columns: Columns | None = None,
     repeat: int = 1,
     tokenizer: str | None = None,
     embeddings: str | None = None,
-    shape: Shape | None = None,
+    shape: AgreementShape | None = None,
     held_out: float = 0.02,
     hide: float = 0.0,
     fresh: bool = False,
-) -> loop.Outcome:
+) -> loop.Trained:
     """Train from scratch on tables of prefixes labelled singular and plural (`wherefrom train prefixes` makes them).
 
     `extra` rows (Linzen's, say) are used for training alone, `repeat` times. Held-out prefixes are balanced
     between the labels and share no text with training; in training, the rarer label is repeated to balance, and
     a share `hide` of the words is masked, others each time: the model learns fewer prefixes by heart.
     """
-    shape = shape or Shape()
+    shape = shape or AgreementShape()
     settings = {
         "task": "agree",
         "prefixes": [str(path) for path in prefixes],
@@ -122,7 +122,7 @@ def hidden(
     return {**row, "input_ids": ids}
 
 
-def network(shape: Shape, tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequenceClassification:
+def network(shape: AgreementShape, tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequenceClassification:
     """An untrained model of the given shape that sees both sides of every token."""
     config = GPT2Config(
         vocab_size=len(tokenizer),
@@ -147,11 +147,11 @@ def network(shape: Shape, tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequence
     return GPT2ForSequenceClassification(config)
 
 
-def hold_out(rows: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+def hold_out(rows: Sequence[LabelledText], share: float, seed: int) -> tuple[list[LabelledText], list[LabelledText]]:
     """(train, held out): as many singular as plural prefixes held out, none of which occurs in training."""
     order = np.random.default_rng(seed).permutation(len(rows))
     wanted = max(1, round(share * len(rows) / 2))
-    held: list[Example] = []
+    held: list[LabelledText] = []
     count: Counter[str] = Counter()
     texts: set[str] = set()
     for index in order:
@@ -165,14 +165,14 @@ def hold_out(rows: Sequence[Example], share: float, seed: int) -> tuple[list[Exa
     return [row for row in rows if row.text not in texts], held
 
 
-def balance(rows: Sequence[Example]) -> list[Example]:
+def balance(rows: Sequence[LabelledText]) -> list[LabelledText]:
     """Repeat the rows of the rarer label until both are about as many."""
     by = {label: [row for row in rows if row.label == label] for label in LABELS}
     most = max(map(len, by.values()))
     return [row for group in by.values() if group for row in (group * (-(-most // len(group))))[:most]]
 
 
-def _tokenizer(rows: Sequence[Example], shape: Shape, name: str | None) -> PreTrainedTokenizerFast:
+def _tokenizer(rows: Sequence[LabelledText], shape: AgreementShape, name: str | None) -> PreTrainedTokenizerFast:
     if name is None:
         words = vocabulary.learn((row.text for row in rows), shape.vocabulary, shape.positions)
     else:

@@ -22,7 +22,7 @@ from wherefrom.errors import WherefromError, warn
 from wherefrom.model.families import family_of
 from wherefrom.training import loop
 from wherefrom.training.checkpoints import locate
-from wherefrom.training.labelled import Columns, Example, examples, split
+from wherefrom.training.labelled import Columns, LabelledText, examples, split
 from wherefrom.training.order import Change
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ LONGEST = 512
 
 def classify(
     train: Sequence[Path],
-    run: loop.Run,
+    run: loop.Schedule,
     columns: Columns,
     model: str = "wherefrom/mlm",
     valid: Path | None = None,
     held_out: float = 0.1,
     longest: int | None = None,
     fresh: bool = False,
-) -> loop.Outcome:
+) -> loop.Trained:
     """Fine-tune `model` on the labelled rows of `train`; without `valid`, some of its rows are held out.
 
     The labels are those that occur in `train`, in the order of `columns.names` or else sorted.
@@ -73,15 +73,15 @@ def classify(
 def fit(
     network: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    train: Sequence[Example],
-    valid: Sequence[Example],
-    run: loop.Run,
+    train: Sequence[LabelledText],
+    valid: Sequence[LabelledText],
+    run: loop.Schedule,
     settings: dict[str, Any],
     longest: int | None = None,
     change: Change | None = None,
-) -> loop.Outcome:
+) -> loop.Trained:
     """Train a classifier whose config names the labels of the examples."""
-    task = loop.Task(
+    task = loop.Fitting(
         model=network,
         tokenizer=tokenizer,
         train=encode(train, network, tokenizer, longest),
@@ -113,7 +113,7 @@ def with_head(model: str, labels: Sequence[str]) -> PreTrainedModel:
 
 
 def encode(
-    rows: Sequence[Example],
+    rows: Sequence[LabelledText],
     network: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     longest: int | None = None,
@@ -144,7 +144,7 @@ def accuracy(prediction: Any) -> dict[str, float]:
     return {"accuracy": float(np.mean(prediction.predictions.argmax(-1) == prediction.label_ids))}
 
 
-def label_set(rows: Sequence[Example], columns: Columns) -> list[str]:
+def label_set(rows: Sequence[LabelledText], columns: Columns) -> list[str]:
     """The labels in a stable order."""
     present = {row.label for row in rows}
     named = [name for name in dict.fromkeys(columns.names.values()) if name in present]
@@ -154,7 +154,7 @@ def label_set(rows: Sequence[Example], columns: Columns) -> list[str]:
     return labels
 
 
-def check_labels(rows: Sequence[Example], labels: Sequence[str], path: Path) -> None:
+def check_labels(rows: Sequence[LabelledText], labels: Sequence[str], path: Path) -> None:
     """Every label of the validation rows must be known from training."""
     problems = Problems(path)
     for row in rows:

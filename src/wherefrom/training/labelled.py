@@ -25,7 +25,7 @@ from wherefrom.errors import WherefromError
 
 
 @dataclass(frozen=True)
-class Example:
+class LabelledText:
     """One row as the trainers use it. `row` counts from 1, as a person would."""
 
     row: int
@@ -72,10 +72,10 @@ def documents(source: str) -> Iterator[str]:
     problems.check()
 
 
-def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = None) -> list[Example]:
+def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = None) -> list[LabelledText]:
     """The labelled texts of a table. All bad rows are counted and the first of them named in one error."""
     problems = Problems(path)
-    found: list[Example] = []
+    found: list[LabelledText] = []
     for number, row in rows(path):
         if not keeps(row, columns.where, path) or (drop is not None and drop(row)):
             continue
@@ -90,7 +90,7 @@ def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = 
         except BadRow as bad:
             problems.add(number, str(bad))
             continue
-        found.append(Example(number, text, pair, label))
+        found.append(LabelledText(number, text, pair, label))
     problems.check()
     if not found:
         raise WherefromError(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
@@ -129,7 +129,7 @@ def pairs_of(options: Iterable[str], what: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def split(items: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+def split(items: Sequence[LabelledText], share: float, seed: int) -> tuple[list[LabelledText], list[LabelledText]]:
     """Hold out `share` of the items (at least one), the same ones for the same seed."""
     import numpy as np
 

@@ -26,7 +26,7 @@ REPORT = "training.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class Schedule:
     """How to train. `epochs` or `steps` says how long; `checks` how often per epoch to validate and save."""
 
     out: Path
@@ -47,7 +47,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Task:
+class Fitting:
     """What to train: everything that differs between the commands."""
 
     model: PreTrainedModel
@@ -63,7 +63,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Trained:
     """What came of a run."""
 
     out: Path
@@ -98,7 +98,7 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
     write(kept, text)
 
 
-def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
+def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
     """Train, keep the best weights by validation, save the folder and its report, drop the checkpoints."""
     started = time.monotonic()
     checkpoint = last_checkpoint(run.out)
@@ -123,7 +123,7 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
         for name, value in trainer.evaluate().items()
         if name in ("eval_loss", f"eval_{task.best}")
     }
-    outcome = Outcome(run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None)
+    outcome = Trained(run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None)
     save(task.model, task.tokenizer, run.out)
     report = {
         **settings,
@@ -135,7 +135,7 @@ def fit(task: Task, run: Run, settings: dict[str, Any]) -> Outcome:
     return outcome
 
 
-def schedule(run: Run, rows: int) -> tuple[int, int]:
+def schedule(run: Schedule, rows: int) -> tuple[int, int]:
     """(steps in all, steps between two validations)."""
     if run.steps is not None:
         return run.steps, max(1, run.steps // run.checks)
@@ -150,7 +150,7 @@ class InOrder(Trainer):  # type: ignore[misc]  # transformers is untyped here
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
 
 
-def arguments(task: Task, run: Run) -> TrainingArguments:
+def arguments(task: Fitting, run: Schedule) -> TrainingArguments:
     """Our settings in transformers' words."""
     cuda = on_cuda(run)
     if run.precision not in ("auto", "bf16", "float32"):
@@ -191,7 +191,7 @@ def arguments(task: Task, run: Run) -> TrainingArguments:
     )
 
 
-def on_cuda(run: Run) -> bool:
+def on_cuda(run: Schedule) -> bool:
     """Whether the run is to use a GPU; an error if one was asked for and there is none."""
     import torch
 
@@ -201,7 +201,7 @@ def on_cuda(run: Run) -> bool:
     return there and run.device != "cpu"
 
 
-def callbacks(run: Run) -> list[TrainerCallback]:
+def callbacks(run: Schedule) -> list[TrainerCallback]:
     """Early stopping if wanted, and the watch over the loss."""
     stopping = [] if run.patience is None else [EarlyStoppingCallback(early_stopping_patience=run.patience)]
     return [*stopping, FiniteLoss()]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shape:
+class EncoderShape:
     """A new BERT's size."""
 
     layers: int = 8
@@ -45,7 +45,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Windows:
     """How the text is read: windows of `length`, at the end `ratio` times as long, `rate` of the words hidden."""
 
     length: int = 128
@@ -57,18 +57,18 @@ class Reading:
 
 def pretrain(
     sources: Sequence[str],
-    run: loop.Run,
-    shape: Shape | None = None,
-    reading: Reading | None = None,
+    run: loop.Schedule,
+    shape: EncoderShape | None = None,
+    reading: Windows | None = None,
     model: str | None = None,
     tokenizer: str | None = None,
     fresh: bool = False,
-) -> loop.Outcome:
+) -> loop.Trained:
     """Pretrain on text files and `table:column` sources (name one twice to read it twice).
 
     A new BERT of the given shape, with a new vocabulary unless `tokenizer` names one; or `model` as it is.
     """
-    shape, reading = shape or Shape(), reading or Reading()
+    shape, reading = shape or EncoderShape(), reading or Windows()
     if run.steps is None:
         raise WherefromError("pretraining is counted in steps; give --steps")
     if run.batch % reading.ratio:
@@ -91,7 +91,7 @@ def pretrain(
     known = corpus.pieces(words)
     if loop.on_cuda(run):
         compile_blocks(network)
-    task = loop.Task(
+    task = loop.Fitting(
         model=network,
         tokenizer=words,
         train=_windows(train, known, reading, run.batch * run.steps, run),
@@ -132,7 +132,7 @@ class MaskedTrainer(loop.InOrder):
         return (loss, {"loss": loss}) if return_outputs else loss
 
 
-def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: Reading, total: int | None, run: loop.Run) -> Any:
+def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: Windows, total: int | None, run: loop.Schedule) -> Any:
     if total is None:  # validation: every window once, in whole batches
         total = max(1, len(ids) // reading.length // run.batch) * run.batch
         short = total
@@ -169,7 +169,7 @@ class _AsDataset(Dataset):  # type: ignore[type-arg]  # batches, not items, are 
 
 
 def _tokenizer(
-    sources: Sequence[str], out: Path, shape: Shape, reading: Reading, name: str | None
+    sources: Sequence[str], out: Path, shape: EncoderShape, reading: Windows, name: str | None
 ) -> PreTrainedTokenizerFast:
     if name is not None:
         return AutoTokenizer.from_pretrained(locate(name))
@@ -199,7 +199,9 @@ def _text(sources: Sequence[str]) -> Iterator[str]:
         yield ""
 
 
-def _network(model: str | None, shape: Shape, reading: Reading, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+def _network(
+    model: str | None, shape: EncoderShape, reading: Windows, tokenizer: PreTrainedTokenizerFast
+) -> PreTrainedModel:
     if model is not None:
         network = AutoModelForMaskedLM.from_pretrained(locate(model), dtype=torch.float32)
         _still(network)

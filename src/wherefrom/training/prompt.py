@@ -52,14 +52,14 @@ class PromptColumns:
 
 def prompt(
     train: Path,
-    run: loop.Run,
+    run: loop.Schedule,
     columns: PromptColumns,
     model: str = "wherefrom/mlm",
     valid: Path | None = None,
     held_out: float = 0.1,
     skip_split: bool = False,
     fresh: bool = False,
-) -> loop.Outcome:
+) -> loop.Trained:
     """Fine-tune a masked language model to prefer the target; `skip_split` leaves out words of several pieces."""
     settings = {
         "task": "prompt",
@@ -85,7 +85,7 @@ def prompt(
         items = [items[i] for i in order[size:]]
     else:
         checked = whole_words(read(valid, columns), tokenizer, valid, skip_split)
-    task = loop.Task(
+    task = loop.Fitting(
         model=network,
         tokenizer=tokenizer,
         train=encode(items, tokenizer),

@@ -93,7 +93,7 @@ def _hash(source: str) -> str:
 def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) -> str:
     """The text, coloured, each piece with its score on hover."""
     first = next(iter(explanations.values()))
-    head = f"explained: {first.target}; read at: {first.reading.why}; model: {first.model}"
+    head = f"explained: {first.target}; read at: {first.readout.why}; model: {first.model}"
     if first.prediction is not None:
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"

@@ -94,7 +94,7 @@ def heading(explanation: Explanation) -> Text:
         text.append("predicts ").append(explanation.prediction, "bold")
         text.append(f" ({p:.3f})  " if p is not None else "  ")
     text.append(f"explained: {explanation.target}", "dim")
-    where = explanation.reading.why
+    where = explanation.readout.why
     if explanation.position is not None:
         where += f" {explanation.tokens[explanation.position]}"
     text.append(f"  read at: {where}", "dim")
