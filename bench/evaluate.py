@@ -44,7 +44,6 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     """Seconds of both ways over the same sentences, taking turns."""
     import torch
 
-    from wherefrom.api import reader
     from wherefrom.metric.erasure import Way, _plan, curves
     from wherefrom.model import collate, open_model
     from wherefrom.model.capture import rerunning
@@ -56,7 +55,7 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     opened = open_model(MODEL, device=arguments.device)
     count = 8 if arguments.quick else 64  # the rows of a shard
     examples = list(data(20 * count))[::20]
-    sentences, _ = reader(opened, False, None).read([each.text for each in examples])
+    sentences, _ = opened.reader().read([each.text for each in examples])
     reach = settle_reach(opened, AUTO, None, False, "readout")
     jobs = [resolve_job(name, reach, None, {}) for name in METHODS]
     found = run(opened, sentences, [Question(None, None, None)] * len(sentences), jobs, arguments.batch_size)

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.method import norms
 from wherefrom.method.contributions import after_attention, first_norm, kept, own, squared_norms
@@ -158,7 +157,7 @@ def _open(
     tokenizer_kwargs = opening.pop("tokenizer_kwargs", None)
     opened = open_model(model, tokenizer, **opening)
     opened.need_blocks("this analysis")
-    sentences, single = reader(opened, truncate, tokenizer_kwargs).read(inputs)
+    sentences, single = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
     return opened, sentences, single
 
 

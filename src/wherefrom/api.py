@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import WherefromError, warn
-from wherefrom.method import MethodSpec, choose, list_of_names, methods
-from wherefrom.model import Model, Reader, Trace, collate, open_model
+from wherefrom.method import MethodSpec, choose, list_of_names
+from wherefrom.model import Trace, collate, open_model
 from wherefrom.model import capture as capture_batch
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
@@ -20,6 +18,7 @@ from wherefrom.pipeline.resolution import (
     AUTO,
     Question,
     Wanted,
+    refuse_misspelt,
     refuse_unseen_targets,
     resolve_job,
     resolve_jobs,
@@ -104,7 +103,7 @@ def explain(
     named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
-    given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
+    given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
     questions = _questions(given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
     sentences = list(given.sentences.values())
@@ -215,7 +214,7 @@ def compare(
     chosen = {} if unnamed else {name: choose(name) for name in names}
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
-    given = read(reader(opened, truncate, tokenizer_kwargs, long), inputs, how)
+    given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
     questions = _questions(given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
     if unnamed:
@@ -246,34 +245,8 @@ def capture(
     """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md)."""
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     opened.need_blocks("a capture")
-    sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
+    sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
-
-
-def reader(opened: Model, truncate: bool, tokenizer_kwargs: Mapping[str, Any] | None, long: str = "error") -> Reader:
-    if truncate and long == "windows":
-        raise WherefromError("truncate=True cuts a long text and long='windows' reads all of it; leave one of them out")
-    return Reader(
-        opened.tokenizer,
-        opened.vocabulary_size,
-        opened.pad_id,
-        opened.max_length,
-        truncate=truncate or long == "truncate",
-        tokenizer_kwargs=tokenizer_kwargs,
-        any_length=long == "windows",
-        type_count=getattr(opened.config, "type_vocab_size", None),
-    )
-
-
-def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse an argument of the function that is misspelt: it would be taken for an option of the method."""
-    own = inspect.signature(function).parameters
-    known = {option for each in methods() for option in each.options}
-    for name in sorted(options.keys() - known):
-        if near := get_close_matches(name, own, n=1):
-            raise WherefromError(
-                f"{function.__name__} has no argument {name!r}; did you mean {near[0]!r}?", code="option"
-            )
 
 
 def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Question]:

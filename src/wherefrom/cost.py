@@ -20,7 +20,6 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from wherefrom.api import reader, refuse_misspelt
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import WherefromError
 from wherefrom.method import MethodSpec, choose
@@ -29,7 +28,7 @@ from wherefrom.model import Model, Sentence, open_model
 from wherefrom.model.rerun import TOKENS as RERUN
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
 from wherefrom.pipeline.execution import batches
-from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, resolve_job
+from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.typecheck import checks_arguments, least
 
 
@@ -275,7 +274,7 @@ def estimate(
         raise WherefromError("expected either inputs to estimate for, or tokens, the length of one")
     if tokens is not None:
         inputs = [0] * tokens
-    sentences, _ = reader(opened, truncate, tokenizer_kwargs).read(inputs)
+    sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head)
     if chosen is None:
         asked = Question(None, None, 0) if opened.task in PLACED else UNASKED  # one place costs as much as another

@@ -219,6 +219,5 @@ def test_random_scores_say_so() -> None:
 
 
 def jobs_sentences(opened: Any) -> Any:
-    from wherefrom.api import reader
 
-    return reader(opened, False, None).read("the film")[0]
+    return opened.reader().read("the film")[0]

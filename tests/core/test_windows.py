@@ -9,7 +9,6 @@ import pytest
 
 import tiny
 import wherefrom
-from wherefrom.api import reader
 from wherefrom.errors import WherefromError
 from wherefrom.model import open_model
 from wherefrom.pipeline.windows import cut
@@ -104,7 +103,7 @@ def test_lists_comparisons_ids_and_words() -> None:
 @pytest.mark.parametrize("overlap", [0, 1, 37, None])
 def test_every_token_is_in_a_window(n: int, overlap: int | None) -> None:
     opened = open_model(MODEL, TOKENIZER)
-    (sentence,), _ = reader(opened, False, None, "windows").read(" ".join(["cat"] * (n - 2)))
+    (sentence,), _ = opened.reader(long="windows").read(" ".join(["cat"] * (n - 2)))
     whole = cut(opened, sentence, 40, overlap)
     assert {i for window in whole.windows for i in window} == set(range(n))
     assert all(len(window) == 40 for window in whole.windows)

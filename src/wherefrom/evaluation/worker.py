@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wherefrom.api import reader
 from wherefrom.data import MASK, Example
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
@@ -118,7 +117,7 @@ class Worker:
             dtype=setting.dtype,
             model_kwargs=setting.model_kwargs or None,
         )
-        reads = reader(opened, setting.truncate, setting.tokenizer_kwargs)
+        reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)
         seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}
         return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)

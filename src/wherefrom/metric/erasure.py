@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
-from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
@@ -138,7 +137,7 @@ def erasure(
     Scores made elsewhere are measured in the same way (`Explanation.from_scores`, with the target that they explain).
     """
     opened = open_model(model, tokenizer)
-    sentences, single = reader(opened, False, None).read(inputs)
+    sentences, single = opened.reader().read(inputs)
     every = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if len(every) != len(sentences):
         raise WherefromError(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")

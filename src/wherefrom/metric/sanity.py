@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError
 from wherefrom.method import choose, list_of_names
@@ -213,7 +212,7 @@ def _settle(
 ) -> tuple[Model, list[Sentence], list[Question], list[Job]]:
     chosen = [choose(name) for name in methods]
     opened = open_model(model, tokenizer)
-    sentences, single = reader(opened, False, None).read(inputs)
+    sentences, single = opened.reader().read(inputs)
     questions = resolve_questions(len(sentences), single, target, foil, position)
     only_scores = Wanted(rows="readout")  # are compared
     jobs = [resolve_job(opened, each, only_scores, judged="target") for each in chosen]

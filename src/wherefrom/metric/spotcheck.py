@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.api import reader
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import spearman
@@ -199,7 +198,7 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     if opened.max_length is not None and len(explanation.tokens) > opened.max_length:
         raise WherefromError("the text was explained in windows; the check needs one that the model reads in one pass")
     if known is None or known.texts != texts:
-        (known,), _ = reader(opened, True, None).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+        (known,), _ = opened.reader(truncate=True).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
     if known.tokens != explanation.tokens:
         raise WherefromError("the explanation is of other tokens than this model reads; pass the model it explains")
     return known

@@ -16,7 +16,7 @@ from transformers.utils import ModelOutput
 
 from wherefrom.errors import WherefromError
 from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
-from wherefrom.model.inputs import Batch, Sentence, collate
+from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 from wherefrom.model.parts import Block, submodule, submodules
 from wherefrom.model.undo import borrowed, evaluating
@@ -144,6 +144,25 @@ class Model:
                 f"{what} follows a model through its blocks, which wherefrom does not know for '{self.family.name}'; "
                 f"it knows those of {', '.join(sorted(FAMILIES))} with transformers' own heads.{instead}"
             )
+
+    def reader(
+        self, *, truncate: bool = False, tokenizer_kwargs: Mapping[str, Any] | None = None, long: str = "error"
+    ) -> Reader:
+        """What turns inputs into sentences for this model; the arguments are those of `explain`."""
+        if truncate and long == "windows":
+            raise WherefromError(
+                "truncate=True cuts a long text and long='windows' reads all of it; leave one of them out"
+            )
+        return Reader(
+            self.tokenizer,
+            self.vocabulary_size,
+            self.pad_id,
+            self.max_length,
+            truncate=truncate or long == "truncate",
+            tokenizer_kwargs=tokenizer_kwargs,
+            any_length=long == "windows",
+            type_count=getattr(self.config, "type_vocab_size", None),
+        )
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""

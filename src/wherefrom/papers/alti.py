@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import wherefrom
+from wherefrom.analysis import anisotropy
+from wherefrom.api import explain
 from wherefrom.errors import WherefromError
 from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
+from wherefrom.model import open_model
 from wherefrom.papers.claims import Claim, best
 from wherefrom.papers.figures import bar_picture, token_table
 from wherefrom.papers.recipe import Measured, RecipeCall, Table, called, number, overall, recipe, reported, used
@@ -72,7 +74,7 @@ def table2(asked: RecipeCall) -> Table:
     """Our models stand in the column of their family. Masked verbs: `wherefrom/mlm`, or --model if it is one."""
     ours: dict[Place, Summary] = {}
     columns, said = [], []
-    given = wherefrom.open_model(asked.model)
+    given = open_model(asked.model)
     for name in asked.data:
         verbs = next(iter(asked.examples(name))).target is not None
         if asked.model != asked.recipe.model and verbs != (given.task == "masked-lm"):
@@ -80,7 +82,7 @@ def table2(asked: RecipeCall) -> Table:
         model = "wherefrom/mlm" if verbs and given.task != "masked-lm" else asked.model
         metric = f"spearman:{'ablation(by=mask)' if verbs else GRADIENT}"
         run = asked.evaluate(asked.examples(name, one_word if verbs else None), ROWS.values(), [metric], model=model)
-        kind = wherefrom.open_model(model).config.model_type
+        kind = open_model(model).config.model_type
         columns.append(f"{'SVA' if verbs else 'SST2'} {FAMILIES.get(kind, 'BERT')}")
         ours |= overall(run, ROWS, metric, columns[-1])
         said.append(used(run))
@@ -110,7 +112,7 @@ def table2(asked: RecipeCall) -> Table:
 def figure3(asked: RecipeCall) -> Table:
     examples = asked.examples()
     texts = [each.text for each in examples]
-    found = wherefrom.anisotropy(texts, asked.model, truncate=True, device=asked.device)
+    found = anisotropy(texts, asked.model, truncate=True, device=asked.device)
     rows = {"outputs": found.outputs, "transformed vectors": found.transformed}
     ours = {
         (row, f"L{i}"): number(value, len(texts)) for row, every in rows.items() for i, value in enumerate(every, 1)
@@ -168,17 +170,15 @@ def figure6(asked: RecipeCall) -> Table:
 def two_models(asked: RecipeCall) -> tuple[Any, Any, str]:
     """Both models, and what they are. One model alone is set beside itself without its last two blocks."""
     names = [each.strip() for each in asked.model.split(",")]
-    first = wherefrom.open_model(names[0], device=asked.device)
+    first = open_model(names[0], device=asked.device)
     if len(names) == 2:
-        return first, wherefrom.open_model(names[1], device=asked.device), " and ".join(map(called, names))
+        return first, open_model(names[1], device=asked.device), " and ".join(map(called, names))
     if first.depth < 3:
         raise WherefromError(
             f"{asked.model} has {first.depth} blocks, and none to leave out; name two models by a comma"
         )
     with _quiet():  # transformers lists the weights that find no place
-        shorter = wherefrom.open_model(
-            asked.model, device=asked.device, model_kwargs={"num_hidden_layers": first.depth - 2}
-        )
+        shorter = open_model(asked.model, device=asked.device, model_kwargs={"num_hidden_layers": first.depth - 2})
     return first, shorter, f"{asked.model} and the same without its last two blocks"
 
 
@@ -230,5 +230,5 @@ def figure7(asked: RecipeCall) -> Table:
 
 def _explanations(texts: list[Any], model: Any, method: str, options: dict[str, Any]) -> list[Explanation]:
     """By magnitude, as the paper has them."""
-    found = wherefrom.explain(texts, model, method=method, truncate=True, **options)
+    found = explain(texts, model, method=method, truncate=True, **options)
     return [replace(each, scores=np.abs(each.scores)) for each in found]

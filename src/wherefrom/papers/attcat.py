@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import wherefrom
+from wherefrom.api import explain
+from wherefrom.model import open_model
 from wherefrom.papers.claims import Claim, best
 from wherefrom.papers.figures import bar_picture, explained, picture, token_table
 from wherefrom.papers.recipe import RecipeCall, Table, number, overall, recipe, reported, used
@@ -155,7 +156,7 @@ def figure3(asked: RecipeCall) -> Table:
 
     None ships with wherefrom: by default the words that decide at a mask stand for the answer, and K is 2.
     """
-    answers = wherefrom.open_model(asked.model).task == "question-answering"
+    answers = open_model(asked.model).task == "question-answering"
     k, change = (20, None) if answers else (2, cues_for_answers)
     rows = {
         row: ROWS[row] for row in ROWS if answers or row in ("RawAtt", "Rollout", "Grads", "AttGrads", "CAT", "AttCAT")
@@ -210,7 +211,7 @@ def figure3(asked: RecipeCall) -> Table:
 def figure4(asked: RecipeCall) -> Table:
     text = "i do not like this film ."
     total = explained(asked, text, ["attcat"])["attcat"]
-    rolled = wherefrom.explain(text, asked.model, method="attcat", join="rollout", device=asked.device)
+    rolled = explain(text, asked.model, method="attcat", join="rollout", device=asked.device)
     assert total.layer_scores is not None
     columns = {
         **{f"L{i}": row for i, row in enumerate(total.layer_scores, 1)},
@@ -247,7 +248,7 @@ def figure4(asked: RecipeCall) -> Table:
     ),
 )
 def figure5(asked: RecipeCall) -> Table:
-    answers = wherefrom.open_model(asked.model).task == "question-answering"
+    answers = open_model(asked.model).task == "question-answering"
     methods = {row: ROWS[row] for row in (("AttCAT",) if answers else ("AttCAT", "TransAtt", "RawAtt", "Rollout"))}
     of = "Scores of every token"
     return token_table(asked, [QUESTION if answers else REVIEW], methods, "text", of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import wherefrom
+from wherefrom.api import compare
 from wherefrom.papers.recipe import RecipeCall, Table, by_layer, layers, number, used, with_last
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def explained(asked: RecipeCall, text: Any, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
     """One sentence by several methods."""
-    found = wherefrom.compare(text, asked.model, methods=list(methods), device=asked.device, **question)
+    found = compare(text, asked.model, methods=list(methods), device=asked.device, **question)
     assert isinstance(found, Comparison)
     return dict(found)
 

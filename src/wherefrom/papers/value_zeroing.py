@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import wherefrom
 from wherefrom.data import MASK
 from wherefrom.errors import WherefromWarning
 from wherefrom.files import write
 from wherefrom.metric.probing import compression_against_alignment, layer_codes, representations
+from wherefrom.model import open_model
 from wherefrom.papers.claims import Claim, above, best
 from wherefrom.papers.figures import curve_picture
 from wherefrom.papers.recipe import (
@@ -248,7 +248,7 @@ def figure2(asked: RecipeCall) -> Table:
 def compressions(asked: RecipeCall, model: str) -> list[float]:
     """How well number is read off the mask's vector, the embeddings first."""
     examples = list(asked.examples(change=tested))
-    mask = getattr(wherefrom.open_model(model).tokenizer, "mask_token", MASK)
+    mask = getattr(open_model(model).tokenizer, "mask_token", MASK)
     texts = [each.with_mask(mask).text for each in examples]
     labels = [str(each.label) for each in examples]
     codes = layer_codes(representations(texts, model), labels, seed=asked.seed)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
@@ -164,6 +166,17 @@ def resolve_questions(count: int, single: bool, target: Any, foil: Any, position
             raise WherefromError(f"{len(entries)} entries in {name} for {count} inputs; expected one each")
         columns.append([checked(name, each, int | str | None) for each in entries])
     return [Question(*each) for each in zip(*columns, strict=True)]
+
+
+def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse an argument of the function that is misspelt: it would be taken for an option of the method."""
+    own = inspect.signature(function).parameters
+    known = {option for each in methods() for option in each.options}
+    for name in sorted(options.keys() - known):
+        if near := get_close_matches(name, own, n=1):
+            raise WherefromError(
+                f"{function.__name__} has no argument {name!r}; did you mean {near[0]!r}?", code="option"
+            )
 
 
 def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: Sequence[MethodSpec]) -> None:

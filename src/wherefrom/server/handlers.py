@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from wherefrom.api import by_name, explain, reader
+from wherefrom.api import by_name, explain
 from wherefrom.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from wherefrom.errors import WherefromError
 from wherefrom.method import MethodSpec, choose, list_of_names, lookup
@@ -200,8 +200,8 @@ def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Eve
 def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
     """The texts as the model reads them, which is done once; none longer than this server reads."""
     texts = asked.texts(limits)
-    reading = reader(opened, asked.truncate, None, asked.long)
-    sentences, _ = reading.read(texts[0] if isinstance(asked.inputs, str) else texts)
+    reader = opened.reader(truncate=asked.truncate, long=asked.long)
+    sentences, _ = reader.read(texts[0] if isinstance(asked.inputs, str) else texts)
     for sentence in sentences:
         if at_once(opened, sentence) > limits.tokens:
             raise WherefromError(
