@@ -11,6 +11,7 @@ import pytest
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.metric.erasure import erasure
 from wherefrom.result.comparison import Comparison
 
 TEXT = "the cat sat on a mat"
@@ -95,3 +96,17 @@ def test_of_several_inputs_only_those_that_fail_lack_the_method() -> None:
     found = wherefrom.compare([TEXT, "a cat"], tiny.model(), TOKENIZER, methods=[name, "alti"])
     assert [list(each) for each in found] == [[name, "alti"], ["alti"]]
     assert [list(each.failed) for each in found] == [[], [name]]
+
+
+def test_beside_every_class_what_looks_at_none_is_measured_by_the_prediction() -> None:
+    model = tiny.model(seed=2)  # which predicts another class than 0
+    plain, every = (
+        wherefrom.compare(TEXT, model, TOKENIZER, methods=["attcat", "alti"], target=each) for each in (None, "all")
+    )
+    assert plain["alti"].prediction != "LABEL_0"
+    assert {name: each.measured.label for name, each in every.items()} == {
+        **{f"attcat: LABEL_{i}": f"LABEL_{i}" for i in range(3)},
+        "alti": plain["alti"].prediction,
+    }
+    once, again = (erasure(TEXT, each["alti"], model, TOKENIZER).aopc for each in (plain, every))
+    assert once == pytest.approx(again, abs=1e-12)
