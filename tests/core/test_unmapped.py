@@ -223,6 +223,18 @@ def test_modules_without_logits_or_text() -> None:
         wherefrom.explain(tiny.ids(4), transformers.T5ForConditionalGeneration(both), method="saliency")
 
 
+def test_a_number_for_each_token_is_no_class() -> None:
+    class PerToken(Headed):
+        def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+            return self.encoder(input_ids, attention_mask=attention_mask).last_hidden_state[..., 0]
+
+    electra = transformers.ElectraForPreTraining(transformers.ElectraConfig(**tiny.CONFIGS["electra"]))
+    for found in (electra, PerToken()):
+        for n in (3, 5):
+            with pytest.raises(WherefromError, match=r"one number for each token.*\[1, 3\] for .*three.*\[1, 4\] for"):
+                wherefrom.explain(tiny.ids(n), found, method="saliency")
+
+
 def test_opened_by_name(tmp_path: Any) -> None:
     MODELS["llama"].save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)

@@ -22,6 +22,8 @@ from wherefrom.model.parts import Block, submodule, submodules
 from wherefrom.model.undo import borrowed, evaluating
 from wherefrom.typecheck import shown
 
+PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -291,33 +293,42 @@ def _task_of(model: nn.Module) -> str | None:
     return None
 
 
-@torch.no_grad()
 def _with_own_head(opened: Model) -> Model:
-    """What a head that transformers does not have is for, seen on three tokens."""
-    probe = collate([Sentence([0, 1, 2], ["", "", ""], [False] * 3, [None] * 3, ())], opened.pad_id)
+    """What a head that transformers does not have is for, seen on texts of three and of four tokens.
 
-    def run() -> torch.Tensor:
-        evaluating(opened.model)
-        logits: torch.Tensor = opened.forward(probe).logits
-        return logits
-
+    One length does not tell: a number for each of three tokens has the shape of three classes.
+    """
     try:
-        logits = borrowed(run)
+        short, long = (_probed(opened, n) for n in PROBED)
     except Exception as error:
         raise WherefromError(
             f"{opened.family.name} has a head that wherefrom does not know, and it gives no logits for input_ids and "
             f"attention_mask alone ({type(error).__name__}: {error})"
         ) from error
-    if logits.ndim == 2 and len(logits) == 1:
-        return replace(opened, classes=logits.shape[-1])
-    if logits.ndim == 3 and logits.shape[:2] == (1, 3):
-        if logits.shape[-1] == opened.vocabulary_size:
+    classes = short[-1] if short else 0
+    if short == long == [1, classes]:
+        return replace(opened, classes=classes)
+    if [short, long] == [[1, n, classes] for n in PROBED]:
+        if classes == opened.vocabulary_size:
             return replace(opened, task="causal-lm" if opened.mask_id is None else "masked-lm")
-        return replace(opened, task="token-classification", classes=logits.shape[-1])
+        return replace(opened, task="token-classification", classes=classes)
+    kind = "one number for each token and no classes" if [short, long] == [[1, n] for n in PROBED] else "other logits"
     raise WherefromError(
-        f"{opened.family.name} gives logits of shape {list(logits.shape)} for one text of three tokens; expected "
-        f"[1, classes] or [1, 3, classes]"
+        f"{opened.family.name} gives {kind}: logits of shape {short} for a text of three tokens and {long} for one of "
+        f"four; expected [1, classes] of both, or [1, tokens, classes]"
     )
+
+
+@torch.no_grad()
+def _probed(opened: Model, n: int) -> list[int]:
+    """The shape of the logits for a text of n tokens."""
+    probe = collate([Sentence([*range(n)], [""] * n, [False] * n, [None] * n, ())], opened.pad_id)
+
+    def run() -> list[int]:
+        evaluating(opened.model)
+        return list(opened.forward(probe).logits.shape)
+
+    return borrowed(run)
 
 
 def _name(model: Any) -> str:
