@@ -1,11 +1,35 @@
-"""Lists that a notebook shows as a table."""
+"""How results are shown: every view by its name, loaded when somebody looks; and lists as tables of a notebook.
+
+The room `view/` draws results, so it imports them. What it draws (`result/`, a `Run`, the lists below) does not import
+`view/` in turn but asks here, by name. Nowhere else does a room reach for one above it (tests/core/test_rooms.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+VIEWS = {
+    "terminal": "wherefrom.view.terminal:show",
+    "plain-text": "wherefrom.view.terminal:plain",
+    "title": "wherefrom.view.terminal:title",
+    "picture": "wherefrom.view.plot:draw",
+    "picture-file": "wherefrom.view.plot:save",
+    "html-page": "wherefrom.view.html:document",
+    "html-cell": "wherefrom.view.html:fragment",
+    "html-explanations": "wherefrom.view.notebook:explanations",
+    "html-table": "wherefrom.view.notebook:table",
+    "html-paragraphs": "wherefrom.view.notebook:paragraphs",
+}
+
+
+def view(name: str) -> Callable[..., Any]:
+    """The function of `VIEWS` that shows something in this way."""
+    module, _, function = VIEWS[name].partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
 
 
 class Listed(list[T]):
@@ -19,9 +43,7 @@ class Listed(list[T]):
         self._columns = columns
 
     def _repr_html_(self) -> str:
-        from wherefrom.view.notebook import table
-
         columns = self._columns
         if columns is None:
             return "".join(each._repr_html_() for each in self)  # type: ignore[attr-defined]
-        return table(list(columns), [[cell(each) for cell in columns.values()] for each in self])
+        return str(view("html-table")(list(columns), [[cell(each) for cell in columns.values()] for each in self]))

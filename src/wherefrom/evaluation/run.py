@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wherefrom.display import view
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation import manifest, summary
 from wherefrom.evaluation.summary import Key
@@ -115,12 +116,11 @@ class Run:
 
     def _repr_html_(self) -> str:
         from wherefrom.evaluation.export import means
-        from wherefrom.view.notebook import paragraphs, table
 
         if self.finished is None:
-            return paragraphs([repr(self)])
+            return str(view("html-paragraphs")([repr(self)]))
         heading, *rows = means(self)
-        return table(heading, rows, caption=repr(self))
+        return str(view("html-table")(heading, rows, caption=repr(self)))
 
     def __repr__(self) -> str:
         return f"<Run '{self.path}', {'finished' if self.finished else 'not finished'}>"

@@ -136,7 +136,7 @@ class Worker:
     @cached_property
     def _own_failure(self) -> str | None:
         """Why a sentence of ours cannot be explained either, if so: an option, head or layer that the model has not."""
-        mask = getattr(self.opened.tokenizer, "mask_token", None) or ""
+        mask = self.opened.mask_token or ""
         ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
         try:
             self._explain([self.read(ours)], [Question(None, None, None)])
@@ -165,7 +165,7 @@ class Worker:
     # Readout ----------------------------------------------------------------------------------------------
 
     def _masked(self, example: Example) -> Example:
-        mask = getattr(self.opened.tokenizer, "mask_token", None)
+        mask = self.opened.mask_token
         return example if mask is None else example.with_mask(mask)
 
     def read(self, example: Example) -> Sentence:
@@ -225,7 +225,7 @@ class Worker:
 
     def _has_mask(self, example: Example) -> bool:
         texts = (example.text,) if isinstance(example.text, str) else example.text
-        mask = getattr(self.opened.tokenizer, "mask_token", None) or MASK
+        mask = self.opened.mask_token or MASK
         return any(mask in text for text in texts)
 
     def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[list[list[Explanation]]]:

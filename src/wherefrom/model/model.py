@@ -74,8 +74,7 @@ class Model:
         """The blocks, in the order in which they are made; one that is shared between layers stands once."""
         if not self.family.mapped:
             return []
-        heads = self.config.num_attention_heads
-        return [Block(module, self.family, heads) for module in submodules(self.base, self.family.layers)]
+        return [Block(module, self.family, self.heads) for module in submodules(self.base, self.family.layers)]
 
     @property
     def depth(self) -> int:
@@ -121,6 +120,21 @@ class Model:
     @property
     def mask_id(self) -> int | None:
         return getattr(self.tokenizer, "mask_token_id", None)
+
+    @property
+    def mask_token(self) -> str | None:
+        """How the tokenizer writes a mask; None where it has none."""
+        return getattr(self.tokenizer, "mask_token", None)
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of a block; 0 where the configuration does not say."""
+        return int(getattr(self.config, "num_attention_heads", 0))
+
+    @property
+    def parameters(self) -> int:
+        """How many weights the model has."""
+        return sum(weight.numel() for weight in self.model.parameters())
 
     @property
     def max_length(self) -> int | None:

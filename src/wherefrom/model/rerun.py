@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,10 @@ from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
-from wherefrom.model.undo import hook, stand_in
+from wherefrom.model.undo import borrowed, hook, stand_in
 from wherefrom.result.answer import Answer
 
+T = TypeVar("T")
 TOKENS = 4096  # tokens in one batch of reruns
 
 
@@ -62,6 +63,20 @@ def _similar_lengths(
         group.append(i)
     if group:
         yield group
+
+
+def watched(opened: Model, run: Callable[[], T], look: Callable[[], object]) -> T:
+    """What `run` returns; before every block of every pass that it makes comes a call of `look`, which may raise."""
+
+    def called(*_: Any) -> None:
+        look()
+
+    def body() -> T:
+        for block in opened.blocks:
+            hook(block.module, called, before=True)
+        return run()
+
+    return borrowed(body)
 
 
 class _Enough(Exception):

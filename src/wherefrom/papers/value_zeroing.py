@@ -248,7 +248,7 @@ def figure2(asked: RecipeCall) -> Table:
 def compressions(asked: RecipeCall, model: str) -> list[float]:
     """How well number is read off the mask's vector, the embeddings first."""
     examples = list(asked.examples(change=tested))
-    mask = getattr(open_model(model).tokenizer, "mask_token", MASK)
+    mask = open_model(model).mask_token or MASK
     texts = [each.with_mask(mask).text for each in examples]
     labels = [str(each.label) for each in examples]
     codes = layer_codes(representations(texts, model), labels, seed=asked.seed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wherefrom.display import view
 from wherefrom.errors import WherefromError
 from wherefrom.files import write
 from wherefrom.result import tabular
@@ -77,9 +78,7 @@ class Comparison(Mapping[str, Explanation]):
         if path.suffix in tabular.ENDINGS:
             return tabular.save(((0, each) for each in self.values()), path)
         if path.suffix in PICTURES:
-            from wherefrom.view.plot import save
-
-            return save(self.plot(kind, **options), path)
+            return Path(view("picture-file")(self.plot(kind, **options), path))
         if path.suffix == ".json":
             return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
         if path.suffix == ".html":
@@ -100,26 +99,19 @@ class Comparison(Mapping[str, Explanation]):
 
     def show(self, *, layers: bool = False, pieces: bool = False) -> None:
         """Coloured words (or pieces) in the terminal, one line per method."""
-        from wherefrom.view.terminal import show
-
-        show(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
+        view("terminal")(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
 
     def plot(self, kind: str = "text", **options: Any) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
 
         width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
         """
-        from wherefrom.view.plot import draw
-
-        return draw(self, kind, **options)
+        figure: Figure = view("picture")(self, kind, **options)
+        return figure
 
     def to_html(self) -> str:
         """The viewer with all of them side by side: one HTML document that needs nothing beside it."""
-        from wherefrom.view.html import document
-
-        return document(self.explanations, failed=self.failed)
+        return str(view("html-page")(self.explanations, failed=self.failed))
 
     def _repr_html_(self) -> str:
-        from wherefrom.view.html import fragment
-
-        return fragment(self.explanations, failed=self.failed)
+        return str(view("html-cell")(self.explanations, failed=self.failed))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wherefrom.display import view
 from wherefrom.errors import WherefromError
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
@@ -243,9 +244,7 @@ class Explanation:
         if path.suffix in tabular.ENDINGS:
             return tabular.save([(0, self)], path)
         if path.suffix in serialise.PICTURES:
-            from wherefrom.view.plot import save
-
-            return save(self.plot(kind, **options), path)
+            return Path(view("picture-file")(self.plot(kind, **options), path))
         if path.suffix == ".html":
             return write(path, self.to_html())
         return serialise.save(self, path)
@@ -257,40 +256,31 @@ class Explanation:
 
     def show(self, *, layers: bool = False, pieces: bool = False) -> None:
         """Coloured words in the terminal, or the tokenizer's pieces; with `layers`, the row of every layer beneath."""
-        from wherefrom.view.terminal import show
-
-        show([self], layers=layers, pieces=pieces)
+        view("terminal")([self], layers=layers, pieces=pieces)
 
     def plot(self, kind: str = "text", **options: Any) -> Figure:
         """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.
 
         width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
         """
-        from wherefrom.view.plot import draw
-        from wherefrom.view.terminal import title
-
         layerwise = options.get("own") or options.get("edges") == "paths"  # shows what was not aggregated
-        return draw({title(replace(self, aggregate=None) if layerwise else self): self}, kind, **options)
+        title = view("title")(replace(self, aggregate=None) if layerwise else self)
+        figure: Figure = view("picture")({title: self}, kind, **options)
+        return figure
 
     def to_html(self) -> str:
         """The viewer with this explanation: one HTML document that needs nothing beside it."""
-        from wherefrom.view.html import document
-
-        return document({self.method: self})
+        return str(view("html-page")({self.method: self}))
 
     def _repr_html_(self) -> str:
-        from wherefrom.view.html import fragment
-
-        return fragment({self.method: self})
+        return str(view("html-cell")({self.method: self}))
 
     def __repr__(self) -> str:
         layers = "" if self.maps is None else f", {len(self.maps)} layers"
         return f"<Explanation by {self.method} of {self.target}: {len(self)} {self.granularity}s{layers}>"
 
     def __str__(self) -> str:
-        from wherefrom.view.terminal import plain
-
-        return plain(self)
+        return str(view("plain-text")(self))
 
 
 def _join(how: str, groups: list[list[int]]) -> Any:

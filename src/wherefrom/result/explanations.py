@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from wherefrom.display import view
 from wherefrom.result import tabular
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
@@ -58,9 +59,7 @@ class Explanations(list[Any]):
                 print()
 
     def _repr_html_(self) -> str:
-        from wherefrom.view.notebook import explanations
-
-        return explanations(self)
+        return str(view("html-explanations")(self))
 
     def __repr__(self) -> str:
         left_out = f", {len(self.skipped)} skipped" if self.skipped else ""

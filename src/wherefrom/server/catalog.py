@@ -109,12 +109,12 @@ def _model_card(name: str, opened: Model) -> dict[str, Any]:
         "task": opened.task,
         "family": opened.family.name,
         "labels": list(opened.labels.values())[:LABELS] if classes else [],
-        "mask": getattr(opened.tokenizer, "mask_token", None) if opened.mask_id is not None else None,
+        "mask": opened.mask_token,
         "layers": opened.depth,
-        "heads": int(opened.config.num_attention_heads),
+        "heads": opened.heads,
         "max_length": opened.max_length,
         "windows": opened.task in TASKS,  # whether a text longer than that can be explained in windows
-        "parameters": sum(weight.numel() for weight in opened.model.parameters()),
+        "parameters": opened.parameters,
         "dtype": opened.dtype,
         "device": str(opened.device),
         "causal": opened.causal,
@@ -164,7 +164,7 @@ def examples(opened: Mapping[str, Model]) -> list[dict[str, Any]]:
     """The papers' sentences for each model that can read them, its own mask put in."""
     found = []
     for name, each in opened.items():
-        mask = getattr(each.tokenizer, "mask_token", None) or "[MASK]"
+        mask = each.mask_token or "[MASK]"
         for example in (example for example in EXAMPLES if example.suits(each)):
             shown = {key: value for key, value in asdict(example).items() if key not in ("task", "labels")}
             found.append({"model": name, **shown, "inputs": example.inputs.replace("[MASK]", mask)})

@@ -32,7 +32,7 @@ from wherefrom.method import MethodSpec, choose, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
 from wherefrom.metric.spotcheck import Check as Evidence
 from wherefrom.model import Model, Sentence
-from wherefrom.model.undo import borrowed, hook
+from wherefrom.model.rerun import watched
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.execution import LARGE_FLOW, Outcome, attempt
 from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
@@ -360,7 +360,7 @@ def _wanted(asked: Body) -> Wanted:
 def _fitting(asked: CompareBody, chosen: MethodSpec, sentence: Sentence, opened: Model) -> tuple[Wanted, str]:
     """What one method is asked, and what was changed about it."""
     wanted = _wanted(asked)
-    heads, n = getattr(opened.config, "num_attention_heads", 0), at_once(opened, sentence)
+    heads, n = opened.heads, at_once(opened, sentence)
     if (
         asked.heads
         and asked.head is None
@@ -460,13 +460,5 @@ def _room(numbers: float, limits: Limits) -> None:
 def _interruptible(opened: Model, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
     """The events, and a look before every block of every pass on the way to one whether the answer is still wanted."""
 
-    def look(*_: Any) -> None:
-        talk.check()
-
-    def following() -> Event | None:
-        for block in opened.blocks:
-            hook(block.module, look, before=True)
-        return next(events, None)
-
-    while (event := borrowed(following)) is not None:
+    while (event := watched(opened, lambda: next(events, None), talk.check)) is not None:
         yield event

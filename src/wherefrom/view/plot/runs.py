@@ -8,7 +8,6 @@ import numpy as np
 
 from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import summary as summarised
-from wherefrom.metric.names import lookup, measure_of
 from wherefrom.view.plot.canvas import Picture
 from wherefrom.view.plot.charts import Series, bars, curves, grid
 
@@ -27,6 +26,8 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
     (Value Zeroing, figure 1). Without a kind, bars where the measure has a value for whole inputs. Options as in the
     function of that name.
     """
+    from wherefrom.metric.names import measure_of  # loads torch, without which pictures of explanations do
+
     whole: dict[str, Summary] = {}
     layers: dict[str, dict[int, Summary]] = {}
     for key, summary in run.summary.items():
@@ -62,6 +63,8 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
 
 def _erased(run: Run, metric: str, **options: Any) -> Picture:
     """The probability after each share of the tokens, mean and interval over the inputs."""
+    from wherefrom.metric.names import lookup
+
     way = lookup(metric).way
     assert way is not None
     table = run.table("curves")
