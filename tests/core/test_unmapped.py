@@ -235,6 +235,25 @@ def test_a_number_for_each_token_is_no_class() -> None:
                 wherefrom.explain(tiny.ids(n), found, method="saliency")
 
 
+def test_xlnet_has_no_longest_text_and_embeds_token_by_token() -> None:
+    """Its embeddings are [tokens, texts]: what needs their gradients says so, and ablation answers."""
+    shape = {"vocab_size": 60, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 40, "num_labels": 3}
+    torch.manual_seed(0)
+    xlnet = transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**shape, pad_token_id=0)).eval()
+    inputs = [tiny.ids(6), tiny.ids(3), tiny.ids(6, seed=1)]
+    found = wherefrom.explain(inputs, xlnet, method="ablation", by=4)
+    with torch.no_grad():
+        for ids, each in zip(inputs, found, strict=True):
+            texts = [ids, *([*ids[:i], 4, *ids[i + 1 :]] for i in range(len(ids)))]
+            p = [float(xlnet(torch.tensor([text])).logits.softmax(-1)[0, each.target.index]) for text in texts]
+            np.testing.assert_allclose(each.scores, p[0] - np.array(p[1:]), atol=2e-6)
+    for method in ("saliency", "gradient-x-input", "integrated-gradients(baseline=4)"):
+        with pytest.raises(
+            WherefromError, match=r"another order.*\[6, 1\] where \[1, 6\].*without gradients: ablation"
+        ):
+            wherefrom.explain(inputs[0], xlnet, method=method)
+
+
 def test_opened_by_name(tmp_path: Any) -> None:
     MODELS["llama"].save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)

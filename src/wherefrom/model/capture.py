@@ -282,6 +282,8 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
             if not torch.equal(args[0].cpu(), recorder.batch.ids.cpu()):
                 return None  # GPT-2 embeds its token types by the table of its words
             raise WherefromError("the model embeds its input more than once in a pass; wherefrom cannot follow it")
+        if torch.is_grad_enabled():
+            check_order(opened, recorder.batch, output)
         # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
         recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
         return recorder.words
@@ -328,6 +330,16 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
         else:
             hook(block.part(block.family.norm1), norm_enters("u"), before=True)
             hook(block.part(block.family.norm2), norm_enters("w"), before=True)
+
+
+def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
+    """Refuse embeddings that do not stand as the batch does: whose gradient is whose would not be known."""
+    if embedded.shape[:2] != batch.ids.shape:
+        raise WherefromError(
+            f"{opened.name} ('{opened.family.name}') embeds its tokens in another order than one text after another "
+            f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
+            f"gradients of it; use a method without gradients: ablation, ablation-pairs"
+        )
 
 
 def _check_finite(opened: Model, output: Any) -> None:

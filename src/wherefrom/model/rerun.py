@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from wherefrom.model.capture import rerunning
+from wherefrom.model.capture import check_order, rerunning
 from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
@@ -89,6 +89,7 @@ def states_at(opened: Model, batch: Batch, layer: int | None) -> Tensor:
     seen = 0
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        check_order(opened, batch, output)
         found.append(output)
         raise _Enough
 
