@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterable, Mapping
 from types import FrameType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -31,6 +32,18 @@ class Unsuited(WherefromError):
 
 class WherefromWarning(UserWarning):
     """An answer was given, but the reader should know something about it."""
+
+
+def did_you_mean(name: str, known: Iterable[str], count: int = 1, names: Mapping[str, str] | None = None) -> str:
+    """The question "did you mean …? " where something known resembles a name, else nothing.
+
+    names: what to call the known ones instead, where they are aliases.
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=count)
+    named = dict.fromkeys(near if names is None else (names[each] for each in near))
+    return f"did you mean {' or '.join(map(repr, named))}? " if named else ""
 
 
 def warn(message: str) -> None:

@@ -15,12 +15,11 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache, wraps
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import WherefromError, did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,8 +127,7 @@ def _refuse_unknown(name: str, signature: inspect.Signature, given: Mapping[str,
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in own.values()):
         return
     for unknown in given.keys() - own.keys():
-        near = get_close_matches(unknown, own, n=1)
-        raise TypeError(f"{name} has no argument {unknown!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+        raise TypeError(f"{name} has no argument {unknown!r}; {did_you_mean(unknown, own)}".rstrip("; "))
 
 
 def _kind(parameter: inspect.Parameter, run: Any) -> Any:

@@ -17,8 +17,8 @@ PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 @pytest.mark.skipif(not PAGE.exists(), reason="CONTRIBUTING.md is not beside the tests")
 def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(citations, "AUTHOR_2030", citations.ABNAR_2020, raising=False)
-    for name in ("_METHODS", "_NAMES"):
-        monkeypatch.setattr(base, name, dict(getattr(base, name)))
+    for name in ("_entries", "_names"):
+        monkeypatch.setattr(base.METHODS, name, dict(getattr(base.METHODS, name)))
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     for block in blocks[:2]:

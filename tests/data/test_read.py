@@ -276,7 +276,9 @@ def test_where_data_is_looked_for(write: Write, tmp_path: Path, monkeypatch: pyt
         read("imdb", folder=tmp_path)
     with pytest.raises(WherefromError, match="linzen_lgd was not found; set WHEREFROM_DATA or folder="):
         read("linzen_lgd")
-    with pytest.raises(WherefromError, match=r"there is no dataset or file 'sst3'; expected a file .* sst2, mnli"):
+    with pytest.raises(
+        WherefromError, match=r"there is no dataset or file 'sst3'; did you mean 'sst2'.* expected a file .* sst2, mnli"
+    ):
         read("sst3")
     with pytest.raises(WherefromError, match="sst2 has no group 'x'; its groups: none"):
         read("sst2:x")

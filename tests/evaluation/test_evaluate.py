@@ -195,7 +195,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
     ("message", "methods", "metrics", "options"),
     [
         ("unknown method 'globecn'", "globecn", "aopc", {}),
-        ("unknown measure 'aopk'", "globenc", "aopk", {}),
+        ("unknown metric 'aopk'", "globenc", "aopk", {}),
         ("did you mean 'spearman'", "globenc", "spearmann:saliency", {}),
         ("say which", "globenc", "spearman", {}),
         ("compares with no other method", "globenc", "aopc:saliency", {}),

@@ -332,7 +332,7 @@ def test_what_is_asked_is_settled() -> None:
         settle(lookup("abnar2020/figure1")[0], data="sst2")
     with pytest.raises(WherefromError, match="limit is 0"):
         settle(recipe, limit=0)
-    with pytest.raises(WherefromError, match="did you mean abnar2020/table1"):
+    with pytest.raises(WherefromError, match="did you mean 'abnar2020/table1'"):
         lookup("abnar2020/tabel1")
 
 

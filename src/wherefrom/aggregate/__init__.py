@@ -14,23 +14,27 @@ from wherefrom.aggregate.receptive import Mask, corrected
 from wherefrom.aggregate.rollout import rollout
 from wherefrom.aggregate.types import Maps
 from wherefrom.errors import WherefromError
+from wherefrom.registry import Registry, fold
 
 
 class Aggregation(Protocol):
     def __call__(self, maps: Maps, below: Maps | None = None) -> Maps: ...
 
 
-AGGREGATIONS: dict[str, Aggregation] = {"rollout": rollout, "flow": flow, "sum": total, "mean": mean, "last": last}
+AGGREGATIONS: Registry[Aggregation] = Registry("aggregation", also="none")
+AGGREGATIONS.add("rollout", rollout)
+AGGREGATIONS.add("flow", flow)
+AGGREGATIONS.add("sum", total)
+AGGREGATIONS.add("mean", mean)
+AGGREGATIONS.add("last", last)
 CORRECTABLE = ("rollout", "flow")  # those whose paths the receptive field bends
 
 __all__ = ["AGGREGATIONS", "Maps", "aggregate", "aggregate_row", "check_aggregation", "flow", "rollout"]
 
 
 def check_aggregation(name: str | None, receptive_field: bool = False) -> str | None:
-    """The name itself, if it is one; "none" and None leave the layer maps alone."""
-    name = None if name == "none" else name
-    if name is not None and name not in AGGREGATIONS:
-        raise WherefromError(f"unknown aggregation {name!r}; expected {', '.join(AGGREGATIONS)}, or none")
+    """The name as it is registered; "none" and None leave the layer maps alone."""
+    name = None if name is None or fold(name) == "none" else AGGREGATIONS.named(name)
     if receptive_field and name not in CORRECTABLE:
         raise WherefromError(
             f"receptive_field corrects {' and '.join(CORRECTABLE)}, not {name or 'none'}; "

@@ -86,8 +86,8 @@ def _table(
             row = replace(row, columns={**row.columns, **columns})
     else:
         raise WherefromError(
-            f"there is no dataset or file '{text}'; expected a file ({', '.join(TABLES)}), {HUB}owner/name, "
-            f"{grammar.NAME}, or one of {', '.join(SOURCES)}"
+            f"there is no dataset or file '{text}'; {SOURCES.hint(name)}expected a file ({', '.join(TABLES)}), "
+            f"{HUB}owner/name, {grammar.NAME}, or one of {', '.join(SOURCES)}"
         )
     wanted = _group(row, group)
     if where is None:
@@ -279,9 +279,7 @@ def _in_groups(row: Source, cells: Row, group: str | None) -> bool:
 
 def _read_all(name: str, folder: Any) -> frozenset[bytes]:
     """The sentences of all splits of a dataset."""
-    row = SOURCES.get(name)
-    if row is None:
-        raise WherefromError(f"without={name!r} is no dataset; expected one of {', '.join(SOURCES)}")
+    row = SOURCES.find(name)
     where = _folder(row, None if folder is None else Path(folder))
     splits = row.splits if where is None else [each for each in row.splits if each in _splits(where)]
     return frozenset(_sentence(example) for split in splits for example in read(name, split, folder=folder))

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from wherefrom.display import Listed
-from wherefrom.errors import WherefromError
+from wherefrom.errors import WherefromError, did_you_mean
 from wherefrom.method.citations import Paper
+from wherefrom.registry import Registry
 from wherefrom.spec import options_of, parse, summary_of
 from wherefrom.typecheck import checked, checks_arguments, kinds_of, shown
 
@@ -106,9 +106,7 @@ class MethodSpec:
     how: dict[str, Any]  # what `explain` takes beside a method's own options (`HOW`), written into the name
 
 
-_METHODS: dict[str, Method] = {}
-_PRESETS: dict[str, Preset] = {}
-_NAMES: dict[str, str] = {}  # every name and symbol, folded -> canonical name
+METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods")
 
 
 def method(
@@ -135,10 +133,9 @@ def method(
 
     def register(run: Run) -> Run:
         run = checks_arguments(run)
-        _add_names(name, symbols)
         joined = aggregate if kind == "map" else None
         adds = (kind == "map" and not signed) if additive is None else additive
-        _METHODS[name] = Method(
+        made = Method(
             name,
             symbols,
             paper,
@@ -154,6 +151,7 @@ def method(
             heads,
             random,
         )
+        METHODS.add(name, made, symbols)
         return run
 
     return register
@@ -161,33 +159,15 @@ def method(
 
 def preset(found: Preset) -> None:
     """Register a combination of method and aggregation under the field's own name for it."""
-    _add_names(found.name, found.symbols)
-    _PRESETS[found.name] = found
-
-
-def _add_names(name: str, symbols: tuple[str, ...]) -> None:
-    if name in _METHODS or name in _PRESETS:
-        raise ValueError(f"the method '{name}' is registered twice")
-    for each in (name, *symbols):
-        if _NAMES.get(_fold(each), name) != name:
-            raise ValueError(f"the name '{each}' is taken by '{_NAMES[_fold(each)]}'")
-        _NAMES[_fold(each)] = name
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "-").replace(" ", "-")
+    METHODS.add(found.name, found, found.symbols)
 
 
 def lookup(name: str) -> tuple[Method, Preset | None]:
     """The method of a name or symbol, and the preset when the name is one."""
-    canonical = _NAMES.get(_fold(name)) if isinstance(name, str) else None
-    if canonical is None:
-        near = get_close_matches(_fold(name), _NAMES, n=3) if isinstance(name, str) else []
-        hint = f"did you mean {' or '.join(repr(_NAMES[n]) for n in near)}? " if near else ""
-        known = ", ".join(sorted({*_METHODS, *_PRESETS}))
-        raise WherefromError(f"unknown method {shown(name)}; {hint}expected one of {known}")
-    found = _PRESETS.get(canonical)
-    return _METHODS[canonical if found is None else found.method], found
+    found = METHODS.find(name)
+    if isinstance(found, Method):
+        return found, None
+    return lookup(found.method)[0], found
 
 
 def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) -> MethodSpec:
@@ -204,8 +184,7 @@ def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) ->
     every = {**written, **(options or {})}
     if unknown := every.keys() - method.options:
         known = ", ".join(method.options) or "none"
-        near = get_close_matches(min(unknown), method.options, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(min(unknown), method.options)
         raise WherefromError(
             f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; {hint}its options: {known}",
             code="option",
@@ -248,9 +227,9 @@ def methods() -> list[Method]:
         "what it is": lambda each: each.summary,
         "from": lambda each: each.paper.short,
     }
-    return Listed(_METHODS.values(), columns)
+    return Listed((each for each in METHODS.values() if isinstance(each, Method)), columns)
 
 
 def presets() -> list[Preset]:
     """Every registered combination of a method and an aggregation."""
-    return list(_PRESETS.values())
+    return [each for each in METHODS.values() if isinstance(each, Preset)]

@@ -11,6 +11,7 @@ import numpy as np
 from wherefrom.errors import WherefromError
 from wherefrom.metric import consistency, erasure, sanity
 from wherefrom.metric.probing import Code, Probe
+from wherefrom.registry import Registry
 from wherefrom.result.explanation import Explanation
 from wherefrom.spec import options_of, summary_of
 from wherefrom.typecheck import kinds_of
@@ -149,14 +150,14 @@ class MetricSpec:
                 raise WherefromError(f"the example lacks {NEEDS[need]}")
 
 
-METRICS: dict[str, Metric] = {}
+METRICS: Registry[Metric] = Registry("metric", group="wherefrom.metrics")
 
 
 def metric(name: str, *, better: str = "higher", **known: Any) -> Callable[[Run], Run]:
     """Register the decorated function under `name`."""
 
     def register(run: Run) -> Run:
-        METRICS[name] = Metric(name, better, run, **known)
+        METRICS.add(name, Metric(name, better, run, **known))
         return run
 
     return register

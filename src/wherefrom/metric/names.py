@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from wherefrom.display import Listed
@@ -45,11 +44,7 @@ def lookup(text: str) -> MetricSpec:
     """The measure of a name such as `spearman:saliency@layers`, or an error that says what is known."""
     head, reference, where = _taken_apart(text)
     name, options = parse(head)
-    found = METRICS.get(name)
-    if found is None:
-        near = get_close_matches(name, METRICS, n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise WherefromError(f"unknown measure {name!r}; {hint}expected one of {', '.join(METRICS)}")
+    found = METRICS.find(name)
     if unknown := set(options) - set(found.options):
         known = ", ".join(found.options) or "none"
         raise WherefromError(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")

@@ -16,7 +16,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +26,7 @@ from wherefrom.data import drawn
 from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.papers import samples
+from wherefrom.registry import Registry
 
 if TYPE_CHECKING:
     from wherefrom.data import Dataset
@@ -122,7 +122,7 @@ class Recipe:
         return self.name.partition("/")[0]
 
 
-_RECIPES: dict[str, Recipe] = {}
+_RECIPES: Registry[Recipe] = Registry("recipe", also="the name of a paper for all of its recipes")
 
 
 def recipe(
@@ -131,7 +131,7 @@ def recipe(
     """Register the decorated function under `name`."""
 
     def register(make: Callable[[RecipeCall], Table]) -> Callable[[RecipeCall], Table]:
-        _RECIPES[name] = Recipe(name, about, make=make, **known)
+        _RECIPES.add(name, Recipe(name, about, make=make, **known))
         return make
 
     return register
@@ -144,13 +144,8 @@ def all_recipes() -> list[Recipe]:
 
 def lookup(name: str) -> list[Recipe]:
     """The recipe of a name, or all of a paper."""
-    if name in _RECIPES:
-        return [_RECIPES[name]]
-    if of_paper := [each for each in _RECIPES.values() if each.paper == name]:
-        return of_paper
-    near = get_close_matches(name, _RECIPES, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`wherefrom reproduce` lists them"
-    raise WherefromError(f"there is no recipe {name!r}; {hint}")
+    of_paper = [each for each in _RECIPES.values() if each.paper == name]
+    return of_paper or [_RECIPES.find(name)]
 
 
 # What was asked -------------------------------------------------------------------------------------------

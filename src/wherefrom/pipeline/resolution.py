@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
-from wherefrom.errors import WherefromError
+from wherefrom.errors import WherefromError, did_you_mean
 from wherefrom.method import Method, MethodSpec, methods
 from wherefrom.model import Model
 from wherefrom.model.containers import several
@@ -173,10 +172,8 @@ def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) ->
     own = inspect.signature(function).parameters
     known = {option for each in methods() for option in each.options}
     for name in sorted(options.keys() - known):
-        if near := get_close_matches(name, own, n=1):
-            raise WherefromError(
-                f"{function.__name__} has no argument {name!r}; did you mean {near[0]!r}?", code="option"
-            )
+        if meant := did_you_mean(name, own):
+            raise WherefromError(f"{function.__name__} has no argument {name!r}; {meant}".rstrip(), code="option")
 
 
 def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: Sequence[MethodSpec]) -> None:

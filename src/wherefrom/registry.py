@@ -1,0 +1,100 @@
+"""Names: one registry class for methods, aggregations, metrics, datasets and recipes.
+
+    METRICS: Registry[Metric] = Registry("metric", group="wherefrom.metrics")
+    METRICS.add("aopc", found)
+    METRICS.find("AOPC")        what it holds, however the name is written; or an error that says what was meant
+    list(METRICS)               the names, in the order in which they were added
+
+Capitals do not matter, and `_`, `-` and a space are the same. A registry with a `group` also holds what other installed
+packages declare under entry points of that name; they are imported at the first lookup or listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from wherefrom.errors import WherefromError, did_you_mean, warn
+from wherefrom.typecheck import shown
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T]):
+    """What is known by name: a mapping from names to entries that finds an entry by any spelling or alias."""
+
+    def __init__(self, noun: str, *, group: str = "", also: str = "") -> None:
+        self.noun = noun  # what an entry is called in errors
+        self.group = group  # the entry points that add to it
+        self.also = also  # what an error says is accepted beside the names
+        self._entries: dict[str, T] = {}
+        self._names: dict[str, str] = {}  # every name and alias, folded -> the name
+        self._loaded = not group
+
+    def add(self, name: str, entry: T, aliases: tuple[str, ...] = ()) -> None:
+        """Enter something under a name and its aliases, none of which may be taken."""
+        if name in self._entries:
+            raise ValueError(f"the {self.noun} '{name}' is registered twice; give one of them another name")
+        for each in (name, *aliases):
+            owner = self._names.get(fold(each), name)
+            if owner != name:
+                raise ValueError(f"'{name}' cannot be called '{each}': that is a name of the {self.noun} '{owner}'")
+        self._entries[name] = entry
+        self._names |= {fold(each): name for each in (name, *aliases)}
+
+    def find(self, name: Any) -> T:
+        """The entry of a name or alias, or an error that says which names there are."""
+        return self._entries[self.named(name)]
+
+    def named(self, written: Any) -> str:
+        """The registered name, for a name or alias however it is written; or the error."""
+        if (known := self._known(written)) is None:
+            names = f"{', '.join(self)}, or {self.also}" if self.also else f"one of {', '.join(self)}"
+            raise WherefromError(f"unknown {self.noun} {shown(written)}; {self.hint(written)}expected {names}")
+        return known
+
+    def hint(self, name: Any) -> str:
+        """The question whether another name was meant, where one resembles it."""
+        self._load()
+        return did_you_mean(fold(name), self._names, 3, self._names) if isinstance(name, str) else ""
+
+    def __getitem__(self, name: str) -> T:
+        if (known := self._known(name)) is None:
+            raise KeyError(name)
+        return self._entries[known]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._entries)
+
+    def _known(self, written: Any) -> str | None:
+        self._load()
+        return self._names.get(fold(written)) if isinstance(written, str) else None
+
+    def _load(self) -> None:
+        """Import what other packages declare, once; their modules register what they have as ours do."""
+        if self._loaded:
+            return
+        self._loaded = True  # first: a module that is being imported may look something up
+        for point in declared(self.group):
+            try:
+                point.load()
+            except Exception as error:  # whatever another's module does, the rest can be used
+                package = f" of {point.dist.name}" if point.dist else ""
+                warn(f"the {self.noun} '{point.name}'{package} is left out: {point.value} cannot be loaded ({error!r})")
+
+
+def declared(group: str) -> list[Any]:
+    """The entry points that installed packages declare in a group."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda point: point.name)
+
+
+def fold(name: str) -> str:
+    """A name without the differences that do not matter."""
+    return name.casefold().replace("_", "-").replace(" ", "-")

@@ -1,0 +1,67 @@
+"""Names: any spelling finds what was meant, a wrong one is answered with what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.registry import Registry
+
+
+@pytest.fixture
+def fruit() -> Registry[int]:
+    found: Registry[int] = Registry("fruit")
+    found.add("blood-orange", 1, ("Moro",))
+    found.add("quince", 2)
+    return found
+
+
+def test_capitals_underscores_and_aliases_find_the_same(fruit: Registry[int]) -> None:
+    for name in ("blood-orange", "Blood_Orange", "blood orange", "moro", "MORO"):
+        assert fruit.find(name) == fruit[name] == 1
+        assert fruit.named(name) == "blood-orange"
+        assert name in fruit
+    assert list(fruit.items()) == [("blood-orange", 1), ("quince", 2)]
+    assert fruit.get("apple") is None
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_with_all(fruit: Registry[int]) -> None:
+    with pytest.raises(
+        WherefromError, match=r"^unknown fruit 'quinze'; did you mean 'quince'\? expected one of blood-o"
+    ):
+        fruit.find("quinze")
+    with pytest.raises(WherefromError, match=r"^unknown fruit 'morro'; did you mean 'blood-orange'\?"):  # by its alias
+        fruit.find("morro")
+    with pytest.raises(WherefromError, match=r"^unknown fruit 7; expected one of blood-orange, quince$"):
+        fruit.find(7)
+    with pytest.raises(KeyError):
+        fruit["apple"]
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_is_entered(fruit: Registry[int]) -> None:
+    with pytest.raises(ValueError, match="the fruit 'quince' is registered twice"):
+        fruit.add("quince", 3)
+    with pytest.raises(ValueError, match="'medlar' cannot be called 'Quince': that is a name of the fruit 'quince'"):
+        fruit.add("medlar", 3, ("Quince",))
+    assert list(fruit) == ["blood-orange", "quince"]
+
+
+def test_packages_add_by_entry_points_at_the_first_lookup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = "[orchard.fruit]\nmedlar = orchard_medlar\nbroken = orchard_broken\n"
+    for name, text in {
+        "orchard-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: orchard\nVersion: 1.0\n",
+        "orchard-1.0.dist-info/entry_points.txt": points,
+        "orchard_medlar.py": "import sys\nsys.orchard.add('medlar', 3)\n",
+        "orchard_broken.py": "import no_such_module\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    fruit: Registry[int] = Registry("fruit", group="orchard.fruit")
+    monkeypatch.setattr("sys.orchard", fruit, raising=False)
+    fruit.add("quince", 2)
+    with pytest.warns(WherefromWarning, match=r"the fruit 'broken' of orchard is left out: .*no_such_module"):
+        assert fruit.find("Medlar") == 3
+    assert list(fruit) == ["quince", "medlar"]
