@@ -13,6 +13,7 @@ import torch
 
 import tiny
 import wherefrom
+from wherefrom.errors import WherefromError
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 
@@ -57,6 +58,10 @@ def test_top() -> None:
     unsigned = Explanation.from_scores(list("abcd"), [0.1, 0.9, 0.5, 0.2], special=[False, True, False, False])
     assert [i for i, _, _ in unsigned.top(9)] == [1, 2, 3, 0]
     assert [i for i, _, _ in unsigned.top(2, special=False)] == [2, 3]
+    assert unsigned.top(0) == []
+    for k in (-1, 1.5, "two"):
+        with pytest.raises(WherefromError, match=f"k={k!r}; expected a whole number, at least 0"):
+            unsigned.top(k)
 
 
 def test_indexing_by_layer_and_token() -> None:

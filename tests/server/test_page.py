@@ -295,3 +295,18 @@ def test_by_keyboard_alone(visit: Open) -> None:
     assert unnamed == []
     assert page.locator("#status").get_attribute("role") == "status"
     assert page.locator("#error").get_attribute("role") == "alert"
+
+
+def test_a_text_without_split_words_chooses_no_pieces_for_the_next(visit: Open) -> None:
+    page = visit()
+    explain(page, "good film")
+    page.locator(".viewer .token", has_text="film").first.focus()
+    page.keyboard.press("w")  # which would choose what nobody sees
+    assert "units" not in page.url
+    explain(page, "the meaningful film")
+    viewer = page.locator(".viewer")
+    expect(viewer.get_by_role("button", name="Words", exact=True)).to_have_attribute("aria-pressed", "true")
+    viewer.get_by_role("button", name="Pieces", exact=True).click()
+    for text in ("good film", "a meaningful film"):  # what the reader has chosen stays
+        explain(page, text)
+    expect(viewer.get_by_role("button", name="Pieces", exact=True)).to_have_attribute("aria-pressed", "true")

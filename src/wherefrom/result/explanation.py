@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import Readout, Target
 from wherefrom.result.words import Span, group
+from wherefrom.typecheck import checked, least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,6 +161,7 @@ class Explanation:
 
     def top(self, k: int = 5, *, special: bool = True) -> list[tuple[int, str, float]]:
         """The k tokens with the largest scores (by magnitude where the method has signs): index, token, score."""
+        k = checked("k", k, Annotated[int, least(0)])
         weight = np.abs(self.scores) if self.signed else self.scores
         order = [int(i) for i in np.argsort(-weight, kind="stable") if special or not self.special[i]]
         return [(i, self.pieces[i], float(self.scores[i])) for i in order[:k]]

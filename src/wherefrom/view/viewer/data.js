@@ -156,9 +156,10 @@ export function arrangement(subject, { units, order, special }) {
   return shown;
 }
 
-/** The k entries of a row with the largest magnitude, among those shown, in falling order; all where k is 0. */
+/** The k entries of a row with the largest magnitude, among those shown, in falling order; all, as they stand, where k is 0. */
 export function strongest(row, shown, k) {
-  if (!k || k >= shown.length) return shown;
+  if (!k) return shown;
+  if (k >= shown.length) return [...shown].sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]));
   const best = new Int32Array(k);
   const sizes = new Float64Array(k);
   let count = 0;

@@ -56,13 +56,13 @@ export function fromHash(hash, start = START) {
   return state;
 }
 
-/** A state that fits these subjects: no layer, head, token or name that is not there. */
+/** A state that fits these subjects: no layer, head, token or name that is not there. Units stay as they were chosen:
+ *  where a text has no words of several pieces, both read the same, and the next text has its words again. */
 export function fitState(state, subjects) {
   const depth = Math.max(...subjects.map((subject) => subject.depth));
   const heads = Math.max(...subjects.map((subject) => subject.heads));
   const names = subjects.map((subject) => subject.name);
   const fits = { ...state };
-  if (!subjects.some((subject) => subject.units.words)) fits.units = "pieces";
   if (state.layer !== null && state.layer >= depth) fits.layer = null;
   if (state.head !== null && state.head >= heads) fits.head = null;
   const hidden = state.hidden.filter((name) => names.includes(name));

@@ -64,6 +64,7 @@ export function mount(element, payload, options = {}) {
     },
     /** Words or pieces; a pinned token stays the same place in the text. */
     units(units) {
+      if (!subjects.some((subject) => subject.units.words)) return; // nothing to choose: the key must not choose unseen
       const { pin, units: before } = chosen.get();
       const groups = pin && subjects.find((subject) => subject.text === pin.text)?.units.words?.groups;
       if (!groups || units === before) return set({ units });
