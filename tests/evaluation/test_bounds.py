@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def compute(_: Worker, task: ShardTask) -> tuple[list[ExampleOutcome], dict[str, float]]:
         answer = Answer(Target("class", 0, "LABEL_0"), Readout(0, "first token"), "LABEL_0", {"LABEL_0": 0.5})
         record = Record("globenc", Number("aopc", None, 0.25))
-        return [ExampleOutcome(item, "", 4, answer, None, [record]) for item in task.items], {"globenc": 0.1}
+        return [ExampleOutcome(item, "", 4, answer, None, [record]) for item, _ in task.rows], {"globenc": 0.1}
 
     monkeypatch.setattr(Worker, "compute", compute)
     monkeypatch.setattr(planning, "WINDOW", 64)
@@ -80,7 +80,7 @@ def _simulated(seed: int, prices: tuple[float, float, float], workers: int = 1) 
     lengths = random.lognormal(3, 0.7, (6, 512)).clip(3, 500).round()
     letters = lengths * random.normal(4.5, 0.3, lengths.shape)
     every = [[planning.load(part) for part in np.split(np.sort(window), 16)] for window in lengths]
-    order = [planning.pending([ShardTask(str(i), (), ()) for i in range(16)], ())] * 6
+    order = [planning.pending([ShardTask(str(i), ()) for i in range(16)], ())] * 6
     seconds = {
         (w, i): float(np.dot(prices, (shard.rows, shard.tokens, shard.squares))) * random.normal(1, 0.1)
         for w, shards in enumerate(every)
@@ -112,7 +112,7 @@ def test_the_time_left_is_true(prices: tuple[float, float, float], workers: int)
 
 
 def test_shards_are_neighbours_by_length_and_spread_in_time() -> None:
-    tasks = [ShardTask(str(i), (), ()) for i in range(11)]
+    tasks = [ShardTask(str(i), ()) for i in range(11)]
     order = [int(task.name) for task in planning.pending(tasks, {"4"})]
     assert order[0] == 10  # the longest first
     assert sorted(order) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]

@@ -311,7 +311,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_shard_does_not_depend_on_who_computes_it_or_after_what() -> None:
     setting = steps.Setting(MODEL, runs.METHODS, runs.METRICS, tokenizer=TOKENIZER)
     items = [Item(row, example) for row, example in enumerate(examples(16))]
-    tasks = planning.cut(0, items, Worker.open(setting).length, 4)
+    tasks = planning.cut(0, items, Worker.open(setting).try_read, 4)
     assert [min(task.tokens) for task in tasks] == sorted(min(task.tokens) for task in tasks)
     first = {done.task.name: runs.shard(done.content) for done in local.here(Worker.open(setting), iter(tasks))}
     again = {done.task.name: runs.shard(done.content) for done in local.here(Worker.open(setting), iter(tasks[::-1]))}
@@ -393,5 +393,8 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_tasks_travel() -> None:
     import pickle
 
-    task = ShardTask("00000-000of001", (Item(0, examples(1)[0]),), (5,))
-    assert pickle.loads(pickle.dumps(task)) == task
+    worker = Worker.open(steps.Setting(MODEL, runs.METHODS, runs.METRICS, tokenizer=TOKENIZER))
+    (task,) = planning.cut(0, [Item(0, examples(1)[0])], worker.try_read, 4)
+    arrived: ShardTask = pickle.loads(pickle.dumps(task))
+    assert (arrived.name, arrived.tokens) == (task.name, task.tokens)
+    assert arrived.rows[0].item == task.rows[0].item

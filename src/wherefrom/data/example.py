@@ -119,16 +119,24 @@ class Dataset:
             why = f"all {len(dropped)} rows are broken: {first_few(dropped)}" if dropped else "it has no rows"
             raise WherefromError(f"{self.name} ({self.split}): nothing to read: {why}")
 
-    @cached_property
-    def _survey(self) -> _Survey:
-        count, dropped, digest = 0, [], hashlib.sha256()
+    def surveyed(self) -> Iterator[Example]:
+        """The examples. Gone through to the end, `len`, `dropped` and `fingerprint` are known without another pass."""
+        count, dropped, digest = 0, list[Dropped](), hashlib.sha256()
         for item in self._items():
             digest.update(_written(item))
             if isinstance(item, Dropped):
                 dropped.append(item)
             else:
                 count += 1
-        return _Survey(count, dropped, digest.hexdigest())
+                yield item
+        self.__dict__["_survey"] = _Survey(count, dropped, digest.hexdigest())  # where the cached property looks
+
+    @cached_property
+    def _survey(self) -> _Survey:
+        for _ in self.surveyed():
+            pass
+        found: _Survey = self.__dict__["_survey"]
+        return found
 
     def __len__(self) -> int:
         return self._survey.count
@@ -165,16 +173,40 @@ def drawn(data: Dataset, limit: int, seed: int) -> Dataset:
     """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset; dropped rows stay so."""
     if limit < 1:
         raise WherefromError(f"limit is {limit}; expected at least one row")
-    chosen = {place for _, place in heapq.nsmallest(limit, ((lot(each.id, seed), i) for i, each in enumerate(data)))}
+    chosen, found = _lots(data, limit, seed)
 
     def make() -> Iterator[Example | Dropped]:
-        place = -1
-        for item in data.make():
-            place += isinstance(item, Example)
+        if found is not None:
+            yield from found
+            return
+        for place, item in enumerate(data.make()):
             if isinstance(item, Dropped) or place in chosen:
                 yield item
 
     return replace(data, make=make)
+
+
+def _lots(data: Dataset, limit: int, seed: int) -> tuple[set[int], list[Example | Dropped] | None]:
+    """The places of those drawn, in one pass; and they themselves with the dropped rows, unless they are too large."""
+    lots: list[tuple[int, int]] = []  # (-lot, -place): on top the one that goes when a lower lot comes
+    held: dict[int, Example | Dropped] = {}
+    size, fits = 0, True
+    for place, item in enumerate(data._items()):
+        if fits:
+            held[place] = item
+        if isinstance(item, Dropped):
+            continue
+        size += len(str(item.text))
+        mine = (-int.from_bytes(lot(item.id, seed)), -place)
+        if len(lots) < limit:
+            heapq.heappush(lots, mine)
+        else:
+            gone = held.pop(-heapq.heappushpop(lots, mine)[1], None)
+            size -= len(str(gone.text)) if isinstance(gone, Example) else 0
+        if size > KEPT:
+            fits = False
+            held.clear()
+    return {-place for _, place in lots}, list(held.values()) if fits else None
 
 
 def lot(id: str, seed: int) -> bytes:

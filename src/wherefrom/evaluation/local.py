@@ -114,7 +114,7 @@ def _attend(setting: Setting, following: Any, results: queue.Queue[Any], stop: t
                     return
             else:
                 raise WherefromError(
-                    f"shard {task.name} ({len(task.items)} rows, up to {max(task.tokens)} tokens) ended {ATTEMPTS} "
+                    f"shard {task.name} ({len(task.rows)} rows, up to {max(task.tokens)} tokens) ended {ATTEMPTS} "
                     f"workers in a row, as a process does that runs out of memory; the same command goes on from "
                     f"here, with fewer workers perhaps; or begin another run with a smaller batch size"
                 )

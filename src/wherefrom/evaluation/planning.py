@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from wherefrom.data import Example
 from wherefrom.evaluation import store
-from wherefrom.evaluation.worker import Item, ShardTask
+from wherefrom.evaluation.worker import Item, ShardTask, TaskRow
+from wherefrom.model import Sentence
 
+T = TypeVar("T")
 WINDOW = 2048  # rows
 TOKENS = 16384  # in a shard: long texts make shards of fewer rows
 
@@ -45,7 +48,7 @@ def characters(example: Example) -> int:
     return len(example.text) if isinstance(example.text, str) else sum(map(len, example.text))
 
 
-def windows(items: Iterable[Item]) -> Iterator[tuple[int, list[Item]]]:
+def windows(items: Iterable[T]) -> Iterator[tuple[int, list[T]]]:
     """The dataset in pieces, numbered."""
     iterator = iter(items)
     number = 0
@@ -54,19 +57,16 @@ def windows(items: Iterable[Item]) -> Iterator[tuple[int, list[Item]]]:
         number += 1
 
 
-def cut(number: int, window: list[Item], length: Callable[[Example], int], size: int) -> list[ShardTask]:
+def cut(number: int, window: list[Item], read: Callable[[Example], Sentence | str], size: int) -> list[ShardTask]:
     """The shards of one window: rows by length, at most `size` of them and TOKENS tokens each."""
-    lengths = {item.row: length(item.example) for item in window}
-    groups: list[list[Item]] = [[]]
-    for item in sorted(window, key=lambda item: (lengths[item.row], item.row)):
-        full = len(groups[-1]) >= size or (len(groups[-1]) + 1) * lengths[item.row] > TOKENS
+    every = [TaskRow(item, read(item.example)) for item in window]
+    groups: list[list[TaskRow]] = [[]]
+    for row in sorted(every, key=lambda row: (row.tokens, row.item.row)):
+        full = len(groups[-1]) >= size or (len(groups[-1]) + 1) * row.tokens > TOKENS
         if groups[-1] and full:
             groups.append([])
-        groups[-1].append(item)
-    return [
-        ShardTask(store.name(number, i, len(groups)), tuple(group), tuple(lengths[item.row] for item in group))
-        for i, group in enumerate(groups)
-    ]
+        groups[-1].append(row)
+    return [ShardTask(store.name(number, i, len(groups)), tuple(group)) for i, group in enumerate(groups)]
 
 
 def pending(tasks: list[ShardTask], done: Collection[str]) -> list[ShardTask]:

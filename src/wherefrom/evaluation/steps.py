@@ -1,4 +1,8 @@
-"""`evaluate`: methods and measures over a dataset, into a folder that a kill does no harm to."""
+"""`evaluate`: methods and measures over a dataset, into a folder that a kill does no harm to.
+
+The steps are functions, in the order in which they are taken: what was asked is resolved, the data read and surveyed,
+the model opened, the run folder claimed, the missing shards computed, the tables written.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 
-from wherefrom.data import MASK, Dataset, Example, drawn
-from wherefrom.data import read as read_data
-from wherefrom.data.example import first, kept, unfit
-from wherefrom.data.tables import first_few, shown
+from wherefrom.data import MASK, Dataset
+from wherefrom.data.tables import first_few
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import WherefromError, warn
 from wherefrom.evaluation import local, manifest, planning, store, summary
@@ -32,22 +34,19 @@ from wherefrom.evaluation.config import (
     check_model,
     check_needs,
     check_second,
-    count_needs,
     listed,
 )
 from wherefrom.evaluation.gold import gold_classes
 from wherefrom.evaluation.run import Run
-from wherefrom.evaluation.worker import Item, ShardTask, Worker
+from wherefrom.evaluation.survey import Rows, Survey, choose_rows, items, survey
+from wherefrom.evaluation.worker import ShardTask, Worker
 from wherefrom.extras import need
 from wherefrom.files import write
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checks_arguments, least
-from wherefrom.typecheck import shown as shown_value
 
 ENGINES = ("local", "ray")
 SHARD = 64  # rows
-LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
-GIVEN = "given"  # the name of a list of texts or examples
 
 
 @checks_arguments
@@ -100,9 +99,7 @@ def evaluate(
     """
     need("pyarrow", extra="eval")
     given = {name: _one_method(name, every) for name, every in (explanations or {}).items()}
-    if engine not in ENGINES:
-        raise WherefromError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    workers = workers or (1 if engine == "local" else os.cpu_count() or 1)
+    how = _resolve_engine(engine, workers, threads, progress)
     setting = Setting(
         model=model,
         methods=listed(methods, "methods"),
@@ -120,149 +117,41 @@ def evaluate(
         tokenizer_kwargs=dict(tokenizer_kwargs or {}),
     )
     check(setting)
-    if names is not None and target != LABEL:
-        raise WherefromError(
-            "names says which class a gold label is, and only target='label' asks for that; leave it out"
-        )
-    if draw and limit is None:
-        raise WherefromError("draw says that rows are drawn at random, and not how many; expected limit as well")
-    source = kept(_dataset(data, split, columns, folder, None if draw else limit))
-    source = drawn(source, limit, seed) if draw and limit is not None else source
-    survey = _survey(source)
-    check_needs(setting, survey.having, survey.kinds, survey.rows, source.name)
-    for name, every in given.items():
-        if len(every) != survey.rows:
-            raise WherefromError(f"{len(every)} explanations '{name}' for {survey.rows} examples; expected one each")
-    worker = Worker.open(setting)
-    check_model(worker.opened, setting)
-    if target == LABEL and worker.opened.task == "classification":
-        classes = gold_classes(worker.opened.labels, survey.labels, source.labels, names)
-        worker = replace(worker, setting=replace(setting, classes=classes))
-    if survey.masked and worker.opened.task == "classification":
-        warn(
-            f"{survey.masked} of the {survey.rows} texts hold {MASK}, and {worker.opened.name} is a classifier, which "
-            f"reads it like any other word; for a model of what comes next, give it wherefrom.data.up_to_mask(data), "
-            f"or say --up-to-mask"
-        )
-    for second in worker.others.values():
-        check_second(worker.opened, second.opened)
-    _refuse_name(out)
-    temporary = tempfile.TemporaryDirectory(prefix="wherefrom-run-") if out is None else None
-    path = Path(temporary.name if temporary else out)  # type: ignore[arg-type]
-    asked: dict[str, Any] = {
-        "methods": list(setting.methods),
-        "metrics": list(setting.metrics),
-        "target": target,
-        "limit": limit,
-        "draw": draw,
-        "batch_size": batch_size,
-        "shard": shard,
-        "truncate": truncate,
-        "seed": seed,
-        "model_kwargs": {key: str(value) for key, value in setting.model_kwargs.items()},
-        "tokenizer_kwargs": {key: str(value) for key, value in setting.tokenizer_kwargs.items()},
-        "explanations": {name: _scores_hash(every) for name, every in given.items()},
-    }
-    if worker.setting.classes:
-        asked["classes"] = dict(worker.setting.classes)
-    if worker.others:
-        asked["models"] = {name: manifest.model_identity(each.opened) for name, each in worker.others.items()}
+    _check_names(setting, names)
+    rows = Rows(split, columns, folder, limit, draw, seed)
+    source = choose_rows(data, rows)
+    found = survey(source)
+    _check_data(setting, source, found, given)
+    worker = _open_worker(setting, source, found, names)
+    path, temporary = _run_folder(out)
     with manifest.locked(path):
-        there = manifest.settle(
-            path,
-            {
-                "format": manifest.FORMAT,
-                "version": manifest.VERSION,
-                "asked": asked,
-                "model": manifest.model_identity(worker.opened),
-                "data": {
-                    "name": source.name,
-                    "split": source.split,
-                    "fingerprint": source.fingerprint,
-                    "rows": survey.rows,
-                    "dropped": len(source.dropped),
-                },
-                "dropped": first_few([(each.row, each.reason) for each in source.dropped]),
-                "versions": manifest.versions(),
-                "threads": threads or max(1, torch.get_num_threads() // workers),
-                "command": sys.argv,
-                "begun": datetime.now(UTC).isoformat(timespec="seconds"),
-            },
-        )
+        asked = _asked(worker, rows, shard, given)
+        there = manifest.settle(path, _manifest(asked, worker, source, found, how))
         worker = replace(worker, setting=replace(worker.setting, threads=threads or there["threads"]))
-        _go_on(path, source, given, survey, worker, shard, engine, workers, progress)
+        whole = _compute_missing(path / manifest.SHARDS, _Plan(source, given, found, worker, shard), how)
+        _summarise(path, whole, worker.setting)
     return Run(path, temporary)
 
 
-# The data -------------------------------------------------------------------------------------------------
+# What was asked -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _DatasetSurvey:
-    """One pass over the data before anything is computed."""
+class _Engine:
+    """Who computes the shards. It may change between a kill and going on."""
 
-    rows: int
-    having: dict[str, int]  # how many rows have cues, a label, …
-    kinds: dict[str, set[str]]  # two labels, groups and targets that occur
-    characters: list[planning.Load]  # of each window
-    masked: int  # rows with a mask in their text
-    labels: dict[Any, None]  # the gold labels that occur
+    name: str
+    workers: int
+    threads: int
+    progress: bool
 
 
-def _refuse_name(out: str | os.PathLike[str] | None) -> None:
-    """Refuse what no folder can be called."""
-    name = "" if out is None else os.fspath(out)
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        name = "\0"
-    if "\0" in name:
-        raise WherefromError("out holds a character that no name of a folder can have; choose another")
-
-
-def _dataset(data: Any, split: Any, columns: Any, folder: Any, limit: int | None) -> Dataset:
-    if data is None:
-        raise WherefromError("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
-    if isinstance(data, Dataset):
-        return data if limit is None else first(data, limit)
-    if isinstance(data, str | os.PathLike):
-        return read_data(data, split, columns, limit, folder)
-    if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
-        raise WherefromError(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
-    examples = [
-        each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
-        for row, each in enumerate(islice(data, limit))
-    ]
-    for each in examples:
-        texts = each.text if isinstance(each.text, tuple) else (each.text,)
-        if len(texts) > 2 or not all(isinstance(text, str) for text in texts):
-            raise WherefromError(f"example {each.id} is {shown(each.text)}; expected a text, or a pair of texts")
-    if len({each.id for each in examples}) < len(examples):
-        raise WherefromError("two examples have the same id; expected each to have its own")
-    return Dataset(GIVEN, "", lambda: iter(examples))
-
-
-def _survey(source: Dataset) -> _DatasetSurvey:
-    rows, masked, having, kinds, characters = 0, 0, dict[str, int](), dict[str, set[str]](), list[planning.Load]()
-    labels: dict[Any, None] = {}
-    for _, window in planning.windows(_items(source, {})):
-        for item in window:
-            if (why := unfit(item.example)) is not None:
-                raise WherefromError(f"example {item.example.id!r} cannot be evaluated: {why}")
-            count_needs(item.example, having, kinds)
-            masked += MASK in str(item.example.text)
-            if item.example.label is not None and len(labels) < LABELS:
-                labels[item.example.label] = None
-        rows += len(window)
-        characters.append(planning.load(planning.characters(item.example) for item in window))
-    if not rows:
-        raise WherefromError(f"{source.name} has no examples to evaluate on")
-    return _DatasetSurvey(rows, having, kinds, characters, masked, labels)
-
-
-def _items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:
-    for row, example in enumerate(source):
-        yield Item(row, example, {name: every[row] for name, every in given.items()})
+def _resolve_engine(name: str, workers: int | None, threads: int | None, progress: bool | None) -> _Engine:
+    if name not in ENGINES:
+        raise WherefromError(f"unknown engine {name!r}; expected one of {', '.join(ENGINES)}")
+    workers = workers or (1 if name == "local" else os.cpu_count() or 1)
+    threads = threads or max(1, torch.get_num_threads() // workers)
+    return _Engine(name, workers, threads, sys.stderr.isatty() if progress is None else progress)
 
 
 def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
@@ -273,6 +162,105 @@ def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
     return [replace(each, signed=signed) for each in every]
 
 
+def _check_names(setting: Setting, names: Mapping[Any, str] | None) -> None:
+    if names is not None and setting.target != LABEL:
+        raise WherefromError(
+            "names says which class a gold label is, and only target='label' asks for that; leave it out"
+        )
+
+
+def _check_data(setting: Setting, source: Dataset, found: Survey, given: Mapping[str, Sequence[Explanation]]) -> None:
+    check_needs(setting, found.having, found.kinds, found.rows, source.name)
+    for name, every in given.items():
+        if len(every) != found.rows:
+            raise WherefromError(f"{len(every)} explanations '{name}' for {found.rows} examples; expected one each")
+
+
+# The model ------------------------------------------------------------------------------------------------
+
+
+def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mapping[Any, str] | None) -> Worker:
+    """The model, opened and checked against what is asked of it and against the data."""
+    worker = Worker.open(setting)
+    opened = worker.opened
+    check_model(opened, setting)
+    if setting.target == LABEL and opened.task == "classification":
+        classes = gold_classes(opened.labels, found.labels, source.labels, names)
+        worker = replace(worker, setting=replace(setting, classes=classes))
+    if found.masked and opened.task == "classification":
+        warn(
+            f"{found.masked} of the {found.rows} texts hold {MASK}, and {opened.name} is a classifier, which "
+            f"reads it like any other word; for a model of what comes next, give it wherefrom.data.up_to_mask(data), "
+            f"or say --up-to-mask"
+        )
+    for second in worker.others.values():
+        check_second(opened, second.opened)
+    return worker
+
+
+# The run folder -------------------------------------------------------------------------------------------
+
+
+def _run_folder(out: str | os.PathLike[str] | None) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
+    """The folder of the run; where none is named, a temporary one. What no folder can be called is refused."""
+    if out is None:
+        temporary = tempfile.TemporaryDirectory(prefix="wherefrom-run-")
+        return Path(temporary.name), temporary
+    name = os.fspath(out)
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        name = "\0"
+    if "\0" in name:
+        raise WherefromError("out holds a character that no name of a folder can have; choose another")
+    return Path(out), None
+
+
+def _asked(worker: Worker, rows: Rows, shard: int, given: Mapping[str, Sequence[Explanation]]) -> dict[str, Any]:
+    """What makes a run this run and no other, beside model, data and versions."""
+    setting = worker.setting
+    asked: dict[str, Any] = {
+        "methods": list(setting.methods),
+        "metrics": list(setting.metrics),
+        "target": setting.target,
+        "limit": rows.limit,
+        "draw": rows.draw,
+        "batch_size": setting.batch_size,
+        "shard": shard,
+        "truncate": setting.truncate,
+        "seed": setting.seed,
+        "model_kwargs": {key: str(value) for key, value in setting.model_kwargs.items()},
+        "tokenizer_kwargs": {key: str(value) for key, value in setting.tokenizer_kwargs.items()},
+        "explanations": {name: _scores_hash(every) for name, every in given.items()},
+    }
+    if setting.classes:
+        asked["classes"] = dict(setting.classes)
+    if worker.others:
+        asked["models"] = {name: manifest.model_identity(each.opened) for name, each in worker.others.items()}
+    return asked
+
+
+def _manifest(asked: dict[str, Any], worker: Worker, source: Dataset, found: Survey, how: _Engine) -> dict[str, Any]:
+    return {
+        "format": manifest.FORMAT,
+        "version": manifest.VERSION,
+        "asked": asked,
+        "model": manifest.model_identity(worker.opened),
+        "data": {
+            "name": source.name,
+            "split": source.split,
+            "fingerprint": source.fingerprint,
+            "rows": found.rows,
+            "dropped": len(source.dropped),
+        },
+        "dropped": first_few([(each.row, each.reason) for each in source.dropped]),
+        "versions": manifest.versions(),
+        "threads": how.threads,
+        "command": sys.argv,
+        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
 def _scores_hash(every: Sequence[Explanation]) -> str:
     digest = hashlib.sha256()
     for each in every:
@@ -281,68 +269,68 @@ def _scores_hash(every: Sequence[Explanation]) -> str:
     return digest.hexdigest()
 
 
-# The work -------------------------------------------------------------------------------------------------
+# The shards -----------------------------------------------------------------------------------------------
 
 
-def _go_on(
-    path: Path,
-    source: Dataset,
-    given: Mapping[str, Sequence[Explanation]],
-    survey: _DatasetSurvey,
-    worker: Worker,
-    shard: int,
-    engine: str,
-    workers: int,
-    progress: bool | None,
-) -> None:
-    """Compute the shards that are missing, then the tables."""
-    folder = path / manifest.SHARDS
-    whole = store.found(folder)
-    clock = Clock(sum(survey.characters, planning.Load()), workers)
-    full = store.complete(whole)
-    before = sum(int(survey.characters[window].rows) for window in full)
-    shown = sys.stderr.isatty() if progress is None else progress
+@dataclass(frozen=True)
+class _Plan:
+    """All that the shards are cut from."""
 
-    def tasks() -> Iterator[ShardTask]:
-        for number, window in planning.windows(_items(source, given)):
-            characters = survey.characters[number]
+    source: Dataset
+    given: Mapping[str, Sequence[Explanation]]
+    survey: Survey
+    worker: Worker
+    shard: int
+
+    def missing(self, whole: dict[str, Path], clock: Clock) -> Iterator[ShardTask]:
+        """The shards that are not there yet, in the order in which they are computed; the clock learns of each."""
+        full = store.complete(whole)
+        for number, window in planning.windows(items(self.source, self.given)):
+            characters = self.survey.characters[number]
             if number in full:
                 clock.skips(characters)
                 continue
-            every = planning.cut(number, window, worker.length, shard)
+            every = planning.cut(number, window, self.worker.try_read, self.shard)
             waiting = planning.pending(every, whole)
-            all_of_it, rest = (
-                sum((planning.load(each.tokens) for each in some), planning.Load()) for some in (every, waiting)
+            clock.reads(
+                characters, *(planning.load(n for each in some for n in each.tokens) for some in (every, waiting))
             )
-            clock.reads(characters, all_of_it, rest)
             yield from waiting
 
-    with bar(survey.rows, before, shown) as show:
-        for done in _engine(engine, worker, tasks(), workers):
+
+def _compute_missing(folder: Path, plan: _Plan, how: _Engine) -> dict[str, Path]:
+    """Compute the shards that are missing; all of them, by name."""
+    whole = store.found(folder)
+    clock = Clock(sum(plan.survey.characters, planning.Load()), how.workers)
+    before = sum(int(plan.survey.characters[window].rows) for window in store.complete(whole))
+    with bar(plan.survey.rows, before, how.progress) as show:
+        for done in _computed(how, plan.worker, plan.missing(whole, clock)):
             whole[done.task.name] = store.put(folder, done.task.name, done.content)
             clock.done(planning.load(done.task.tokens), done.seconds)
             show(clock)
-    if not (path / manifest.FINISHED).exists() or not _tables_whole(path):
-        _finish(path, whole, worker.setting)
+    return whole
 
 
-def _engine(engine: str, worker: Worker, tasks: Iterator[ShardTask], workers: int) -> Iterator[local.Done]:
+def _computed(how: _Engine, worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[local.Done]:
+    """Shards as the engine finishes them."""
     first = next(tasks, None)
     if first is None:  # nothing is left, and nobody need be started for it
         return iter(())
-
-    def every() -> Iterator[ShardTask]:
-        yield first
-        yield from tasks
-
-    if engine == "ray":
+    every = chain([first], tasks)
+    if how.name == "ray":
         from wherefrom.evaluation.ray_cluster import actors
 
-        return actors(worker.setting, every(), workers)
-    return local.here(worker, every()) if workers == 1 else local.beside(worker.setting, every(), workers)
+        return actors(worker.setting, every, how.workers)
+    return local.here(worker, every) if how.workers == 1 else local.beside(worker.setting, every, how.workers)
 
 
-def _finish(path: Path, whole: dict[str, Path], setting: Setting) -> None:
+# The tables -----------------------------------------------------------------------------------------------
+
+
+def _summarise(path: Path, whole: dict[str, Path], setting: Setting) -> None:
+    """Write the tables, unless they are there as they were written."""
+    if (path / manifest.FINISHED).exists() and _tables_whole(path):
+        return
     try:
         totals = summary.build(path, whole, (*setting.methods, *setting.given), setting.asked())
     except OSError as error:

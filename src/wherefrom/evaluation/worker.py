@@ -33,7 +33,6 @@ from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import Explanation
 
 T = TypeVar("T")
-CUT = 2048  # sentences kept from measuring their length to computing them: a window
 SENTENCE = "this is a film about the cat that is not here ."
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
 
@@ -46,13 +45,28 @@ class Item(NamedTuple):
     given: Mapping[str, Explanation] = {}
 
 
+class TaskRow(NamedTuple):
+    """An example as planning read it, so that nobody tokenises it again; or why it cannot be read."""
+
+    item: Item
+    read: Sentence | str
+
+    @property
+    def tokens(self) -> int:
+        """0 where it cannot be read."""
+        return 0 if isinstance(self.read, str) else len(self.read)
+
+
 @dataclass(frozen=True)
 class ShardTask:
     """A shard to be computed."""
 
     name: str
-    items: tuple[Item, ...]
-    tokens: tuple[int, ...]  # of each item; 0 where it cannot be read
+    rows: tuple[TaskRow, ...]
+
+    @property
+    def tokens(self) -> list[int]:
+        return [row.tokens for row in self.rows]
 
 
 class Record(NamedTuple):
@@ -103,9 +117,6 @@ class Worker:
     jobs: list[Job]
     asked: list[MetricSpec]
     others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
-    _cut: dict[str, Sentence] = field(
-        default_factory=dict, repr=False
-    )  # by id: read for their length, not yet computed
 
     @classmethod
     def open(cls, setting: Setting) -> Worker:
@@ -122,17 +133,6 @@ class Worker:
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}
         return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)
 
-    def length(self, example: Example) -> int:
-        """How many tokens an example has; 0 where it cannot be read."""
-        try:
-            sentence = self.read(example)
-        except WherefromError:
-            return 0
-        if len(self._cut) >= CUT:  # somebody else computes them, or has done so
-            self._cut.pop(next(iter(self._cut)))
-        self._cut[example.id] = sentence
-        return len(sentence)
-
     @cached_property
     def _own_failure(self) -> str | None:
         """Why a sentence of ours cannot be explained either, if so: an option, head or layer that the model has not."""
@@ -148,12 +148,12 @@ class Worker:
         """Measure every example of a shard; what was measured, and the seconds that each method took."""
         torch.set_num_threads(self.setting.threads)
         torch.manual_seed(_seed(self.setting.seed, task.name))
-        outcomes = [ExampleOutcome(item, item.example.content) for item in task.items]
+        outcomes = [ExampleOutcome(row.item, row.item.example.content, row.tokens) for row in task.rows]
         seconds: dict[str, float] = {}
         waiting: list[_Waiting] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WherefromWarning)
-            readable = self._readable(outcomes)
+            readable = self._readable(outcomes, task)
             for batch in self.batches(readable):
                 waiting += self._measure(batch, seconds)
             self._erase(waiting)
@@ -170,21 +170,23 @@ class Worker:
 
     def read(self, example: Example) -> Sentence:
         """An example as this model reads it."""
-        known = self._cut.pop(example.id, None)
-        return self.reader.read(self._masked(example).text)[0][0] if known is None else known
+        return self.reader.read(self._masked(example).text)[0][0]
 
-    def _readable(self, outcomes: list[ExampleOutcome]) -> list[tuple[ExampleOutcome, Sentence]]:
+    def try_read(self, example: Example) -> Sentence | str:
+        """An example as this model reads it, or why it cannot."""
+        try:
+            return self.read(example)
+        except WherefromError as error:
+            return str(error)
+
+    def _readable(self, outcomes: list[ExampleOutcome], task: ShardTask) -> list[tuple[ExampleOutcome, Sentence]]:
         readable = []
-        for outcome in outcomes:
-            example = outcome.item.example
-            outcome.item = outcome.item._replace(example=self._masked(example))
-            try:
-                sentence = self.read(example)
-            except WherefromError as error:
-                outcome.failure = str(error)
-                continue
-            outcome.tokens = len(sentence)
-            readable.append((outcome, sentence))
+        for outcome, row in zip(outcomes, task.rows, strict=True):
+            outcome.item = row.item._replace(example=self._masked(row.item.example))
+            if isinstance(row.read, str):
+                outcome.failure = row.read
+            else:
+                readable.append((outcome, row.read))
         return readable
 
     def batches(self, readable: list[tuple[T, Sentence]]) -> Iterator[list[tuple[T, Sentence]]]:

@@ -1,0 +1,104 @@
+"""The data of a run, read once: which rows are taken, and what there is to know of them before anything is computed.
+
+A dataset whose texts fit into memory is read from its source a single time. A larger one is read twice: for the survey,
+and again while its shards are computed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from wherefrom.data import MASK, Dataset, Example, drawn
+from wherefrom.data import read as read_data
+from wherefrom.data.example import first, kept, unfit
+from wherefrom.data.tables import shown
+from wherefrom.errors import WherefromError
+from wherefrom.evaluation import planning
+from wherefrom.evaluation.config import count_needs
+from wherefrom.evaluation.worker import Item
+from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import shown as shown_value
+
+LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
+GIVEN = "given"  # the name of a list of texts or examples
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of a dataset are taken."""
+
+    split: str | None = None
+    columns: Mapping[str, str] | None = None
+    folder: str | os.PathLike[str] | None = None
+    limit: int | None = None
+    draw: bool = False  # at random, by the seed, and not the first ones
+    seed: int = 0
+
+
+@dataclass
+class Survey:
+    """What one pass over the data tells."""
+
+    rows: int = 0
+    having: dict[str, int] = field(default_factory=dict)  # how many rows have cues, a label, …
+    kinds: dict[str, set[str]] = field(default_factory=dict)  # two labels, groups and targets that occur
+    characters: list[planning.Load] = field(default_factory=list)  # of each window
+    masked: int = 0  # rows with a mask in their text
+    labels: dict[Any, None] = field(default_factory=dict)  # the gold labels that occur
+
+
+def choose_rows(data: Any, rows: Rows) -> Dataset:
+    """The examples of a run, kept in memory where they fit."""
+    if rows.draw:
+        if rows.limit is None:
+            raise WherefromError("draw says that rows are drawn at random, and not how many; expected limit as well")
+        return kept(drawn(_dataset(data, rows, None), rows.limit, rows.seed))
+    return kept(_dataset(data, rows, rows.limit))
+
+
+def survey(source: Dataset) -> Survey:
+    """Go through the examples once; an error at the first that no table can hold."""
+    found = Survey()
+    for _, window in planning.windows(source.surveyed()):
+        for example in window:
+            if (why := unfit(example)) is not None:
+                raise WherefromError(f"example {example.id!r} cannot be evaluated: {why}")
+            count_needs(example, found.having, found.kinds)
+            found.masked += MASK in str(example.text)
+            if example.label is not None and len(found.labels) < LABELS:
+                found.labels[example.label] = None
+        found.rows += len(window)
+        found.characters.append(planning.load(map(planning.characters, window)))
+    return found
+
+
+def items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterator[Item]:
+    """The examples with their numbers, each with the explanations of it that were made elsewhere."""
+    for row, example in enumerate(source):
+        yield Item(row, example, {name: every[row] for name, every in given.items()})
+
+
+def _dataset(data: Any, rows: Rows, limit: int | None) -> Dataset:
+    if data is None:
+        raise WherefromError("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
+    if isinstance(data, Dataset):
+        return data if limit is None else first(data, limit)
+    if isinstance(data, str | os.PathLike):
+        return read_data(data, rows.split, rows.columns, limit, rows.folder)
+    if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
+        raise WherefromError(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
+    examples = [
+        each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
+        for row, each in enumerate(islice(data, limit))
+    ]
+    for each in examples:
+        texts = each.text if isinstance(each.text, tuple) else (each.text,)
+        if len(texts) > 2 or not all(isinstance(text, str) for text in texts):
+            raise WherefromError(f"example {each.id} is {shown(each.text)}; expected a text, or a pair of texts")
+    if len({each.id for each in examples}) < len(examples):
+        raise WherefromError("two examples have the same id; expected each to have its own")
+    return Dataset(GIVEN, "", lambda: iter(examples))

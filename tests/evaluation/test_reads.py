@@ -1,0 +1,92 @@
+"""How often a run reads its data and its texts: once each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+import wherefrom
+from wherefrom.data import Dataset, Dropped, Example, drawn, example
+from wherefrom.model import Reader
+
+MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
+METHODS, METRICS = ["globenc", "attention-rollout"], ["aopc", "spearman:saliency"]
+
+
+class Source:
+    """A dataset that counts how often it is gone through."""
+
+    def __init__(self, rows: int = 12) -> None:
+        self.passes = 0
+        self.items: list[Example | Dropped] = [
+            Dropped(row, "empty") if row % 5 == 4 else Example(f"row:{row}", f"a {'very ' * (row % 4)}good film")
+            for row in range(rows)
+        ]
+        self.data = Dataset("counted", "all", self._make)
+
+    def _make(self) -> Iterator[Example | Dropped]:
+        self.passes += 1
+        yield from self.items
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each text was tokenised in this process."""
+    found: Counter[str] = Counter()
+    read = Reader.read
+
+    def counted(self: Reader, inputs: Any) -> Any:
+        found[str(inputs)] += 1
+        return read(self, inputs)
+
+    monkeypatch.setattr(Reader, "read", counted)
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"limit": 5}, {"limit": 5, "draw": True}])
+def test_the_data_are_read_once(options: dict[str, Any]) -> None:
+    source = Source()
+    run = wherefrom.evaluate(source.data, MODEL, TOKENIZER, METHODS, METRICS, **options)
+    assert source.passes == 1
+    assert run.finished["examples"] == options.get("limit", 10)
+
+
+@pytest.mark.parametrize(("options", "passes"), [({}, 2), ({"limit": 5}, 2), ({"limit": 5, "draw": True}, 3)])
+def test_data_that_do_not_fit_are_read_for_the_survey_and_for_the_shards(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], passes: int
+) -> None:
+    monkeypatch.setattr(example, "KEPT", 20)  # characters
+    source = Source()
+    wherefrom.evaluate(source.data, MODEL, TOKENIZER, METHODS, METRICS, **options)
+    assert source.passes == passes
+
+
+def test_each_text_is_tokenised_once(texts: Counter[str]) -> None:
+    data = [f"the {word} film is {other}" for word in ("good", "bad") for other in ("very good", "bad", "long")]
+    wherefrom.evaluate(data, MODEL, TOKENIZER, METHODS, METRICS, shard=2)
+    assert texts == Counter(data)
+
+
+def test_workers_get_the_texts_as_planning_read_them(texts: Counter[str], tmp_path: Path) -> None:
+    """They are told what cannot be read, too, and say so of the example."""
+    data = ["the good film", "the " + "long " * 80 + "film"]
+    run = wherefrom.evaluate(data, MODEL, TOKENIZER, METHODS, METRICS, out=tmp_path / "run", shard=1)
+    assert texts == Counter(data)
+    (reason,) = run.finished["failures"]
+    assert "tokens" in reason
+
+
+@pytest.mark.parametrize("kept", [10**6, 30])
+def test_what_is_drawn_does_not_depend_on_what_fits_in_memory(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    source = Source(40)
+    every = [each for each in source.items if isinstance(each, Example)]
+    lowest = {each.id for each in sorted(every, key=lambda each: example.lot(each.id, 3))[:7]}
+    monkeypatch.setattr(example, "KEPT", kept)
+    found = drawn(source.data, 7, 3)
+    assert [each.id for each in found] == [each.id for each in every if each.id in lowest]
+    assert [each.row for each in found.dropped] == [row for row in range(40) if row % 5 == 4]
