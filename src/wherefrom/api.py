@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidOption, WherefromError, warn
 from wherefrom.method import MethodSpec, choose, list_of_names
 from wherefrom.model import Trace, collate, open_model
 from wherefrom.model import capture as capture_batch
@@ -147,11 +147,11 @@ def explain_stream(
     """
     for name in ("target", "foil", "position"):
         if isinstance(arguments.get(name), list | tuple):
-            raise WherefromError(
+            raise InvalidOption(
                 f"{name} is a list; a stream asks the same of every input: leave it out, or use explain"
             )
     if arguments.get("estimate"):
-        raise WherefromError(
+        raise InvalidOption(
             "the length of a stream is not known before it ends; estimate a few of its inputs by explain"
         )
     if not is_default(method):

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.method import MethodSpec, choose
 from wherefrom.method.value_zeroing import ranks
 from wherefrom.model import Model, Sentence, open_model
@@ -271,7 +271,7 @@ def estimate(
     chosen = None if is_default(method) else choose(method, options)  # a misspelt name is said at once
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
-        raise WherefromError("expected either inputs to estimate for, or tokens, the length of one")
+        raise InvalidOption("expected either inputs to estimate for, or tokens, the length of one")
     if tokens is not None:
         inputs = [0] * tokens
     sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
@@ -286,7 +286,7 @@ def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_s
     """The cost of one job on sentences already read, in the batches in which it would run."""
     if job.method.name not in METHODS and job.method.name not in TOWARDS:
         known = ", ".join([*METHODS, *TOWARDS])
-        raise WherefromError(f"the cost of '{job.method.name}' is not known; wherefrom can estimate {known}")
+        raise NotDefined(f"the cost of '{job.method.name}' is not known; wherefrom can estimate {known}")
     parts: dict[str, float] = {}
     memory = 0.0
     for members in batches(opened, sentences, batch_size):

@@ -1,6 +1,23 @@
-"""What wherefrom says when it cannot give a right answer.
+"""What wherefrom raises when it cannot give a right answer.
 
-Every message says what was wrong, what was expected and what to do about it.
+    WherefromError               error                 all of these; it is a ValueError
+    ├── UnknownName              unknown-name          no method, metric, dataset, file, column or recipe has this name
+    ├── InvalidOption            invalid-option        an argument has a value it cannot have, or not beside the others
+    │   └── InvalidTarget        invalid-target        the model has no such target or foil, or not at this position
+    ├── InvalidInput             invalid-input         this text, row or array cannot be used; another may be
+    │   └── TooLong              too-long              the text has more tokens than the model reads
+    ├── UnsupportedModel         unsupported-model     the model cannot be opened, or not be followed through its blocks
+    ├── NotDefined               not-defined           a method or metric has no value here
+    │   └── Unsuited             unsuited              a method's own check failed, or it has no baseline
+    ├── MissingExtra             missing-extra         a package is not installed; the message names the extra
+    ├── RunConflict              run-conflict          a run folder holds another run, is in use, or is not finished
+    ├── DamagedFile              damaged-file          a file is there and is not what its name says, or is not whole
+    ├── ResourceUnavailable      resource-unavailable  the disk, the network, a port or a worker failed
+    │   └── OutOfMemory          out-of-memory         the machine has too little memory for this
+    └── OverLimit                over-limit            a request asks a server for more than it allows
+
+The second column is `code`: stable, for programs to read. The message is for people; it says what was wrong, what was
+expected and what to do about it, and it may change.
 """
 
 from __future__ import annotations
@@ -10,24 +27,102 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from types import FrameType
+from typing import ClassVar
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class WherefromError(ValueError):
-    """Wrong input or an unsupported model; the command line prints it without a traceback.
+    """Anything that wherefrom refuses; the command line prints it without a traceback."""
 
-    `code` names the kind of error where a program has to tell it apart: "option" (a method has no such option, or none
-    of this value), "too-long" (the text, for the model).
-    """
-
-    def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
+    code: ClassVar[str] = "error"
 
 
-class Unsuited(WherefromError):
+class UnknownName(WherefromError):
+    """No method, metric, dataset, file, column or recipe has this name."""
+
+    code = "unknown-name"
+
+
+class InvalidOption(WherefromError):
+    """An argument or option has a value that it cannot have, or cannot have beside the others."""
+
+    code = "invalid-option"
+
+
+class InvalidTarget(InvalidOption):
+    """The model has no such target or foil, or not at this position."""
+
+    code = "invalid-target"
+
+
+class InvalidInput(WherefromError):
+    """This text, row or array cannot be used; in a dataset, a failed example."""
+
+    code = "invalid-input"
+
+
+class TooLong(InvalidInput):
+    """The text has more tokens than the model reads."""
+
+    code = "too-long"
+
+
+class UnsupportedModel(WherefromError):
+    """The model cannot be opened, or wherefrom cannot follow it through its blocks."""
+
+    code = "unsupported-model"
+
+
+class NotDefined(WherefromError):
+    """A method or metric has no value here."""
+
+    code = "not-defined"
+
+
+class Unsuited(NotDefined):
     """One method cannot give a right answer here, another may: its own check failed, or it has no baseline."""
+
+    code = "unsuited"
+
+
+class MissingExtra(WherefromError):
+    """A package that this needs is not installed; the message names the extra that brings it."""
+
+    code = "missing-extra"
+
+
+class RunConflict(WherefromError):
+    """A run folder holds another run, is in use by another process, or is not finished."""
+
+    code = "run-conflict"
+
+
+class DamagedFile(WherefromError):
+    """A file is there and is not what its name says, or is not whole."""
+
+    code = "damaged-file"
+
+
+class ResourceUnavailable(WherefromError):
+    """The disk, the network, a port or a worker failed."""
+
+    code = "resource-unavailable"
+
+
+class OutOfMemory(ResourceUnavailable):
+    """The machine has too little memory for this."""
+
+    code = "out-of-memory"
+
+
+class OverLimit(WherefromError):
+    """A request asks a server for more than it allows."""
+
+    code = "over-limit"
+
+
+EXAMPLE_ERRORS = (InvalidInput, NotDefined)  # of one input or example; any other is wrong with the whole call
 
 
 class WherefromWarning(UserWarning):

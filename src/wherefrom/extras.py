@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import MissingExtra
 
 
 def need(module: str, extra: str) -> ModuleType:
@@ -20,7 +20,7 @@ def need(module: str, extra: str) -> ModuleType:
         package = module.partition(".")[0]
         if missing.name is None or missing.name.partition(".")[0] != package:
             raise  # the package is there; something inside it is not
-        raise WherefromError(
+        raise MissingExtra(
             f"this needs the package '{package}', which is not installed; "
             f"install it in the clone of wherefrom with: pip install -e '.[{extra}]'"
         ) from missing

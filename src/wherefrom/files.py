@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import ResourceUnavailable
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -18,7 +18,7 @@ def write(path: Path, content: str | bytes) -> Path:
         else:
             _replace(path.resolve(), data)  # what a link points to, not the link
     except OSError as error:
-        raise WherefromError(f"cannot write '{path}': {error.strerror or error}") from error
+        raise ResourceUnavailable(f"cannot write '{path}': {error.strerror or error}") from error
     return path
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from wherefrom.errors import WherefromError, did_you_mean, warn
+from wherefrom.errors import UnknownName, did_you_mean, warn
 from wherefrom.typecheck import shown
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Registry(Mapping[str, T]):
         """The registered name, for a name or alias however it is written; or the error."""
         if (known := self._known(written)) is None:
             names = f"{', '.join(self)}, or {self.also}" if self.also else f"one of {', '.join(self)}"
-            raise WherefromError(f"unknown {self.noun} {shown(written)}; {self.hint(written)}expected {names}")
+            raise UnknownName(f"unknown {self.noun} {shown(written)}; {self.hint(written)}expected {names}")
         return known
 
     def hint(self, name: Any) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 
 WORDS = {"True": True, "False": False, "None": None}
 
@@ -41,7 +41,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     if not bracket:
         return name, {}
     if not rest.endswith(")") or not name.strip():
-        raise WherefromError(f"cannot read {text!r}; expected NAME or NAME(OPTION=VALUE, …)")
+        raise InvalidOption(f"cannot read {text!r}; expected NAME or NAME(OPTION=VALUE, …)")
     return name.strip(), options(split(rest[:-1]))
 
 
@@ -51,7 +51,7 @@ def options(typed: list[str]) -> dict[str, Any]:
     for each in typed:
         name, equals, value = each.partition("=")
         if not equals or not name.strip():
-            raise WherefromError(f"cannot read the option {each!r}; expected NAME=VALUE")
+            raise InvalidOption(f"cannot read the option {each!r}; expected NAME=VALUE")
         found[name.strip()] = _value(value.strip())
     return found
 

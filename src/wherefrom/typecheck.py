@@ -19,7 +19,7 @@ from functools import lru_cache, wraps
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from wherefrom.errors import WherefromError, did_you_mean
+from wherefrom.errors import InvalidOption, did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +65,7 @@ def checked(what: str, value: Any, kind: Any) -> Any:
     try:
         return _taken(value, kind)
     except _Unfit:
-        raise WherefromError(f"{what}={shown(value)}; expected {described(kind)}") from None
+        raise InvalidOption(f"{what}={shown(value)}; expected {described(kind)}") from None
 
 
 def plain(value: Any) -> Any:

@@ -189,7 +189,7 @@ def test_an_option_of_a_wrong_kind(method: str, option: str, value: Any, said: s
     for ask in (wherefrom.explain, wherefrom.estimate):
         with pytest.raises(WherefromError, match=f"'{method}' cannot have {said}") as refused:
             ask(TEXT, model, method=method, **{option: value})
-        assert refused.value.code == "option"
+        assert refused.value.code == "invalid-option"
 
 
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:

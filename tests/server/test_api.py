@@ -155,7 +155,7 @@ def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, 
     assert [each["name"] for each in told if each["event"] == "explanation"] == both
     assert {each["event"] for each in told if each["event"] in ("failed", "error")} == set()
     refused = client.post("/api/explain", json={**asked, "model": "tiny-mlm", "inputs": f"{text} [MASK]"})
-    assert (refused.status_code, "classifiers" in refused.json()["detail"]) == (400, True)
+    assert (refused.status_code, "classifiers" in refused.json()["detail"]) == (422, True)
 
 
 def test_what_one_method_cannot_the_others_can(client: Any) -> None:
@@ -237,17 +237,17 @@ def test_it_is_documented(client: Any) -> None:
         ({"inputs": TEXT, "method": "globenc(normalize=no)"}, 422, "normalize='no'; expected True or False"),
         ({"inputs": TEXT, "method": "random(seed=1)", "options": {"seed": 2}}, 422, "given twice"),
         ({"inputs": TEXT, "method": "random(seed=100000)"}, 422, "numbers up to 1000"),
-        ({"inputs": TEXT, "method": "random(seed=1"}, 400, "cannot read"),
+        ({"inputs": TEXT, "method": "random(seed=1"}, 422, "cannot read"),
         ({"inputs": "   "}, 400, "the text is empty"),
         ({"inputs": []}, 400, "nothing to explain"),
         ({"inputs": [TEXT] * 17}, 400, "at most 16"),
-        ({"inputs": TEXT, "target": "furious"}, 400, "unknown target"),
+        ({"inputs": TEXT, "target": "furious"}, 422, "unknown target"),
         ({"inputs": TEXT, "pair": TEXT, "position": 99}, 400, "outside the sentence"),
         ({"inputs": [TEXT], "pair": TEXT}, 400, "single text"),
         ({"inputs": "cat " * 3000}, 400, "at most 10,000"),
         ({"inputs": "cat " * 400}, 400, "at most"),
         ({"inputs": "half \ud800 a pair"}, 422, "unicode"),
-        ({"inputs": TEXT, "layers": [3, 1]}, 400, "layers"),
+        ({"inputs": TEXT, "layers": [3, 1]}, 422, "layers"),
         ({"inputs": TEXT, "options": {"n_steps": 10**9}}, 422, "options: input should be less than"),
         ({"inputs": TEXT, "depth": 3}, 422, "unknown field 'depth'"),
         ({"inputs": 3}, 422, "inputs"),

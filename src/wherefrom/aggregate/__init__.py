@@ -13,7 +13,7 @@ from wherefrom.aggregate.layers import last, mean, total
 from wherefrom.aggregate.receptive import Mask, corrected
 from wherefrom.aggregate.rollout import rollout
 from wherefrom.aggregate.types import Maps
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.registry import Registry, fold
 
 
@@ -36,7 +36,7 @@ def check_aggregation(name: str | None, receptive_field: bool = False) -> str | 
     """The name as it is registered; "none" and None leave the layer maps alone."""
     name = None if name is None or fold(name) == "none" else AGGREGATIONS.named(name)
     if receptive_field and name not in CORRECTABLE:
-        raise WherefromError(
+        raise InvalidOption(
             f"receptive_field corrects {' and '.join(CORRECTABLE)}, not {name or 'none'}; "
             f"leave it out or choose one of these aggregations"
         )

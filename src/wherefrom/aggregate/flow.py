@@ -31,7 +31,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from wherefrom.aggregate.types import Maps
-from wherefrom.errors import WherefromError
+from wherefrom.errors import NotDefined
 
 Array = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def _tied(values: Array) -> Array:
 
 def _checked(maps: Maps) -> Array:
     if not np.isfinite(maps).all() or (maps < 0).any():
-        raise WherefromError(
+        raise NotDefined(
             "flow needs capacities that are finite and not negative, and these maps have others; "
             "use a method without signs, or another aggregation (rollout, sum, mean, last)"
         )

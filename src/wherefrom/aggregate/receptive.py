@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wherefrom.aggregate.types import Maps
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 
 Mask = NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ def even_reader(maps: Maps, visible: Mask | None = None) -> Maps:
     """E: what each row gets from others, spread evenly over the earlier tokens that can be seen."""
     n = maps.shape[-1]
     if (maps[:, ~np.tri(n, dtype=bool)] != 0).any():
-        raise WherefromError(
+        raise InvalidOption(
             "the receptive field can only be corrected in a causal model, and these maps look ahead; "
             "leave receptive_field out"
         )

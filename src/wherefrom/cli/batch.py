@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import UnknownName
 
 STDIN = "-"
 
@@ -25,7 +25,7 @@ def texts(path: Path, column: str) -> Iterator[Any]:
     if str(path) == STDIN:
         return (line.rstrip("\n") for line in sys.stdin)
     if not path.is_file():
-        raise WherefromError(f"there is no file '{path}'")
+        raise UnknownName(f"there is no file '{path}'")
     if tables.kind_of(path) not in tables.TABLES:
         return tables.lines(path)
     return _cells(path, [name.strip() for name in column.split(",")])
@@ -36,7 +36,7 @@ def _cells(path: Path, names: list[str]) -> Iterator[Any]:
 
     for _, row in tables.rows(path):
         if unknown := [name for name in names if name not in row]:
-            raise WherefromError(
+            raise UnknownName(
                 f"{path}: there is no column '{unknown[0]}'; its columns are {', '.join(row)}: name one with --column"
             )
         cells = [row[name] for name in names]

@@ -9,6 +9,7 @@ import typer
 
 from wherefrom.cli.explain import Device, Dtype, ModelName, TaskName, Truncate, complete_method
 from wherefrom.defaults import DEFAULT_MODEL
+from wherefrom.errors import InvalidOption, WherefromError
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
 Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
@@ -114,7 +115,6 @@ def metrics_command() -> None:
 @runs_app.command("list")
 def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")] = Path("runs")) -> None:
     """The runs in a folder and how they stand."""
-    from wherefrom.errors import WherefromError
     from wherefrom.evaluation import runs
     from wherefrom.evaluation.export import described
 
@@ -166,7 +166,6 @@ def export_command(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
 ) -> None:
     """The means of a run as a table for a paper or a program, or one measure as a figure."""
-    from wherefrom.errors import WherefromError
     from wherefrom.evaluation import Run
     from wherefrom.evaluation.export import export
     from wherefrom.files import write
@@ -175,7 +174,7 @@ def export_command(
         from wherefrom.view import plot
 
         if out is None:
-            raise WherefromError("a figure needs a file; say which with --out, e.g. --out measured.png")
+            raise InvalidOption("a figure needs a file; say which with --out, e.g. --out measured.png")
         print(f"written to {plot.save(plot.measured(Run(run), figure, kind), out)}")
         return
     text = export(Run(run), form, layers=layers)

@@ -12,6 +12,7 @@ import typer
 
 from wherefrom.cli import batch
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from wherefrom.errors import InvalidOption, WherefromError
 
 if TYPE_CHECKING:
     from wherefrom.result.comparison import Comparison
@@ -179,9 +180,7 @@ def explain_command(
         alone = {"--pair": pair, "--save": save, "--html": html, "--kind": kind, "--json": as_json}
         alone |= {"--layers": layers, "--check": check}
         if unused := [name for name, value in alone.items() if value]:
-            raise wherefrom.WherefromError(
-                f"{', '.join(unused)}: for one text; a table of many has one row for each token"
-            )
+            raise InvalidOption(f"{', '.join(unused)}: for one text; a table of many has one row for each token")
         batch.explain_file(batch.texts(file, column), out, words=bool(words), keep="scores", **arguments)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
@@ -334,7 +333,6 @@ def _present(
 
 def _checked(result: Explanation | Comparison, model: Any) -> list[str]:
     """The page's evidence in words, a line for each explanation; where there is none, why."""
-    from wherefrom.errors import WherefromError
     from wherefrom.metric.spotcheck import checks
     from wherefrom.result.explanation import Explanation
 
@@ -350,16 +348,14 @@ def _checked(result: Explanation | Comparison, model: Any) -> list[str]:
 
 def _file(text: str | None, file: Path | None, out: Path | None) -> Path | None:
     """Where many texts come from, if they do; an error unless it is clear whether one text is meant or many."""
-    from wherefrom.errors import WherefromError
-
     if file is None and text == batch.STDIN and out is not None:
         return Path(batch.STDIN)
     if file is None and out is not None:
-        raise WherefromError("--out is for many texts, from --file; one text is written by --save")
+        raise InvalidOption("--out is for many texts, from --file; one text is written by --save")
     if file is not None and out is None:
-        raise WherefromError("--file needs --out, the table to write: --out scores.csv (or .parquet, .jsonl)")
+        raise InvalidOption("--file needs --out, the table to write: --out scores.csv (or .parquet, .jsonl)")
     if (text is None) == (file is None):
-        raise WherefromError("expected either a text or --file")
+        raise InvalidOption("expected either a text or --file")
     return file
 
 
@@ -371,10 +367,9 @@ def _number(value: str | None) -> int | str | None:
 def method_options(typed: list[str]) -> dict[str, Any]:
     """`["n_steps=50", "metric=l2"]` as keyword arguments of the method."""
     import wherefrom
-    from wherefrom.errors import WherefromError
     from wherefrom.spec import options
 
     found = options(typed)
     if taken := found.keys() & inspect.signature(wherefrom.explain).parameters:
-        raise WherefromError(f"'{min(taken)}' is no option of a method; see `wherefrom explain --help`")
+        raise InvalidOption(f"'{min(taken)}' is no option of a method; see `wherefrom explain --help`")
     return found

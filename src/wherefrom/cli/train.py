@@ -275,13 +275,13 @@ def measure(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Measure a classifier's accuracy, or how often a masked language model prefers target to foil."""
-    from wherefrom.errors import WherefromError
+    from wherefrom.errors import InvalidOption
     from wherefrom.training import accuracy as task
     from wherefrom.training import prompt as prompting
     from wherefrom.training.labelled import pairs_of
 
     if bool(target) != bool(foil) or bool(good) != bool(bad):
-        raise WherefromError("--target goes with --foil, and --good with --bad")
+        raise InvalidOption("--target goes with --foil, and --good with --bad")
     if target and foil:
         columns = prompting.PromptColumns(text, target, foil, where=pairs_of(where or [], "--where"))
         _show(task.prompts(model, data, columns, by, device))

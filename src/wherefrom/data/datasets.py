@@ -25,7 +25,7 @@ from wherefrom.data import grammar
 from wherefrom.data.example import MASK, Dataset, Dropped, Example, first, unfit
 from wherefrom.data.sources import SOURCES, Source
 from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, open_packed
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
 from wherefrom.extras import need
 
 VARIABLE = "WHEREFROM_DATA"
@@ -52,7 +52,7 @@ def read(
     without: another dataset; sentences that occur in any split of it are dropped.
     """
     if limit is not None and limit < 1:
-        raise WherefromError(f"limit is {limit}; expected at least one row")
+        raise InvalidOption(f"limit is {limit}; expected at least one row")
     text = os.fspath(source)
     name, _, group = text.partition(":")
     if name == grammar.NAME:
@@ -73,9 +73,7 @@ def _table(
     if _is_path(text):
         known = _known(path) if columns is None else None
         if known is None and path.is_dir():
-            raise WherefromError(
-                f"{path}: a folder, and not the folder of a dataset wherefrom knows; name a file in it"
-            )
+            raise UnknownName(f"{path}: a folder, and not the folder of a dataset wherefrom knows; name a file in it")
         row, folder, group, where = known or _plain(path.name, columns), path, "", path
     elif text.startswith(HUB):
         row = replace(_plain(text, columns), hub=text.removeprefix(HUB))
@@ -85,7 +83,7 @@ def _table(
         if columns is not None:
             row = replace(row, columns={**row.columns, **columns})
     else:
-        raise WherefromError(
+        raise UnknownName(
             f"there is no dataset or file '{text}'; {SOURCES.hint(name)}expected a file ({', '.join(TABLES)}), "
             f"{HUB}owner/name, {grammar.NAME}, or one of {', '.join(SOURCES)}"
         )
@@ -108,7 +106,7 @@ def _is_path(text: str) -> bool:
 
 def _plain(name: str, columns: Mapping[str, str] | None) -> Source:
     if unknown := set(columns or ()) - PARTS:
-        raise WherefromError(f"columns has {', '.join(sorted(unknown))}; expected parts of an example: {_parts()}")
+        raise InvalidOption(f"columns has {', '.join(sorted(unknown))}; expected parts of an example: {_parts()}")
     return Source(name, "", {} if columns is None else {"text": "text", **columns})
 
 
@@ -127,7 +125,7 @@ def _group(row: Source, asked: str) -> str | None:
         return None
     if asked not in row.groups and asked not in row.groups.values():
         known = ", ".join(row.groups) or "none"
-        raise WherefromError(f"{row.name} has no group '{asked}'; its groups: {known}")
+        raise UnknownName(f"{row.name} has no group '{asked}'; its groups: {known}")
     return row.groups.get(asked, asked)
 
 
@@ -145,10 +143,10 @@ def _folder(row: Source, folder: Path | None) -> Path | None:
         if given.is_file() or given.name in names or (folder is not None and _splits(given)):
             return given
         if folder is not None:
-            raise WherefromError(f"{row.name} is not in {folder}; expected a folder {' or '.join(names)} in it")
+            raise UnknownName(f"{row.name} is not in {folder}; expected a folder {' or '.join(names)} in it")
     if row.hub:
         return None
-    raise WherefromError(
+    raise UnknownName(
         f"{row.name} was not found; set {VARIABLE} or folder= to a folder with {row.name}/{row.splits[0]}.parquet"
     )
 
@@ -171,7 +169,7 @@ def _files(row: Source, where: Path, split: str | None) -> tuple[str, tuple[Path
         if files := sorted(where.glob(f"{each}-*-of-*.parquet")):  # as the Hub cuts large tables
             return each, tuple(files)
     there = ", ".join(_splits(where)) or "no tables"
-    raise WherefromError(f"{row.name} has no {split or 'split that is read unasked'} in {where}; it holds: {there}")
+    raise UnknownName(f"{row.name} has no {split or 'split that is read unasked'} in {where}; it holds: {there}")
 
 
 Numbered = tuple[int, "Row | BadRow"]
@@ -201,14 +199,14 @@ def _squad_json(file: Path) -> Iterator[Numbered]:
                 }
                 yield number, {"context": paragraph["context"], "question": question["question"], "answers": answers}
     except (ValueError, KeyError, TypeError) as error:
-        raise WherefromError(f"{file}: not SQuAD's JSON ({error!r}); tables end in {', '.join(TABLES)}") from error
+        raise DamagedFile(f"{file}: not SQuAD's JSON ({error!r}); tables end in {', '.join(TABLES)}") from error
 
 
 def _hub_rows(row: Source, split: str) -> Iterator[Numbered]:
     try:
         datasets = need("datasets", extra="hub")
-    except WherefromError as missing:
-        raise WherefromError(
+    except MissingExtra as missing:
+        raise MissingExtra(
             f"no {row.hub} on this machine, and for the Hugging Face Hub {missing}. Where the files are here, set "
             f"{VARIABLE} or folder= (--folder) to the folder that holds them"
         ) from missing
@@ -217,7 +215,7 @@ def _hub_rows(row: Source, split: str) -> Iterator[Numbered]:
         try:
             table = datasets.load_dataset(row.hub, config, split=split)
         except (OSError, ValueError, RuntimeError) as error:
-            raise WherefromError(
+            raise ResourceUnavailable(
                 f"{row.hub} ({split}) did not come from the Hugging Face Hub: {error}; for files on this machine "
                 f"set {VARIABLE} or folder="
             ) from error
@@ -262,13 +260,11 @@ def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
         found = {part: part for part in sorted(PARTS) if part in cells}
         if "text" not in found and "sentence" not in cells:
             there = ", ".join(map(str, cells))
-            raise WherefromError(f"{row.name}: no column 'text'; it has: {there}. Name the columns with columns=")
+            raise UnknownName(f"{row.name}: no column 'text'; it has: {there}. Name the columns with columns=")
         return {"text": "sentence", **found}
     for part, names in row.columns.items():
         if part not in row.optional and not any(name in cells for name in names.split("|")):
-            raise WherefromError(
-                f"{row.name}: no column '{names}' for its {part}; it has: {', '.join(map(str, cells))}"
-            )
+            raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {', '.join(map(str, cells))}")
     return row.columns
 
 
@@ -314,5 +310,5 @@ def on_this_machine(name: str, folder: str | os.PathLike[str] | None = None) -> 
         return False
     try:
         return _folder(row, None if folder is None else Path(folder)) is not None
-    except WherefromError:
+    except UnknownName:
         return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 
 from wherefrom.data.tables import first_few
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 
 MASK = "[MASK]"
 KEPT = 2**25  # characters of texts: some tens of megabytes
@@ -117,7 +117,7 @@ class Dataset:
             yield item
         if not found:
             why = f"all {len(dropped)} rows are broken: {first_few(dropped)}" if dropped else "it has no rows"
-            raise WherefromError(f"{self.name} ({self.split}): nothing to read: {why}")
+            raise InvalidInput(f"{self.name} ({self.split}): nothing to read: {why}")
 
     def surveyed(self) -> Iterator[Example]:
         """The examples. Gone through to the end, `len`, `dropped` and `fingerprint` are known without another pass."""
@@ -172,7 +172,7 @@ def _first(make: Callable[[], Iterator[Example | Dropped]], limit: int) -> Itera
 def drawn(data: Dataset, limit: int, seed: int) -> Dataset:
     """`limit` examples drawn by a hash of the seed and their id, in the order of the dataset; dropped rows stay so."""
     if limit < 1:
-        raise WherefromError(f"limit is {limit}; expected at least one row")
+        raise InvalidOption(f"limit is {limit}; expected at least one row")
     chosen, found = _lots(data, limit, seed)
 
     def make() -> Iterator[Example | Dropped]:

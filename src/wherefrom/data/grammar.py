@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wherefrom.data.example import MASK, Dataset, Dropped, Example
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, UnknownName
 
 NAME = "grammar"
 ABOUT = "Our own agreement grammar in five paradigms, with cues known by construction."
@@ -175,7 +175,7 @@ def dataset(group: str | None, split: str | None) -> Dataset:
     """The whole grammar, or one paradigm; the group `distractor=2` sets the number of attractors."""
     split = split or SPLITS[0]
     if split not in SPLITS:
-        raise WherefromError(f"the grammar has no split {split!r}; expected {' or '.join(SPLITS)}")
+        raise UnknownName(f"the grammar has no split {split!r}; expected {' or '.join(SPLITS)}")
     paradigm, _, number = (group or "").partition("=")
     _check(paradigm or None, number)
     attractors = int(number) if number else None
@@ -186,11 +186,11 @@ def dataset(group: str | None, split: str | None) -> Dataset:
 
 def _check(paradigm: str | None, number: str) -> None:
     if paradigm is not None and paradigm not in PARADIGMS:
-        raise WherefromError(f"the grammar has no paradigm '{paradigm}'; expected one of {', '.join(PARADIGMS)}")
+        raise UnknownName(f"the grammar has no paradigm '{paradigm}'; expected one of {', '.join(PARADIGMS)}")
     if number and paradigm not in WITH_ATTRACTORS:
-        raise WherefromError(f"{paradigm} has no attractors; expected one of {', '.join(WITH_ATTRACTORS)}")
+        raise InvalidOption(f"{paradigm} has no attractors; expected one of {', '.join(WITH_ATTRACTORS)}")
     if number and number not in map(str, range(MOST_ATTRACTORS + 1)):
-        raise WherefromError(f"'{number}' attractors; expected a number from 0 to {MOST_ATTRACTORS}")
+        raise InvalidOption(f"'{number}' attractors; expected a number from 0 to {MOST_ATTRACTORS}")
 
 
 def _all(paradigms: tuple[str, ...], split: str, attractors: int | None) -> Iterator[Example | Dropped]:
@@ -210,7 +210,7 @@ def examples(
     while len(seen) < count:
         vain += 1
         if vain > PATIENCE:
-            raise WherefromError(f"the grammar has fewer than {count} sentences of {paradigm}; ask for fewer")
+            raise InvalidOption(f"the grammar has fewer than {count} sentences of {paradigm}; ask for fewer")
         made = len(seen)
         many = kind.attractors[made // 2 % len(kind.attractors)] if attractors is None else attractors
         draft = kind.draw(draw, made % 2, many)

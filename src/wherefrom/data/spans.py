@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput
 from wherefrom.result.words import Span
 
 
@@ -33,7 +33,7 @@ def token_mask(
     places = list(tokens if isinstance(tokens, Sequence) else tokens.spans)
     owners = {place[0] for place in places if place is not None}
     if spans and not owners:
-        raise WherefromError("the tokens have no places in a text; expected an explanation of a text, not of token ids")
+        raise InvalidInput("the tokens have no places in a text; expected an explanation of a text, not of token ids")
     which = text if text >= 0 else max(owners, default=0)
     return np.array(
         [

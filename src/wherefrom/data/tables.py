@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, UnknownName
 from wherefrom.extras import need
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ class Problems:
         """Raise if there was any bad row."""
         if self.found:
             noun = "bad row" if len(self.found) == 1 else "bad rows"
-            raise WherefromError(f"{self.path}: {len(self.found)} {noun}: {first_few(self.found)}")
+            raise InvalidInput(f"{self.path}: {len(self.found)} {noun}: {first_few(self.found)}")
 
 
 def first_few(found: list[tuple[int, str]], most: int = 5) -> str:
@@ -58,7 +58,7 @@ def rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Every row of a parquet, jsonl, csv or tsv file with its number, counted from 1 (a csv's header is row 0)."""
     for number, row in attempts(path):
         if isinstance(row, BadRow):
-            raise WherefromError(f"{path}: row {number} {row}")
+            raise InvalidInput(f"{path}: row {number} {row}")
         yield number, row
 
 
@@ -72,12 +72,12 @@ def attempts(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     elif kind in (".csv", ".tsv"):
         yield from _delimited(path, "," if kind == ".csv" else "\t")
     else:
-        raise WherefromError(f"{path}: expected one of {', '.join(TABLES)} (also packed: {', '.join(PACKED)})")
+        raise InvalidOption(f"{path}: expected one of {', '.join(TABLES)} (also packed: {', '.join(PACKED)})")
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
     if not path.exists():
-        raise WherefromError(f"{path}: no such file")
+        raise UnknownName(f"{path}: no such file")
     parquet = need("pyarrow.parquet", extra="eval")
     number = 0
     try:
@@ -86,7 +86,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
                 number += 1
                 yield number, row
     except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
-        raise WherefromError(f"{path}: not a readable parquet file: {error}") from error
+        raise DamagedFile(f"{path}: not a readable parquet file: {error}") from error
 
 
 def _jsonl(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
@@ -106,7 +106,7 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
     try:
         header = next(reader, None)
         if not header:
-            raise WherefromError(f"{path}: the file is empty; its first line should name the columns")
+            raise DamagedFile(f"{path}: the file is empty; its first line should name the columns")
         for number, cells in enumerate(reader, 1):
             if not cells:
                 continue
@@ -115,7 +115,7 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
             else:
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
-        raise WherefromError(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+        raise DamagedFile(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -127,7 +127,7 @@ def lines(path: Path) -> Iterator[str]:
             for number, line in enumerate(text, 1):  # noqa: B007  (read by the error below)
                 yield line.rstrip("\n")
         except UnicodeDecodeError as error:
-            raise WherefromError(f"{path}: not UTF-8 after line {number}: {error.reason}") from error
+            raise DamagedFile(f"{path}: not UTF-8 after line {number}: {error.reason}") from error
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
@@ -147,7 +147,7 @@ def values(source: str) -> set[str]:
     """All values of `table.parquet:column`, as text."""
     path, column = split_source(source)
     if column is None:
-        raise WherefromError(f"{source}: say which column to read, e.g. {source}:sentence")
+        raise InvalidOption(f"{source}: say which column to read, e.g. {source}:sentence")
     return {str(cell(row, column, path)) for _, row in rows(path)}
 
 
@@ -159,7 +159,7 @@ def keeps(row: Row, where: dict[str, tuple[str, ...]], path: Path) -> bool:
 def cell(row: Row, column: str, path: Path) -> Any:
     """The value of a column that must be there."""
     if column not in row:
-        raise WherefromError(f"{path}: no column '{column}'; it has: {', '.join(map(str, row))}")
+        raise UnknownName(f"{path}: no column '{column}'; it has: {', '.join(map(str, row))}")
     return row[column]
 
 
@@ -210,9 +210,9 @@ def open_packed(path: Path) -> IO[bytes]:
     try:
         stream = openers.get(path.suffix.lower(), _open_plain)(path)
     except FileNotFoundError:
-        raise WherefromError(f"{path}: no such file") from None
+        raise UnknownName(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise WherefromError(f"{path}: a folder; name the files in it") from None
+        raise UnknownName(f"{path}: a folder; name the files in it") from None
     return stream  # type: ignore[no-any-return]
 
 
@@ -228,10 +228,10 @@ def _open_zst(path: Path) -> Any:
 def write_rows(path: Path, made: Iterable[Row]) -> int:
     """Write rows as jsonl, packed if the name says so; returns how many."""
     if kind_of(path) != ".jsonl":
-        raise WherefromError(f"{path}: rows are written as .jsonl (packed: .jsonl.gz, .jsonl.xz)")
+        raise InvalidOption(f"{path}: rows are written as .jsonl (packed: .jsonl.gz, .jsonl.xz)")
     packers: dict[str, Callable[..., Any]] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     if path.suffix not in packers:
-        raise WherefromError(f"{path}: cannot write {path.suffix}; use .jsonl, .jsonl.gz or .jsonl.xz")
+        raise InvalidOption(f"{path}: cannot write {path.suffix}; use .jsonl, .jsonl.gz or .jsonl.xz")
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with packers[path.suffix](path, "wt", encoding="utf-8") as stream:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.method import choose
 from wherefrom.metric.base import NEEDS, MetricSpec
 from wherefrom.metric.names import lookup
@@ -65,12 +65,12 @@ def listed(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
     try:
         every = [asked] if isinstance(asked, str) else list(asked)
     except TypeError:
-        raise WherefromError(f"{what}: {shown(asked)}; expected names, in a list or with commas between them") from None
+        raise InvalidOption(f"{what}: {shown(asked)}; expected names, in a list or with commas between them") from None
     if odd := [each for each in every if not isinstance(each, str)]:
-        raise WherefromError(f"{shown(odd[0])} stands among the {what}; expected names")
+        raise InvalidOption(f"{shown(odd[0])} stands among the {what}; expected names")
     found = [part for each in every for part in split(each)]
     if twice := {name for name in found if found.count(name) > 1}:
-        raise WherefromError(f"{', '.join(sorted(twice))} stands twice among the {what}; expected each once")
+        raise InvalidOption(f"{', '.join(sorted(twice))} stands twice among the {what}; expected each once")
     return tuple(found)
 
 
@@ -78,29 +78,27 @@ def check(setting: Setting) -> None:
     """Refuse what can be refused without the model."""
     of_methods = [asked for asked in setting.asked() if asked.probe is None]
     if of_methods and not setting.methods and not setting.given:
-        raise WherefromError("no methods to evaluate; expected names from `wherefrom methods`, or explanations=")
+        raise InvalidOption("no methods to evaluate; expected names from `wherefrom methods`, or explanations=")
     if not setting.metrics:
-        raise WherefromError("no measures to evaluate by; expected names from `wherefrom metrics`")
+        raise InvalidOption("no measures to evaluate by; expected names from `wherefrom metrics`")
     if setting.target == "all":
-        raise WherefromError(
-            "target='all' is no single answer; the measure 'confidence' looks at every class by itself"
-        )
+        raise InvalidOption("target='all' is no single answer; the measure 'confidence' looks at every class by itself")
     for each in (setting.batch_size, setting.threads):
         if isinstance(each, bool) or not isinstance(each, int) or each < 1:
-            raise WherefromError(f"batch size or threads is {each!r}; expected a whole number, at least 1")
+            raise InvalidOption(f"batch size or threads is {each!r}; expected a whole number, at least 1")
     if both := set(setting.methods) & set(setting.given):
-        raise WherefromError(f"{', '.join(sorted(both))} is both a method and given as explanations; rename one")
+        raise InvalidOption(f"{', '.join(sorted(both))} is both a method and given as explanations; rename one")
     for name in setting.explained():
         choose(name)
     for asked in setting.asked():
         _check_maps(setting, asked)
         if asked.again is not None and setting.given:
-            raise WherefromError(
+            raise NotDefined(
                 f"'{asked.name}' explains every example once more, which those given ({', '.join(setting.given)}) "
                 f"cannot; leave it out"
             )
         if asked.metric.every_class and setting.given:
-            raise WherefromError(
+            raise NotDefined(
                 f"'{asked.name}' compares explanations of every class, and those given are of one; leave it out"
             )
 
@@ -111,7 +109,7 @@ def _check_maps(setting: Setting, asked: MetricSpec) -> None:
         return
     for name in (*setting.methods, asked.reference):
         if name not in setting.given and choose(name).method.kind != "map":
-            raise WherefromError(
+            raise NotDefined(
                 f"'{asked.name}' compares layer maps, and '{name}' has none; ask for {asked.metric.name}:"
                 f"{asked.reference}@scores, or leave that method out"
             )
@@ -129,31 +127,31 @@ def check_model(opened: Model, setting: Setting) -> None:
         if asked.way is not None:
             blank_id(opened, asked.way.by)
             if opened.task == "encoder":
-                raise WherefromError(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
+                raise NotDefined(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
             if asked.way.by == "delete" and opened.task != "classification":
-                raise WherefromError(
+                raise NotDefined(
                     f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; replace them: "
                     f"{asked.metric.name}(by=mask)"
                 )
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
-            raise WherefromError(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
+            raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
 
 
 def check_second(ours: Model, theirs: Model) -> None:
     """Refuse a second model whose explanations cannot be compared token by token, class by class."""
     for each in (ours, theirs):
         if each.task != "classification":
-            raise WherefromError(f"'consistency' compares two classifiers, and {each.name} is none")
+            raise NotDefined(f"'consistency' compares two classifiers, and {each.name} is none")
     if set(ours.labels.values()) != set(theirs.labels.values()):
-        raise WherefromError(
+        raise NotDefined(
             f"{ours.name} and {theirs.name} choose between different classes ({', '.join(ours.labels.values())}; "
             f"{', '.join(theirs.labels.values())}); 'consistency' expects the same labels (id2label in config.json)"
         )
     first, second = ours.tokenizer, theirs.tokenizer
     if first is None or second is None:
-        raise WherefromError("'consistency' needs the tokenizers of both models")
+        raise InvalidOption("'consistency' needs the tokenizers of both models")
     if first.get_vocab() != second.get_vocab() or first(READ)["input_ids"] != second(READ)["input_ids"]:
-        raise WherefromError(
+        raise NotDefined(
             f"{ours.name} and {theirs.name} cut text into different tokens; 'consistency' compares token by token and "
             f"expects two models with the same tokenizer"
         )
@@ -166,17 +164,17 @@ def check_needs(
     for asked in setting.asked():
         for need in asked.needs:
             if not having[need]:
-                raise WherefromError(
+                raise NotDefined(
                     f"'{asked.name}' needs {NEEDS[need]}, and none of the {rows} rows of {data} has that; choose "
                     f"another dataset or measure, or name the column that holds it (columns=)"
                 )
         if asked.probe is not None and len(kinds[asked.probe.of]) < 2:
-            raise WherefromError(
+            raise NotDefined(
                 f"'{asked.name}' reads a property off the layers, and all rows of {data} have the same "
                 f"{asked.probe.of}; choose another: {asked.metric.name}(of={'|'.join(PROPERTIES)})"
             )
     if setting.target == LABEL and not having["label"]:
-        raise WherefromError(f"target='label' explains the gold class, and no row of {data} has a label; leave it out")
+        raise InvalidOption(f"target='label' explains the gold class, and no row of {data} has a label; leave it out")
 
 
 def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[str]]) -> None:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.evaluation.clock import span
 from wherefrom.evaluation.run import Compared, Run
 from wherefrom.evaluation.summary import RECORDS, SUMMARY_CSV, Key, count_reasons
@@ -129,7 +129,7 @@ def _cell(found: Summary | None, best: bool) -> str:
 def _written(rows: Rows, form: str) -> str:
     forms: dict[str, Callable[[Rows], str]] = {"csv": _csv, "md": _markdown, "latex": _latex}
     if form not in forms:
-        raise WherefromError(f"unknown format {form!r}; expected one of {', '.join(forms)}")
+        raise InvalidOption(f"unknown format {form!r}; expected one of {', '.join(forms)}")
     return forms[form](rows)
 
 

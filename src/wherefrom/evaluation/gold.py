@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidOption, InvalidTarget, warn
 from wherefrom.model.target import class_index
 
 SHORTEST = 3  # letters of a shorter form
@@ -43,7 +43,7 @@ def gold_classes(
         )
         return {label: index for index, label in ordered.items()}
     shown = ", ".join(f"{index} '{label}'" for index, label in list(classes.items())[:20])
-    raise WherefromError(
+    raise InvalidOption(
         f"the dataset's labels {', '.join(map(repr, unknown[:5]))} are none of the model's classes ({shown}); say "
         f"what a class is: names={{0: {unknown[0]!r}, …}} or --name 0={unknown[0]}; or leave target='label' out"
     )
@@ -52,7 +52,7 @@ def gold_classes(
 def _has(classes: Mapping[int, str], label: Any) -> bool:
     try:
         class_index(classes, label, "label")
-    except WherefromError:
+    except InvalidTarget:
         return False
     return True
 

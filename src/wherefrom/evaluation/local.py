@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple
 
 import torch
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import OutOfMemory, WherefromError
 from wherefrom.evaluation.config import Setting
 from wherefrom.evaluation.worker import ShardTask, Worker
 
@@ -46,7 +46,7 @@ def compute(worker: Worker, task: ShardTask) -> Done:
     try:
         content = pack(*worker.compute(task))
     except torch.OutOfMemoryError as error:
-        raise WherefromError(
+        raise OutOfMemory(
             f"the device's memory is too small for {worker.setting.batch_size} sentences of {max(task.tokens)} tokens; "
             f"begin another run with a smaller batch size"
         ) from error
@@ -113,7 +113,7 @@ def _attend(setting: Setting, following: Any, results: queue.Queue[Any], stop: t
                 if stop.is_set():
                     return
             else:
-                raise WherefromError(
+                raise OutOfMemory(
                     f"shard {task.name} ({len(task.rows)} rows, up to {max(task.tokens)} tokens) ended {ATTEMPTS} "
                     f"workers in a row, as a process does that runs out of memory; the same command goes on from "
                     f"here, with fewer workers perhaps; or begin another run with a smaller batch size"
@@ -157,7 +157,7 @@ class _Process:
             return None
         kind, value = pickle.loads(packed)
         if kind == "error":
-            raise WherefromError(value)
+            raise value
         if kind == "broken":
             raise RuntimeError(f"a worker failed on shard {task.name}:\n{value}")
         return Done(task, *value)
@@ -212,7 +212,7 @@ def _serve() -> None:
             worker = worker or Worker.open(setting)
             answer: tuple[str, Any] = ("done", compute(worker, task)[1:])
         except WherefromError as error:
-            answer = ("error", str(error))
+            answer = ("error", error)
         except Exception:
             answer = ("broken", traceback.format_exc())
         _put(out, pickle.dumps(answer))

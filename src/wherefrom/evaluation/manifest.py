@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile, ResourceUnavailable, RunConflict, UnknownName
 from wherefrom.files import write
 from wherefrom.model import Model
 
@@ -73,12 +73,12 @@ def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     try:
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WherefromError(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
+        raise ResourceUnavailable(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
     path = folder / FILE
     begun = any((folder / SHARDS).glob("*.parquet"))
     if not path.exists():
         if begun:
-            raise WherefromError(f"'{folder}' holds shards but no {FILE}; choose another folder")
+            raise RunConflict(f"'{folder}' holds shards but no {FILE}; choose another folder")
         write(path, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
         return manifest
     there = read(folder)
@@ -93,7 +93,7 @@ def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         write(path, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
         return manifest
     if differences:
-        raise WherefromError(
+        raise RunConflict(
             f"'{folder}' holds another run ({'; '.join(differences)}); choose another folder for this one, or repeat "
             f"the command that began it"
         )
@@ -110,16 +110,16 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise WherefromError(f"'{folder}' is no run folder: it has no {FILE}") from error
+        raise UnknownName(f"'{folder}' is no run folder: it has no {FILE}") from error
     except (OSError, ValueError) as error:
-        raise WherefromError(f"'{folder / FILE}' cannot be read: {error}") from error
+        raise DamagedFile(f"'{folder / FILE}' cannot be read: {error}") from error
     found = _renamed(found)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise WherefromError(f"'{folder / FILE}' is no manifest of a wherefrom run")
+        raise DamagedFile(f"'{folder / FILE}' is no manifest of a wherefrom run")
     if found.get("version") != VERSION:
-        raise WherefromError(f"'{folder}' has version {found.get('version')!r}; this wherefrom reads version {VERSION}")
+        raise DamagedFile(f"'{folder}' has version {found.get('version')!r}; this wherefrom reads version {VERSION}")
     if lacking := _lacking(found):
-        raise WherefromError(
+        raise DamagedFile(
             f"'{folder / FILE}' is damaged: {lacking}. Choose another folder, or put the file back as it was"
         )
     return found
@@ -159,11 +159,11 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WherefromError(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
+        raise ResourceUnavailable(f"cannot make the run folder '{folder}': {error.strerror or error}") from error
     try:
         file = (folder / LOCK).open("w")
     except OSError as error:
-        raise WherefromError(
+        raise ResourceUnavailable(
             f"cannot lock the run folder: '{folder / LOCK}' cannot be written ({error.strerror or error}); choose "
             f"a folder that can be written to"
         ) from error
@@ -171,5 +171,5 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise WherefromError(f"another process is working on '{folder}'; wait for it, or stop it first") from error
+            raise RunConflict(f"another process is working on '{folder}'; wait for it, or stop it first") from error
         yield

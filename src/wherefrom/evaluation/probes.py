@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import EXAMPLE_ERRORS
 from wherefrom.evaluation.store import PROPERTIES, VECTOR
 from wherefrom.evaluation.summary import Key
 from wherefrom.extras import need
@@ -36,7 +36,7 @@ def measured(
         rows = _labels(whole, each.probe)
         try:
             codes = known[each.probe] if each.probe in known else list(_codes(whole, each.probe, rows))
-        except WherefromError:  # all that could be explained have one label
+        except EXAMPLE_ERRORS:  # all that could be explained have one label
             found[Key(MODEL, each.name, None)] = Summary(np.nan, np.nan, np.nan, 0, len(rows))
             continue
         known[each.probe] = codes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import ResourceUnavailable, WherefromError
 from wherefrom.evaluation.config import Setting
 from wherefrom.evaluation.local import ATTEMPTS, Done, compute
 from wherefrom.evaluation.worker import ShardTask, Worker
@@ -51,7 +51,7 @@ def actors(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterat
                 done = Done(task, *ray.get(ready))
             except ray.exceptions.RayActorError as error:
                 if attempt == ATTEMPTS:
-                    raise WherefromError(
+                    raise ResourceUnavailable(
                         f"shard {task.name} ended {ATTEMPTS} actors in a row ({error}); the same command goes on from "
                         f"here once that is mended"
                     ) from error

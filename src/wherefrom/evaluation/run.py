@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wherefrom.display import view
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile, NotDefined, RunConflict, UnknownName
 from wherefrom.evaluation import manifest, summary
 from wherefrom.evaluation.summary import Key
 from wherefrom.extras import need
@@ -58,16 +58,16 @@ class Run:
         found = self.summary.get(Key(method, metric, layer))
         if found is None:
             known = ", ".join(sorted({f"{key.method} {key.metric}" for key in self.summary}))
-            raise WherefromError(f"the run has no {metric!r} of {method!r} (layer {layer}); it has: {known}")
+            raise UnknownName(f"the run has no {metric!r} of {method!r} (layer {layer}); it has: {known}")
         return found.mean
 
     def table(self, name: str = "records") -> Any:
         """A pyarrow table: records, curves, examples or summary."""
         if self.finished is None:
-            raise WherefromError(f"'{self.path}' is not finished; repeat its command to go on: {self.command}")
+            raise RunConflict(f"'{self.path}' is not finished; repeat its command to go on: {self.command}")
         file = name if name.endswith(".parquet") else f"{name}.parquet"
         if not (self.path / file).is_file():
-            raise WherefromError(f"'{self.path}' has no table {name!r}; expected records, curves, examples or summary")
+            raise UnknownName(f"'{self.path}' has no table {name!r}; expected records, curves, examples or summary")
         return self._read(file)
 
     def _read(self, file: str, **chosen: Any) -> Any:
@@ -81,7 +81,7 @@ class Run:
         try:
             yield
         except (OSError, ValueError) as error:  # pyarrow's own errors are one or the other
-            raise WherefromError(
+            raise DamagedFile(
                 f"'{self.path / file}' cannot be read ({error}); repeat the run's command, which makes it anew: "
                 f"{self.command}"
             ) from error
@@ -133,7 +133,7 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
 def runs(folder: Path) -> Iterator[Run]:
     """The runs in a folder, or the one that it is."""
     if not folder.is_dir():
-        raise WherefromError(f"there is no folder '{folder}'")
+        raise UnknownName(f"there is no folder '{folder}'")
     for path in (folder, *sorted(folder.iterdir())):
         if (path / manifest.FILE).is_file():
             yield Run(path)
@@ -158,13 +158,13 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
     """Every measure that both runs have, method by method; where they have no method in common, each with each."""
     one, other = first.manifest["data"], second.manifest["data"]
     if (one["name"], one["split"]) != (other["name"], other["split"]):
-        raise WherefromError(
+        raise NotDefined(
             f"the runs are on different data ({one['name']} {one['split']} against {other['name']} {other['split']}); "
             f"a paired test needs the same examples"
         )
     before, after = first.contents, second.contents
     if changed := [example for example in before if example in after and before[example] != after[example]]:
-        raise WherefromError(
+        raise NotDefined(
             f"{len(changed)} examples have one id in both runs and different content ({', '.join(changed[:3])}, …); a "
             f"paired test needs the same examples"
         )
@@ -172,7 +172,7 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
     shared = {key.method for key in ours} & {key.method for key in theirs}
     pairs = [(a, b) for a in ours for b in theirs if a[1:] == b[1:] and (a.method == b.method if shared else True)]
     if not pairs:
-        raise WherefromError("the runs have no measure in common")
+        raise NotDefined("the runs have no measure in common")
     return _tested([(first, a, second, b) for a, b in pairs], seed)
 
 
@@ -181,7 +181,7 @@ def compare_methods(run: Run, *, layers: bool = False, seed: int = 0) -> list[Co
     keys = list(_keys(run, layers))
     pairs = [(a, b) for a, b in combinations(keys, 2) if a[1:] == b[1:]]
     if not pairs:
-        raise WherefromError("the run has one method; expected two to compare, or a second run")
+        raise NotDefined("the run has one method; expected two to compare, or a second run")
     return _tested([(run, a, run, b) for a, b in pairs], seed)
 
 
@@ -205,7 +205,7 @@ def _tested(pairs: list[tuple[Run, Key, Run, Key]], seed: int) -> list[Compared]
         names = (a.method, str(first.path), str(second.path)) if one else ("", a.method, b.method)
         found.append(Compared(a.metric, a.layer, *names, paired(x, y, seed=seed)))
     if not found:
-        raise WherefromError("no measure has a value on two examples in common; a paired test needs two or more")
+        raise NotDefined("no measure has a value on two examples in common; a paired test needs two or more")
     by_t, by_rank = (holm([getattr(each.found, name) for each in found]) for name in ("t_p", "wilcoxon_p"))
     return [
         replace(each, found=replace(each.found, t_p=float(t), wilcoxon_p=float(w)))
@@ -216,5 +216,5 @@ def _tested(pairs: list[tuple[Run, Key, Run, Key]], seed: int) -> list[Compared]
 def _aligned(a: dict[str, float], b: dict[str, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     shared = [example for example in a if example in b]
     if not shared:
-        raise WherefromError("the runs share no example; a paired test needs the same examples in both")
+        raise NotDefined("the runs share no example; a paired test needs the same examples in both")
     return np.array([a[each] for each in shared]), np.array([b[each] for each in shared])

@@ -24,7 +24,7 @@ import torch
 from wherefrom.data import MASK, Dataset
 from wherefrom.data.tables import first_few
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, ResourceUnavailable, warn
 from wherefrom.evaluation import local, manifest, planning, store, summary
 from wherefrom.evaluation.clock import Clock, bar
 from wherefrom.evaluation.config import (
@@ -148,7 +148,7 @@ class _Engine:
 
 def _resolve_engine(name: str, workers: int | None, threads: int | None, progress: bool | None) -> _Engine:
     if name not in ENGINES:
-        raise WherefromError(f"unknown engine {name!r}; expected one of {', '.join(ENGINES)}")
+        raise InvalidOption(f"unknown engine {name!r}; expected one of {', '.join(ENGINES)}")
     workers = workers or (1 if name == "local" else os.cpu_count() or 1)
     threads = threads or max(1, torch.get_num_threads() // workers)
     return _Engine(name, workers, threads, sys.stderr.isatty() if progress is None else progress)
@@ -157,14 +157,14 @@ def _resolve_engine(name: str, workers: int | None, threads: int | None, progres
 def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
     """Explanations made elsewhere. Scores of a method that has signs have them also where none is below zero."""
     if not isinstance(every, Iterable) or not all(isinstance(each, Explanation) for each in every):
-        raise WherefromError(f"'{name}' holds other things than explanations; make them with Explanation.from_scores")
+        raise InvalidInput(f"'{name}' holds other things than explanations; make them with Explanation.from_scores")
     signed = any(each.signed for each in every)
     return [replace(each, signed=signed) for each in every]
 
 
 def _check_names(setting: Setting, names: Mapping[Any, str] | None) -> None:
     if names is not None and setting.target != LABEL:
-        raise WherefromError(
+        raise InvalidOption(
             "names says which class a gold label is, and only target='label' asks for that; leave it out"
         )
 
@@ -173,7 +173,7 @@ def _check_data(setting: Setting, source: Dataset, found: Survey, given: Mapping
     check_needs(setting, found.having, found.kinds, found.rows, source.name)
     for name, every in given.items():
         if len(every) != found.rows:
-            raise WherefromError(f"{len(every)} explanations '{name}' for {found.rows} examples; expected one each")
+            raise InvalidInput(f"{len(every)} explanations '{name}' for {found.rows} examples; expected one each")
 
 
 # The model ------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _run_folder(out: str | os.PathLike[str] | None) -> tuple[Path, tempfile.Temp
     except UnicodeEncodeError:
         name = "\0"
     if "\0" in name:
-        raise WherefromError("out holds a character that no name of a folder can have; choose another")
+        raise InvalidOption("out holds a character that no name of a folder can have; choose another")
     return Path(out), None
 
 
@@ -334,10 +334,10 @@ def _summarise(path: Path, whole: dict[str, Path], setting: Setting) -> None:
     try:
         totals = summary.build(path, whole, (*setting.methods, *setting.given), setting.asked())
     except OSError as error:
-        raise WherefromError(f"cannot write the tables of '{path}': {error.strerror or error}") from error
+        raise ResourceUnavailable(f"cannot write the tables of '{path}': {error.strerror or error}") from error
     if sum(totals.failures.values()) == totals.examples:
         reasons = "; ".join(f"{count} times: {reason}" for reason, count in list(totals.failures.items())[:3])
-        raise WherefromError(f"none of the {totals.examples} examples could be explained ({reasons})")
+        raise NotDefined(f"none of the {totals.examples} examples could be explained ({reasons})")
     finished = {
         "examples": totals.examples,
         "failures": totals.failures,

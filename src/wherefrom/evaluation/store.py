@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import ResourceUnavailable
 from wherefrom.evaluation.worker import ExampleOutcome
 from wherefrom.extras import need
 from wherefrom.files import write
@@ -45,7 +45,7 @@ def found(folder: Path) -> dict[str, Path]:
     try:
         return _found(folder)
     except OSError as error:
-        raise WherefromError(f"cannot use the shards in '{folder}': {error.strerror or error}") from error
+        raise ResourceUnavailable(f"cannot use the shards in '{folder}': {error.strerror or error}") from error
 
 
 def _found(folder: Path) -> dict[str, Path]:

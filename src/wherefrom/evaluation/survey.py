@@ -16,7 +16,7 @@ from wherefrom.data import MASK, Dataset, Example, drawn
 from wherefrom.data import read as read_data
 from wherefrom.data.example import first, kept, unfit
 from wherefrom.data.tables import shown
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.evaluation import planning
 from wherefrom.evaluation.config import count_needs
 from wherefrom.evaluation.worker import Item
@@ -55,7 +55,7 @@ def choose_rows(data: Any, rows: Rows) -> Dataset:
     """The examples of a run, kept in memory where they fit."""
     if rows.draw:
         if rows.limit is None:
-            raise WherefromError("draw says that rows are drawn at random, and not how many; expected limit as well")
+            raise InvalidOption("draw says that rows are drawn at random, and not how many; expected limit as well")
         return kept(drawn(_dataset(data, rows, None), rows.limit, rows.seed))
     return kept(_dataset(data, rows, rows.limit))
 
@@ -66,7 +66,7 @@ def survey(source: Dataset) -> Survey:
     for _, window in planning.windows(source.surveyed()):
         for example in window:
             if (why := unfit(example)) is not None:
-                raise WherefromError(f"example {example.id!r} cannot be evaluated: {why}")
+                raise InvalidInput(f"example {example.id!r} cannot be evaluated: {why}")
             count_needs(example, found.having, found.kinds)
             found.masked += MASK in str(example.text)
             if example.label is not None and len(found.labels) < LABELS:
@@ -84,13 +84,13 @@ def items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterat
 
 def _dataset(data: Any, rows: Rows, limit: int | None) -> Dataset:
     if data is None:
-        raise WherefromError("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
+        raise InvalidOption("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
     if isinstance(data, Dataset):
         return data if limit is None else first(data, limit)
     if isinstance(data, str | os.PathLike):
         return read_data(data, rows.split, rows.columns, limit, rows.folder)
     if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
-        raise WherefromError(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
+        raise InvalidOption(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
     examples = [
         each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
         for row, each in enumerate(islice(data, limit))
@@ -98,7 +98,7 @@ def _dataset(data: Any, rows: Rows, limit: int | None) -> Dataset:
     for each in examples:
         texts = each.text if isinstance(each.text, tuple) else (each.text,)
         if len(texts) > 2 or not all(isinstance(text, str) for text in texts):
-            raise WherefromError(f"example {each.id} is {shown(each.text)}; expected a text, or a pair of texts")
+            raise InvalidInput(f"example {each.id} is {shown(each.text)}; expected a text, or a pair of texts")
     if len({each.id for each in examples}) < len(examples):
-        raise WherefromError("two examples have the same id; expected each to have its own")
+        raise InvalidInput("two examples have the same id; expected each to have its own")
     return Dataset(GIVEN, "", lambda: iter(examples))

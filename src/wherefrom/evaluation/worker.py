@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from wherefrom.data import MASK, Example
-from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.errors import InvalidInput, InvalidTarget, WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
@@ -208,14 +208,14 @@ class Worker:
             return Question("all", None, None)
         if self.setting.target == LABEL:
             if example.label is None:
-                raise WherefromError("the example has no gold label to explain")
+                raise InvalidInput("the example has no gold label to explain")
             return Question(self._gold(example), None, None)
         if self.setting.target is not None:
             return Question(self.setting.target, None, None)
         if self.opened.task not in ("masked-lm", "causal-lm"):
             return Question(None, None, None)  # a word is no answer of this model
         if self.opened.task == "causal-lm" and example.target is not None and self._has_mask(example):
-            raise WherefromError(
+            raise InvalidInput(
                 f"the example asks for the word at a mask, and {self.opened.name} predicts the next token; expected a "
                 f"masked language model, or texts that end where the word is wanted"
             )
@@ -320,7 +320,7 @@ class Worker:
         wanted = self._gold(example) if wanted == LABEL else wanted
         chosen = [each for each in every if _is_class(each, wanted)]
         if len(chosen) != 1:
-            raise WherefromError(f"there is no class {wanted!r}; the model's are {', '.join(map(_label, every))}")
+            raise InvalidTarget(f"there is no class {wanted!r}; the model's are {', '.join(map(_label, every))}")
         return chosen[0]
 
     # Erasure ----------------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ def _label(explanation: Explanation) -> str:
 def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: str) -> Explanation:
     """An explanation made elsewhere, with what is known of the tokens and the answer put in where it says nothing."""
     if list(given.tokens) != list(sentence.tokens):
-        raise WherefromError(
+        raise InvalidInput(
             f"'{name}' was given over other tokens than the model reads ({list(given.tokens)[:6]} … against "
             f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
         )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
 from wherefrom.result.answer import Answer
@@ -118,7 +118,7 @@ def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int
 
 def _over(answer: Answer, over: str) -> Answer:
     if over == "pair" and answer.target.foil is None:
-        raise WherefromError("over='pair' needs a foil= beside the target")
+        raise InvalidOption("over='pair' needs a foil= beside the target")
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
 
 
@@ -127,7 +127,7 @@ def _replaced(opened: Model, by: str | int) -> Change:
 
     blank = stand_in_for(opened, by)
     if blank is None:
-        raise WherefromError(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")
+        raise InvalidOption(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")
 
     def change(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer]:
         return sentence.blanked(taken, blank), answer

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from wherefrom.display import Listed
-from wherefrom.errors import WherefromError, did_you_mean
+from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.method.citations import Paper
 from wherefrom.registry import Registry
 from wherefrom.spec import options_of, parse, summary_of
@@ -177,17 +177,14 @@ def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) ->
     name, written = parse(asked) if isinstance(asked, str) else (asked, {})
     method, preset = lookup(name)
     if twice := written.keys() & (options or {}):
-        raise WherefromError(
-            f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once", code="option"
-        )
+        raise InvalidOption(f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once")
     how = {key: _option(name, key, written.pop(key), kind) for key, kind in HOW.items() if key in written}
     every = {**written, **(options or {})}
     if unknown := every.keys() - method.options:
         known = ", ".join(method.options) or "none"
         hint = did_you_mean(min(unknown), method.options)
-        raise WherefromError(
+        raise InvalidOption(
             f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; {hint}its options: {known}",
-            code="option",
         )
     kinds = method.kinds
     return MethodSpec(
@@ -196,10 +193,7 @@ def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) ->
 
 
 def _option(name: str, option: str, value: Any, kind: Any) -> Any:
-    try:
-        return checked(f"'{name}' cannot have {option}", value, kind)
-    except WherefromError as error:
-        raise WherefromError(str(error), code="option") from None
+    return checked(f"'{name}' cannot have {option}", value, kind)
 
 
 def list_of_names(methods: Any) -> list[str]:
@@ -208,13 +202,13 @@ def list_of_names(methods: Any) -> list[str]:
     try:
         names = [] if isinstance(named, bytes | Mapping) else list(named)
     except TypeError:
-        raise WherefromError(f"methods={shown(methods)}; expected a list of names from wherefrom.methods()") from None
+        raise InvalidOption(f"methods={shown(methods)}; expected a list of names from wherefrom.methods()") from None
     if odd := [each for each in names if not isinstance(each, str)]:
-        raise WherefromError(f"methods holds {shown(odd[0])}; expected names from wherefrom.methods()")
+        raise InvalidOption(f"methods holds {shown(odd[0])}; expected names from wherefrom.methods()")
     if not names:
-        raise WherefromError("no methods to compare; expected at least one name from wherefrom.methods()")
+        raise InvalidOption("no methods to compare; expected at least one name from wherefrom.methods()")
     if len(set(names)) < len(names):
-        raise WherefromError(f"a method is named twice in {', '.join(names)}; expected each once")
+        raise InvalidOption(f"a method is named twice in {', '.join(names)}; expected each once")
     return names
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from wherefrom.errors import Unsuited, WherefromError
+from wherefrom.errors import InvalidOption, Unsuited
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import SHRIKUMAR_2017
 from wherefrom.method.integrated_gradients import Baseline, check_layer, rerun, swapped
@@ -56,7 +56,7 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logi
     """Differences from a baseline, propagated back by the rescale rule."""
     check_layer(output, layer)
     if baseline == "zero":
-        raise WherefromError("deeplift compares two sentences; 'zero' is none. Choose mask, pad, unknown or token ids")
+        raise InvalidOption("deeplift compares two sentences; 'zero' is none. Choose mask, pad, unknown or token ids")
     start = layer or 0
     real, base = (trace.layers for trace in swapped(output, baseline))
     h, h0 = (layers[-1].raw["output"] for layers in (real, base))

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.method.base import method
 from wherefrom.method.citations import BRUNNER_2020, MODARRESSI_2022
 from wherefrom.method.tiling import Budget, budget_for, tiles
@@ -71,12 +71,10 @@ def hta_to_embeddings(trace: Trace, layer: int, *, x_input: bool = True) -> Tens
     have been captured with `grad=True`.
     """
     if not 0 <= layer < len(trace.layers):
-        raise WherefromError(f"layer {layer} is outside the model's {len(trace.layers)} layers")
+        raise InvalidOption(f"layer {layer} is outside the model's {len(trace.layers)} layers")
     output, embeddings = trace.layers[layer].raw["output"], trace.embeddings
     if not (output.requires_grad and embeddings.requires_grad):
-        raise WherefromError(
-            "the trace carries no gradients; capture with grad=True a model whose weights require them"
-        )
+        raise InvalidInput("the trace carries no gradients; capture with grad=True a model whose weights require them")
     size, n, width = output.shape
     square = embeddings.new_zeros(size, n, n)
     factor = embeddings.detach().square() if x_input else torch.ones_like(embeddings)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from wherefrom.errors import Unsuited, WherefromError, warn
+from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import SUNDARARAJAN_2017
 from wherefrom.method.quadrature import Averaged, averaged
@@ -140,7 +140,7 @@ def check_layer(output: OutputTrace, layer: int | None) -> None:
     output.trace.opened.need_blocks("layer=")
     depth = output.trace.opened.depth
     if not 0 <= layer < depth:
-        raise WherefromError(
+        raise InvalidOption(
             f"layer is {shown(layer)}; expected a block from 0 to {depth - 1}, or None for the embeddings"
         )
 
@@ -150,7 +150,7 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Se
 
     if isinstance(baseline, list):
         if len(baseline) != len(sentence):
-            raise WherefromError(
+            raise InvalidOption(
                 f"{len(baseline)} tokens in baseline for a sentence of {len(sentence)}; expected as many"
             )
         return replace(sentence, ids=[_known(output, i) for i in baseline])
@@ -169,7 +169,7 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Se
 
 def _known(output: OutputTrace, token: int) -> int:
     if not 0 <= token < output.trace.opened.vocabulary_size:
-        raise WherefromError(
+        raise InvalidOption(
             f"baseline {shown(token)} is outside the vocabulary of {output.trace.opened.vocabulary_size}"
         )
     return token

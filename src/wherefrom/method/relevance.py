@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import BACH_2015, CHEFER_2021, VOITA_2019
 from wherefrom.method.lrp_rules import add, clone, linear, linear_one, matmul
@@ -88,7 +88,7 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
     """LRP relevance of the attention weights times their gradient, with residual connection."""
     depth = output.trace.opened.depth
     if not 0 <= start_layer < depth:
-        raise WherefromError(f"start_layer is {start_layer}; expected a layer of the model's {depth}, 0 to {depth - 1}")
+        raise InvalidOption(f"start_layer is {start_layer}; expected a layer of the model's {depth}, 0 to {depth - 1}")
     gradients, found = output.gradients().attention, _relevance(output).attention
     maps = []
     for layer, (gradient, relevance) in enumerate(zip(gradients, found, strict=True)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import NotDefined, WherefromError
 from wherefrom.metric import consistency, erasure, sanity
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.registry import Registry
@@ -147,7 +147,7 @@ class MetricSpec:
         for need in self.metric.needs:
             value = getattr(case.example, need)
             if value is None or value == ():
-                raise WherefromError(f"the example lacks {NEEDS[need]}")
+                raise NotDefined(f"the example lacks {NEEDS[need]}")
 
 
 METRICS: Registry[Metric] = Registry("metric", group="wherefrom.metrics")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import NotDefined
 from wherefrom.metric import confidence as between
 from wherefrom.metric import consistency as models
 from wherefrom.metric import correlation, erasure, layerwise, plausibility, precision, sanity
@@ -41,7 +41,7 @@ def _compared(case: Case, asked: MetricSpec, default: str, signs: str) -> Iterat
             yield layer, mine(row), its(theirs.scores)
     else:
         if ours.maps is None or theirs.maps is None:
-            raise WherefromError(f"'{(ours if ours.maps is None else theirs).method}' has no layer maps to compare")
+            raise NotDefined(f"'{(ours if ours.maps is None else theirs).method}' has no layer maps to compare")
         for layer, (a, b) in enumerate(zip(ours.maps, theirs.maps, strict=True)):
             yield layer, mine(a), its(b)
 
@@ -156,9 +156,7 @@ def _mask(case: Case, spans: Any) -> NDArray[np.bool_]:
 
     mask = token_mask(case.explanation, spans)
     if not mask.any():
-        raise WherefromError(
-            "none of the model's tokens is one of those that are looked for; the text may have been cut"
-        )
+        raise NotDefined("none of the model's tokens is one of those that are looked for; the text may have been cut")
     return mask
 
 
@@ -247,7 +245,7 @@ def consistency(case: Case, asked: MetricSpec, *, protocol: str = "scipy") -> It
     """Spearman's ρ with the scores of a second model, where both predict the same class (ALTI, figure 7)."""
     (second,) = _again(case, asked).values()
     if not models.same_prediction(case.explanation, second):
-        raise WherefromError("the two models predict different classes")
+        raise NotDefined("the two models predict different classes")
     yield Part(None, models.consistency(case.explanation, second, protocol=protocol))
 
 

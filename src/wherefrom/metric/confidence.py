@@ -20,7 +20,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, UnknownName
 from wherefrom.metric.correlation import kendall
 from wherefrom.result.explanation import Explanation
 
@@ -34,13 +34,11 @@ def confidence(scores: ArrayLike, chosen: int, protocol: str = "text") -> float:
     """
     rows = np.asarray(scores, dtype=np.float64)
     if rows.ndim != 2 or len(rows) < 2:
-        raise WherefromError(
-            f"scores have shape {rows.shape}; expected one row of tokens per class, two classes or more"
-        )
+        raise InvalidInput(f"scores have shape {rows.shape}; expected one row of tokens per class, two classes or more")
     if not 0 <= chosen < len(rows):
-        raise WherefromError(f"class {chosen} was chosen, and there are scores for classes 0 to {len(rows) - 1}")
+        raise InvalidInput(f"class {chosen} was chosen, and there are scores for classes 0 to {len(rows) - 1}")
     if protocol not in PROTOCOLS:
-        raise WherefromError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+        raise InvalidOption(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
     if protocol == "attcat-code":
         other = 1 if chosen == 0 else chosen - 1
         first, second = (np.argsort(-rows[each]) for each in (chosen, other))  # unstable, as theirs
@@ -55,13 +53,13 @@ def confidence_of(explanations: Mapping[str, Explanation], chosen: str | None = 
     """
     every = sorted(explanations.values(), key=lambda each: -1 if each.measured.index is None else each.measured.index)
     if not every or any(each.measured.kind != "class" or each.measured.foil is not None for each in every):
-        raise WherefromError("confidence compares classes; explain with target='all' and a classifier")
+        raise InvalidInput("confidence compares classes; explain with target='all' and a classifier")
     if any(each.tokens != every[0].tokens or each.method != every[0].method for each in every):
-        raise WherefromError(
+        raise InvalidInput(
             "the explanations are of different inputs or methods; expected one method, towards every class"
         )
     labels = [each.measured.label for each in every]
     wanted = every[0].prediction if chosen is None else chosen
     if wanted not in labels:
-        raise WherefromError(f"there is no explanation of the class {wanted!r}; found {', '.join(map(repr, labels))}")
+        raise UnknownName(f"there is no explanation of the class {wanted!r}; found {', '.join(map(repr, labels))}")
     return confidence(np.stack([each.scores for each in every]), labels.index(wanted), protocol)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.metric.correlation import spearman
 from wherefrom.result.explanation import Explanation
 
@@ -32,7 +32,7 @@ def same_prediction(first: Explanation, second: Explanation, labels: Mapping[str
     """Whether both models predict the same class. `labels` translates the second model's labels into the first's."""
     theirs = {label: (labels or {}).get(label, label) for label in second.probabilities}
     if not first.probabilities or set(first.probabilities) != set(theirs.values()):
-        raise WherefromError(
+        raise NotDefined(
             f"the models choose between different classes ({', '.join(first.probabilities) or 'none'} against "
             f"{', '.join(theirs.values()) or 'none'}); expected two classifiers with the same labels, or "
             f"labels={{'second model': 'first model', …}}"
@@ -50,11 +50,11 @@ def consistency(
     `protocol="dense"` is the Spearman of ALTI's code.
     """
     if first.method != second.method:
-        raise WherefromError(
+        raise InvalidInput(
             f"the methods differ ('{first.method}' and '{second.method}'); expected one method, two models"
         )
     if first.tokens != second.tokens:
-        raise WherefromError(
+        raise InvalidInput(
             "the two models cut the text into different tokens; compare over words instead: explanation.words()"
         )
     if not same_prediction(first, second, labels):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 
 Vector = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ def spearman(a: ArrayLike, b: ArrayLike, protocol: str = "scipy") -> float:
     """Spearman's rank correlation of two score vectors."""
     x, y = _pair(a, b)
     if protocol not in ("scipy", "dense"):
-        raise WherefromError(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
+        raise InvalidOption(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
     if _constant(x, y):
         return np.nan
     if protocol == "dense":
@@ -71,7 +71,7 @@ def summary(values: Iterable[float]) -> Summary:
     every = np.array(list(values), dtype=np.float64)
     known = every[~np.isnan(every)]
     if not len(known):
-        raise WherefromError("there is nothing to summarise: the measure has no value on any input")
+        raise NotDefined("there is nothing to summarise: the measure has no value on any input")
     deviation = float(known.std(ddof=1)) if len(known) > 1 else np.nan
     width = half_width(deviation, len(known))
     return Summary(float(known.mean()), deviation, width, len(known), len(every) - len(known))
@@ -85,11 +85,11 @@ def half_width(deviation: float, count: int) -> float:
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.shape != y.shape or x.size < 2:
-        raise WherefromError(
+        raise InvalidInput(
             f"cannot correlate shapes {x.shape} and {y.shape}; expected two of one shape, two entries or more"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise WherefromError("cannot correlate NaN or infinite scores")
+        raise InvalidInput("cannot correlate NaN or infinite scores")
     return x.ravel(), y.ravel()
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.perturb import NAMES, stand_in_for
 from wherefrom.model.rerun import numbers
@@ -70,7 +70,7 @@ class Curve:
         """Mean log of the probability that is left; lower is better."""
         steps = self.probabilities[1:] if self.protocol == "attcat-code" else self.probabilities
         if (self.probabilities <= 0).any():
-            raise WherefromError("a probability is 0, so its logarithm is not finite; use a model in float64")
+            raise NotDefined("a probability is 0, so its logarithm is not finite; use a model in float64")
         return float(np.log(steps / self.probabilities[0]).mean())
 
     @property
@@ -105,13 +105,13 @@ class Way:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise WherefromError(f"unknown protocol {self.protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+            raise InvalidOption(f"unknown protocol {self.protocol!r}; expected one of {', '.join(PROTOCOLS)}")
         numbers = all(isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares)
         if not self.shares or not numbers or sorted(set(self.shares)) != list(self.shares):
-            raise WherefromError("shares of tokens must be increasing numbers between 0 and 1, such as [0.1, 0.5]")
+            raise InvalidOption("shares of tokens must be increasing numbers between 0 and 1, such as [0.1, 0.5]")
         known = self.by in WAYS if isinstance(self.by, str) else type(self.by) is int
         if not known:
-            raise WherefromError(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
+            raise InvalidOption(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
 
     def __str__(self) -> str:
         usual = {TENTHS: "tenths", ERASER: "ERASER's shares"}
@@ -140,7 +140,7 @@ def erasure(
     sentences, single = opened.reader().read(inputs)
     every = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if len(every) != len(sentences):
-        raise WherefromError(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
+        raise InvalidInput(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
     way = Way(by, tuple(shares), keep, protocol)
     found = curves(opened, [(sentence, each, way) for sentence, each in zip(sentences, every, strict=True)])
     return found[0] if single else found
@@ -206,7 +206,7 @@ def _probabilities(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -
 def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[int], list[int]]:
     """The order in which tokens go, and how many are gone (or kept) at each step; the first is the whole sentence."""
     if explanation.tokens != sentence.tokens:
-        raise WherefromError(
+        raise InvalidInput(
             f"the explanation is of other tokens than the input ({explanation.tokens[:6]} … against "
             f"{sentence.tokens[:6]} …); explain with the tokenizer of the model, over tokens and not words"
         )
@@ -222,7 +222,7 @@ def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[
     free = erasable(explanation)
     own = [i for i in order if i in free]
     if not own:
-        raise WherefromError("there is no token that could be taken away; expected at least one of the text's own")
+        raise NotDefined("there is no token that could be taken away; expected at least one of the text's own")
     # At least one token: 1 % of a short sentence would be none, and none kept is not what a share of 0 stands for.
     counts = [min(len(own), max(round(share * len(own)), int(share > 0))) for share in way.shares]
     return own, counts if way.shares[0] == 0 else [0, *counts]
@@ -236,7 +236,7 @@ def _without(opened: Model, sentence: Sentence, gone: frozenset[int], blank: int
     # A tokenizer that adds no token of its own leaves nothing to read: an empty text is what a text begins with.
     start = next((i for name in STARTS if (i := getattr(opened.tokenizer, name, None)) is not None), None)
     if start is None:
-        raise WherefromError(
+        raise NotDefined(
             f"deleting every token leaves nothing to read, and {opened.name} has no token that a text begins with; "
             f"replace them instead (by='unknown', or a token id), or keep some (shares=[0, 0.1, …, 0.9])"
         )
@@ -258,16 +258,16 @@ def blank_id(opened: Model, by: str | int) -> int | None:
         return None
     token = stand_in_for(opened, by)
     if token is None:
-        raise WherefromError(f"{opened.name} has no token to erase by {by!r}; choose another way or a token id")
+        raise InvalidOption(f"{opened.name} has no token to erase by {by!r}; choose another way or a token id")
     return token
 
 
 def _answer(opened: Model, explanation: Explanation, blank: int | None) -> Answer:
     target: Target = explanation.measured
     if target.kind == "none":
-        raise WherefromError("erasure measures the probability of an output, and nothing is predicted here")
+        raise NotDefined("erasure measures the probability of an output, and nothing is predicted here")
     if blank is None and (target.kind != "class" or opened.task != "classification"):
-        raise WherefromError(
+        raise InvalidOption(
             f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
             f"a classifier; replace tokens instead (by='mask' or 'unknown')"
         )

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric.correlation import pearson, spearman
 from wherefrom.result.explanation import Explanation
 
@@ -37,9 +37,9 @@ def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "rea
     row: "readout", the row that answers; "mean" or "max" over all rows.
     """
     if of not in ("aggregated", "maps"):
-        raise WherefromError(f"unknown layers of {of!r}; expected 'aggregated' or 'maps'")
+        raise InvalidOption(f"unknown layers of {of!r}; expected 'aggregated' or 'maps'")
     if row not in ("readout", "mean", "max"):
-        raise WherefromError(f"unknown row {row!r}; expected 'reading', 'mean' or 'max'")
+        raise InvalidOption(f"unknown row {row!r}; expected 'reading', 'mean' or 'max'")
     maps = explanation.aggregated if of == "aggregated" else explanation.maps
     if (
         maps is None
@@ -49,7 +49,7 @@ def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "rea
     ):
         return np.asarray(explanation.layer_scores, dtype=np.float64)
     if maps is None:
-        raise WherefromError(
+        raise NotDefined(
             f"this explanation by '{explanation.method}' holds no {of} over all rows; explain with an aggregation and "
             f"rows='all', or choose a method that has layers"
         )
@@ -69,7 +69,7 @@ def row_agreement(rows: ArrayLike, reference: ArrayLike, measure: Measure = spea
     """
     layers = np.asarray(rows, dtype=np.float64)
     if layers.ndim != 2:
-        raise WherefromError(f"rows have shape {layers.shape}; expected one row of tokens per layer")
+        raise InvalidInput(f"rows have shape {layers.shape}; expected one row of tokens per layer")
     return np.array([measure(layer, reference) for layer in layers], dtype=np.float64)
 
 
@@ -77,11 +77,9 @@ def map_agreement(maps: ArrayLike, reference: ArrayLike, protocol: str = "text")
     """Correlation of two methods' maps in every layer: [L, n, n] twice -> [L]."""
     ours, theirs = (np.asarray(each, dtype=np.float64) for each in (maps, reference))
     if ours.ndim != 3 or ours.shape != theirs.shape:
-        raise WherefromError(
-            f"maps have shapes {ours.shape} and {theirs.shape}; expected [layers, tokens, tokens] twice"
-        )
+        raise InvalidInput(f"maps have shapes {ours.shape} and {theirs.shape}; expected [layers, tokens, tokens] twice")
     if protocol not in PROTOCOLS:
-        raise WherefromError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+        raise InvalidOption(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
     if protocol == "text":
         return np.array([pearson(a, b) for a, b in zip(ours, theirs, strict=True)])
     return np.array(

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from wherefrom.display import Listed
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
 from wherefrom.metric.base import METRICS, Metric, MetricSpec, chosen_by
 from wherefrom.spec import parse
@@ -47,30 +47,28 @@ def lookup(text: str) -> MetricSpec:
     found = METRICS.find(name)
     if unknown := set(options) - set(found.options):
         known = ", ".join(found.options) or "none"
-        raise WherefromError(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")
+        raise InvalidOption(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")
     kinds = found.kinds
     options = {key: checked(f"'{name}' cannot have {key}", value, kinds[key]) for key, value in options.items()}
     choices = {"protocol": found.protocols, **found.choices}
     for option, value in options.items():
         if option in choices and value not in choices[option]:
             known = ", ".join(choices[option])
-            raise WherefromError(f"unknown {option} {value!r} of '{name}'; expected one of {known}")
+            raise InvalidOption(f"unknown {option} {value!r} of '{name}'; expected one of {known}")
         if option in found.bounds and not found.bounds[option][0] < value <= found.bounds[option][1]:
             low, high = found.bounds[option]
-            raise WherefromError(
-                f"'{name}' cannot have {option}={value!r}; expected more than {low} and at most {high}"
-            )
+            raise InvalidOption(f"'{name}' cannot have {option}={value!r}; expected more than {low} and at most {high}")
     if found.reference and not reference:
-        raise WherefromError(f"'{name}' compares with another method; say which, e.g. {name}:saliency")
+        raise InvalidOption(f"'{name}' compares with another method; say which, e.g. {name}:saliency")
     if reference and not found.reference:
-        raise WherefromError(f"'{name}' compares with no other method; leave ':{reference}' out")
+        raise InvalidOption(f"'{name}' compares with no other method; leave ':{reference}' out")
     if where and where not in found.where and not ("K" in found.where and where.isdecimal() and int(where) > 0):
         expected = f"one of @{', @'.join(found.where)}" if found.where else "nothing after it"
-        raise WherefromError(f"'{name}' cannot be taken at '@{where}'; expected {expected}")
+        raise InvalidOption(f"'{name}' cannot be taken at '@{where}'; expected {expected}")
     if found.map_protocols and options.get("protocol") in found.map_protocols and where not in ("", "maps"):
-        raise WherefromError(f"'{name}' by {options['protocol']} compares whole maps; leave '@{where}' out")
+        raise InvalidOption(f"'{name}' by {options['protocol']} compares whole maps; leave '@{where}' out")
     if missing := [option for option in found.requires if option not in options]:
-        raise WherefromError(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
+        raise InvalidOption(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
     way, again, probe = (_settled(more, options) for more in (found.way, found.again, found.probe))
     return MetricSpec(text.strip(), found, options, reference or None, where, way, again, probe)
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric.precision import average_precision, highest, precision_recall
 
 PROTOCOLS = ("text", "eraser-code")
@@ -29,7 +29,7 @@ PROTOCOLS = ("text", "eraser-code")
 def auprc(scores: ArrayLike, rationale: ArrayLike, protocol: str = "text") -> float:
     """Area under the precision–recall curve of the scores against a rationale (a mask over the tokens)."""
     if protocol not in PROTOCOLS:
-        raise WherefromError(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+        raise InvalidOption(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
     if protocol == "text":
         return average_precision(scores, rationale)
     precision, recall = precision_recall(scores, rationale)
@@ -62,13 +62,13 @@ def run_overlap(scores: ArrayLike, rationale: ArrayLike, k: int | None = None, t
     marked = np.asarray(rationale).astype(bool)
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or values.shape != marked.shape or not np.isfinite(values).all():
-        raise WherefromError(
+        raise InvalidInput(
             f"scores have shape {values.shape} and the rationale {marked.shape}; expected one finite entry per token"
         )
     if not marked.any():
-        raise WherefromError("the rationale marks no token; leave such inputs out and report how many")
+        raise NotDefined("the rationale marks no token; leave such inputs out and report how many")
     if not 0 < threshold <= 1:
-        raise WherefromError(f"threshold is {threshold}; expected more than 0 and at most 1")
+        raise InvalidOption(f"threshold is {threshold}; expected more than 0 and at most 1")
     ours, theirs = _runs(highest(values, int(marked.sum()) if k is None else k)), _runs(marked)
     found = sum(max(len(run & other) / len(run | other) for other in theirs) >= threshold for run in ours)
     return Runs(found, len(ours), len(theirs))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def precision_at(scores: ArrayLike, relevant: ArrayLike, k: int | Sequence[int] 
     order = np.argsort(-values, kind="stable")
     wanted = [k] if isinstance(k, int) else list(k)
     if any(each < 1 for each in wanted):
-        raise WherefromError(f"K is {min(wanted)}; expected 1 or more")
+        raise InvalidOption(f"K is {min(wanted)}; expected 1 or more")
     counts = {each: int(mask[order[:each]].sum()) for each in wanted}
     return {each: Precision(count, count / min(each, len(values))) for each, count in counts.items()}
 
@@ -44,7 +44,7 @@ def dot_product(scores: ArrayLike, cues: ArrayLike) -> float:
     """Share of the scores that lies on cue words; the scores are divided by their sum first. NaN if that is 0."""
     values, mask = _checked(scores, cues)
     if (values < 0).any():
-        raise WherefromError("the dot product with cues needs scores without signs; take their magnitude first")
+        raise InvalidInput("the dot product with cues needs scores without signs; take their magnitude first")
     total = values.sum()
     return float(values[mask].sum() / total) if total > 0 else float("nan")
 
@@ -59,7 +59,7 @@ def precision_recall(scores: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[np
     """Precision and recall of the tokens scored at least as high as each score that occurs, the highest first."""
     values, mask = _checked(scores, relevant)
     if not mask.any():
-        raise WherefromError("average precision needs at least one relevant token")
+        raise NotDefined("average precision needs at least one relevant token")
     levels = np.unique(values)[::-1]
     found = np.array([mask[values >= level].sum() for level in levels])
     taken = np.array([(values >= level).sum() for level in levels])
@@ -70,7 +70,7 @@ def probes_needed(scores: ArrayLike, cues: ArrayLike) -> int:
     """How many tokens that are no cue stand above the best cue; a tie counts against the cue."""
     values, mask = _checked(scores, cues)
     if not mask.any():
-        raise WherefromError("probes-needed needs at least one cue")
+        raise NotDefined("probes-needed needs at least one cue")
     return int((values[~mask] >= values[mask].max()).sum())
 
 
@@ -87,7 +87,7 @@ def overlap(scores: ArrayLike, rationale: ArrayLike, k: int | None = None) -> Ov
     """The k highest-scored tokens (by default as many as the rationale has) against the rationale."""
     values, mask = _checked(scores, rationale)
     if not mask.any():
-        raise WherefromError("the rationale marks no token; leave such inputs out and report how many")
+        raise NotDefined("the rationale marks no token; leave such inputs out and report how many")
     chosen = highest(values, int(mask.sum()) if k is None else k)
     both, either = int((chosen & mask).sum()), int((chosen | mask).sum())
     precision, recall = both / max(1, int(chosen.sum())), both / int(mask.sum())
@@ -99,7 +99,7 @@ def highest(scores: ArrayLike, k: int) -> NDArray[np.bool_]:
     """A mask over the k highest-scored tokens; of tied ones the first."""
     values = np.asarray(scores, dtype=np.float64)
     if k < 1:
-        raise WherefromError(f"K is {k}; expected 1 or more")
+        raise InvalidOption(f"K is {k}; expected 1 or more")
     chosen = np.zeros(len(values), dtype=bool)
     chosen[np.argsort(-values, kind="stable")[:k]] = True
     return chosen
@@ -108,11 +108,11 @@ def highest(scores: ArrayLike, k: int) -> NDArray[np.bool_]:
 def _checked(scores: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values, mask = np.asarray(scores, dtype=np.float64), np.asarray(relevant)
     if values.ndim != 1 or mask.shape != values.shape:
-        raise WherefromError(
+        raise InvalidInput(
             f"scores have shape {values.shape} and the mask {mask.shape}; expected one entry per token each"
         )
     if not np.isin(mask, (0, 1)).all():
-        raise WherefromError("the mask holds values other than 0 and 1")
+        raise InvalidInput("the mask holds values other than 0 and 1")
     if not np.isfinite(values).all():
-        raise WherefromError("the scores contain NaN or infinite values")
+        raise InvalidInput("the scores contain NaN or infinite values")
     return values, mask.astype(bool)

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric.correlation import spearman
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class Probe:
 
     def __post_init__(self) -> None:
         if self.of not in PROPERTIES:
-            raise WherefromError(f"unknown property {self.of!r}; expected one of {', '.join(PROPERTIES)}")
+            raise InvalidOption(f"unknown property {self.of!r}; expected one of {', '.join(PROPERTIES)}")
         if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float) or not self.penalty > 0:
-            raise WherefromError(f"penalty is {self.penalty!r}; expected a number above 0")
+            raise InvalidOption(f"penalty is {self.penalty!r}; expected a number above 0")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise WherefromError(f"seed is {self.seed!r}; expected a whole number, at least 0")
+            raise InvalidOption(f"seed is {self.seed!r}; expected a whole number, at least 0")
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def online_code(
     """Send `labels` [N] to someone who holds `vectors` [N, d]. The examples go in an order drawn by `seed`."""
     x, y, classes = _checked(vectors, labels)
     if not timesteps or sorted(set(timesteps)) != list(timesteps) or timesteps[0] <= 0 or timesteps[-1] != 1:
-        raise WherefromError("timesteps must be increasing shares that end with 1, such as (0.1, 0.5, 1)")
+        raise InvalidOption("timesteps must be increasing shares that end with 1, such as (0.1, 0.5, 1)")
     if penalty <= 0:
-        raise WherefromError(f"penalty is {penalty}; expected a number above 0")
+        raise InvalidOption(f"penalty is {penalty}; expected a number above 0")
     order = np.random.default_rng(seed).permutation(len(y))
     x, y = _standardised(x)[order], y[order]
     sent = sorted({max(1, round(share * len(y))) for share in timesteps})
@@ -101,7 +101,7 @@ def layer_codes(vectors: ArrayLike, labels: ArrayLike, **options: Any) -> list[C
     """The code of the same labels by every layer's vectors [L, N, d]; `options` as in `online_code`."""
     layers = np.asarray(vectors)
     if layers.ndim != 3:
-        raise WherefromError(f"vectors have shape {layers.shape}; expected [layers, examples, dimensions]")
+        raise InvalidInput(f"vectors have shape {layers.shape}; expected [layers, examples, dimensions]")
     return [online_code(layer, labels, **options) for layer in layers]
 
 
@@ -189,12 +189,12 @@ def _standardised(x: Array) -> Array:
 def _checked(vectors: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.intp], int]:
     x, given = np.asarray(vectors, dtype=np.float64), np.asarray(labels)
     if x.ndim != 2 or given.shape != x.shape[:1]:
-        raise WherefromError(
+        raise InvalidInput(
             f"vectors have shape {x.shape} and labels {given.shape}; expected [examples, dimensions] and one label each"
         )
     if not np.isfinite(x).all():
-        raise WherefromError("the vectors contain NaN or infinite values")
+        raise InvalidInput("the vectors contain NaN or infinite values")
     names, y = np.unique(given, return_inverse=True)
     if len(names) < 2:
-        raise WherefromError(f"there are {len(names)} different labels; a code needs two or more")
+        raise NotDefined(f"there are {len(names)} different labels; a code needs two or more")
     return x, y, len(names)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.result.explanation import Explanation
 
 PUNCTUATION = (",", ".")
@@ -28,9 +28,9 @@ def relevance_ranks(scores: ArrayLike, ties: str = "average") -> NDArray[np.floa
     """The rank of every token, from 0 (least) to 1 (most): [n] -> [n]; ½ for all where all scores are equal."""
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
-        raise WherefromError(f"cannot rank scores of shape {values.shape}; expected two finite numbers or more")
+        raise InvalidInput(f"cannot rank scores of shape {values.shape}; expected two finite numbers or more")
     if ties not in TIES:
-        raise WherefromError(f"unknown way to rank ties {ties!r}; expected one of {', '.join(TIES)}")
+        raise InvalidOption(f"unknown way to rank ties {ties!r}; expected one of {', '.join(TIES)}")
     ranks: NDArray[np.float64] = stats.rankdata(values, ties) - 1
     if (values == values[0]).all():
         return np.full(len(values), 0.5)

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.method import choose, list_of_names
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Model, Sentence, collate, open_model
@@ -48,9 +48,9 @@ class Randomised:
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:
-            raise WherefromError(f"unknown way to randomise {self.way!r}; expected {' or '.join(WAYS)}")
+            raise InvalidOption(f"unknown way to randomise {self.way!r}; expected {' or '.join(WAYS)}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise WherefromError(f"seed is {self.seed!r}; expected a whole number, at least 0")
+            raise InvalidOption(f"seed is {self.seed!r}; expected a whole number, at least 0")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Disturbed:
 
     def __post_init__(self) -> None:
         if self.against not in DISTURBANCES:
-            raise WherefromError(f"unknown disturbance {self.against!r}; expected one of {', '.join(DISTURBANCES)}")
+            raise InvalidOption(f"unknown disturbance {self.against!r}; expected one of {', '.join(DISTURBANCES)}")
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def stability(
 ) -> dict[str, dict[str, Change]]:
     """By method, then by what was changed: "batch", "padding" and each dtype; each against the input by itself."""
     if unknown := set(dtypes) - set(DTYPES):
-        raise WherefromError(f"unknown dtype {', '.join(sorted(unknown))}; expected some of {', '.join(DTYPES)}")
+        raise InvalidOption(f"unknown dtype {', '.join(sorted(unknown))}; expected some of {', '.join(DTYPES)}")
     methods = list_of_names(methods)
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     alone = explained(Alone(), opened, sentences, questions, jobs)

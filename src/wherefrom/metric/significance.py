@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 
 BATCH = 2**22  # entries of one batch of resamples
 
@@ -54,17 +54,17 @@ def paired(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.99, resamples: i
     """Compare two measurements of the same examples, in the same order; NaN where one has no value."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
-        raise WherefromError(
+        raise InvalidInput(
             f"measurements have shapes {first.shape} and {second.shape}; expected one number per example, of the same "
             f"examples"
         )
     if np.isinf(first).any() or np.isinf(second).any():
-        raise WherefromError("the measurements contain infinite values; expected numbers, or NaN for 'no value'")
+        raise InvalidInput("the measurements contain infinite values; expected numbers, or NaN for 'no value'")
     if not 0 < confidence < 1:
-        raise WherefromError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.99")
+        raise InvalidOption(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.99")
     d = (first - second)[~(np.isnan(first) | np.isnan(second))]
     if len(d) < 2:
-        raise WherefromError(f"only {len(d)} examples have both values; a paired test needs two or more")
+        raise NotDefined(f"only {len(d)} examples have both values; a paired test needs two or more")
     # What differs by rounding is equal: it has no sign to count, and equal differences no spread to measure against.
     rounding = 8 * np.finfo(np.float64).eps * max(np.nanmax(np.abs(first)), np.nanmax(np.abs(second)))
     d[np.abs(d) <= rounding] = 0.0
@@ -90,7 +90,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """p-values corrected for having looked m times, in their order; at most 1. NaN (no test) stays, and counts."""
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1 or not (np.isnan(p) | ((p >= 0) & (p <= 1))).all():
-        raise WherefromError("p-values must be a list of numbers between 0 and 1")
+        raise InvalidInput("p-values must be a list of numbers between 0 and 1")
     order = np.argsort(p, kind="stable")  # NaN last
     steps = p[order] * np.arange(len(p), 0, -1)
     corrected = np.empty_like(p)
@@ -103,7 +103,7 @@ def every_pair(
 ) -> dict[tuple[str, str], Paired]:
     """All pairs of methods measured on the same examples, both p-values corrected by Holm for the number of pairs."""
     if len(measured) < 2:
-        raise WherefromError("there is nothing to compare; expected measurements of two methods or more")
+        raise InvalidInput("there is nothing to compare; expected measurements of two methods or more")
     found = {
         (a, b): paired(measured[a], measured[b], confidence=confidence, seed=seed) for a, b in combinations(measured, 2)
     }

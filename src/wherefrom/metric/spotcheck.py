@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.metric.correlation import spearman
 from wherefrom.metric.erasure import TENTHS, Erased, blank_id, erasable, without
 from wherefrom.model import Model, Sentence, open_model
@@ -120,7 +120,7 @@ def checks(
         sentence = _read(opened, explanation, sentence)
         words = _words(explanation)
         if len(words) < 2:
-            raise WherefromError("there is one word that could go, and no order in which it goes; expected two or more")
+            raise NotDefined("there is one word that could go, and no order in which it goes; expected two or more")
         by = _way(opened, explanation)
         blank, taken = blank_id(opened, by), _steps(len(words), len(sentence))
         drawn = _drawn(len(words), seed)
@@ -162,9 +162,9 @@ def agreement(explanations: Sequence[Explanation]) -> Array:
     """
     every = [_word_scores(each) for each in explanations]
     if any(len(scores) != len(every[0]) for scores in every):
-        raise WherefromError("the explanations are of different inputs; expected several methods on one input")
+        raise InvalidInput("the explanations are of different inputs; expected several methods on one input")
     if len(every[0]) < 2:
-        raise WherefromError("there is one word, and nothing to rank; expected two or more")
+        raise NotDefined("there is one word, and nothing to rank; expected two or more")
     found = np.eye(len(every))
     for i, one in enumerate(explanations):
         for j, other in enumerate(explanations[:i]):
@@ -192,15 +192,15 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     """The sentence as the model reads it, once for all explanations of it."""
     texts = explanation.texts
     if not texts or explanation.granularity != "token":
-        raise WherefromError("the explanation carries no text, or is over words; expected what `explain` returns")
+        raise InvalidInput("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":
-        raise WherefromError("nothing is predicted here, so there is no probability that could fall when words go")
+        raise NotDefined("nothing is predicted here, so there is no probability that could fall when words go")
     if opened.max_length is not None and len(explanation.tokens) > opened.max_length:
-        raise WherefromError("the text was explained in windows; the check needs one that the model reads in one pass")
+        raise NotDefined("the text was explained in windows; the check needs one that the model reads in one pass")
     if known is None or known.texts != texts:
         (known,), _ = opened.reader(truncate=True).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
     if known.tokens != explanation.tokens:
-        raise WherefromError("the explanation is of other tokens than this model reads; pass the model it explains")
+        raise InvalidInput("the explanation is of other tokens than this model reads; pass the model it explains")
     return known
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import NotDefined, UnsupportedModel
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
@@ -173,7 +173,7 @@ class _Recorder:
         page, self.page = self.page, None
         missing = {"x", "u", "w", "attention", "mixed", "output"} - set(page or ())
         if page is None or missing:
-            raise WherefromError(
+            raise UnsupportedModel(
                 f"block {self.count} of the model did not pass through the parts that wherefrom knows "
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
@@ -194,7 +194,7 @@ def attention_forward(
 ) -> tuple[Tensor, Tensor]:
     """Eager attention, step for step as transformers does it, noting what passes."""
     if changes := [name for name, value in more.items() if value is not None and name not in NO_ARITHMETIC]:
-        raise WherefromError(
+        raise UnsupportedModel(
             f"the attention of {type(module).__name__} is computed with {', '.join(sorted(changes))}, which wherefrom "
             f"does not follow: its numbers would be wrong. Use a method that needs no layer maps"
         )
@@ -234,7 +234,7 @@ def stream(opened: Model, batch: Batch, on_layer: Callable[[LayerTrace], None], 
     if not opened.family.mapped and recorder.words is not None:
         recorder.finish_whole()
     if recorder.count != opened.depth or recorder.embeddings is None or recorder.words is None:
-        raise WherefromError(
+        raise UnsupportedModel(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
     _check_finite(opened, output)
@@ -281,7 +281,7 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
         if recorder.words is not None:
             if not torch.equal(args[0].cpu(), recorder.batch.ids.cpu()):
                 return None  # GPT-2 embeds its token types by the table of its words
-            raise WherefromError("the model embeds its input more than once in a pass; wherefrom cannot follow it")
+            raise UnsupportedModel("the model embeds its input more than once in a pass; wherefrom cannot follow it")
         if torch.is_grad_enabled():
             check_order(opened, recorder.batch, output)
         # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
@@ -335,7 +335,7 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
 def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
     """Refuse embeddings that do not stand as the batch does: whose gradient is whose would not be known."""
     if embedded.shape[:2] != batch.ids.shape:
-        raise WherefromError(
+        raise UnsupportedModel(
             f"{opened.name} ('{opened.family.name}') embeds its tokens in another order than one text after another "
             f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
             f"gradients of it; use a method without gradients: ablation, ablation-pairs"
@@ -349,11 +349,11 @@ def _check_finite(opened: Model, output: Any) -> None:
     broken = [name for name, weight in opened.model.named_parameters() if not bool(weight.isfinite().all())]
     if broken:
         shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
-        raise WherefromError(
+        raise UnsupportedModel(
             f"the model's weights contain NaN or infinite values ({shown}); an explanation of such a model "
             f"would be meaningless. Load an intact checkpoint"
         )
-    raise WherefromError(
+    raise NotDefined(
         f"the model's output is NaN or infinite on this input although its weights are finite (dtype "
         f"{opened.dtype}); try dtype='float32'"
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, WherefromError
 
 # What rows of text are called, one text or a pair; as transformers' pipelines have them.
 TEXTS = (("text", "text_pair"), ("question", "context"))
@@ -31,7 +31,7 @@ def several(inputs: Any) -> Iterable[Any] | None:
     if isinstance(inputs, str | bytes | Mapping | Tensor | tuple):
         return None
     if isinstance(inputs, set | frozenset):
-        raise WherefromError("a set has no order, so nobody could tell whose result is whose; expected a list")
+        raise InvalidInput("a set has no order, so nobody could tell whose result is whose; expected a list")
     if isinstance(inputs, np.ndarray):
         return inputs.tolist() if inputs.dtype.kind in "UOT" and inputs.ndim else None
     if _is_dataset(inputs):
@@ -39,9 +39,7 @@ def several(inputs: Any) -> Iterable[Any] | None:
     if hasattr(inputs, "columns"):  # a DataFrame of pandas or polars
         names = list(map(str, inputs.columns))
         one = "text" if "text" in names or not names else names[0]
-        raise WherefromError(
-            f"a table was given, with the columns {', '.join(names)}; pass one of them: table[{one!r}]"
-        )
+        raise InvalidInput(f"a table was given, with the columns {', '.join(names)}; pass one of them: table[{one!r}]")
     for name in ("tolist", "to_list", "to_pylist"):  # pandas, polars, pyarrow
         if callable(make := getattr(inputs, name, None)):
             made = make()
@@ -56,7 +54,7 @@ def _is_dataset(inputs: Any) -> bool:
 def _rows(dataset: Any) -> Iterable[Any]:
     names = dataset.column_names
     if names is not None and "input_ids" not in names and not any(first in names for first, _ in TEXTS):
-        raise WherefromError(
+        raise InvalidInput(
             f"the dataset has neither input_ids nor a column 'text'; pass one of its columns ({', '.join(names)}), "
             f"e.g. dataset[{names[0] if names else 'text'!r}]"
         )
@@ -71,9 +69,7 @@ def text_of(row: Mapping[str, Any]) -> str | tuple[str, str] | None:
             continue
         other = row.get(second)
         if not isinstance(text, str) or not isinstance(other, str | None):
-            raise WherefromError(
-                f"'{first}' holds a {type(text).__name__}; expected one text a row, or a list of texts"
-            )
+            raise InvalidInput(f"'{first}' holds a {type(text).__name__}; expected one text a row, or a list of texts")
         return text if other is None else (text, other)
     return None
 
@@ -81,15 +77,13 @@ def text_of(row: Mapping[str, Any]) -> str | tuple[str, str] | None:
 def refuse_mapping(inputs: Mapping[str, Any]) -> WherefromError:
     """A mapping that is neither an encoding nor a row with a text."""
     if _is_dataset(next(iter(inputs.values()), None)):
-        return WherefromError(
-            f"a dataset of several splits was given; pass one of them: dataset[{next(iter(inputs))!r}]"
-        )
-    return WherefromError("the encoding has no input_ids and no text; expected what a tokenizer returns")
+        return InvalidInput(f"a dataset of several splits was given; pass one of them: dataset[{next(iter(inputs))!r}]")
+    return InvalidInput("the encoding has no input_ids and no text; expected what a tokenizer returns")
 
 
 def refuse_tuple(inputs: tuple[Any, ...]) -> WherefromError:
     """A tuple that is neither a pair of texts nor token ids."""
-    return WherefromError(
+    return InvalidInput(
         f"a tuple of {len(inputs)} was given, but a tuple is a pair of texts; put several inputs in a list"
     )
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
@@ -132,16 +132,16 @@ class Reader:
             return self._encoding(inputs)
         if isinstance(inputs, Tensor | np.ndarray) and (isinstance(inputs, Tensor) or inputs.dtype.kind not in "UOT"):
             if inputs.ndim not in (1, 2):
-                raise WherefromError(f"token ids have {inputs.ndim} axes; expected one, or two for a batch")
+                raise InvalidInput(f"token ids have {inputs.ndim} axes; expected one, or two for a batch")
             return self._array(_lists(inputs))
         if (items := several(inputs)) is None:
-            raise WherefromError(
+            raise InvalidInput(
                 f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
                 f"an encoding with input_ids, or a list of these"
             )
         items = list(items)
         if not items:
-            raise WherefromError("nothing to explain: the list of inputs is empty; expected at least one text")
+            raise InvalidInput("nothing to explain: the list of inputs is empty; expected at least one text")
         if not is_stream(inputs) and all(_is_int(item) for item in items):
             return [self._ids(items)], True
         if not is_stream(inputs) and self.in_words and all(isinstance(item, str) for item in items):
@@ -161,7 +161,7 @@ class Reader:
             inputs = text_of(inputs) or inputs
         if isinstance(inputs, str):
             if self.in_words:
-                raise WherefromError("a text was given with is_split_into_words; expected a list of words")
+                raise InvalidInput("a text was given with is_split_into_words; expected a list of words")
             return self._text(inputs)
         if not isinstance(inputs, tuple):
             return None
@@ -175,12 +175,12 @@ class Reader:
     def _one(self, item: Any, row: int) -> Sentence | WherefromError:
         try:
             if missing(item):
-                raise WherefromError("there is none (an empty cell); expected a text")
+                raise InvalidInput("there is none (an empty cell); expected a text")
             if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
                 item = tuple(item)
             found, single = self.read_each(item)
             if not single:
-                raise WherefromError(
+                raise InvalidInput(
                     "it is itself a list of inputs; expected one text or one list of ids (for texts split into words: "
                     "tokenizer_kwargs={'is_split_into_words': True})"
                 )
@@ -190,17 +190,17 @@ class Reader:
 
     def _text(self, *given: str | Sequence[str]) -> Sentence:
         if self.tokenizer is None:
-            raise WherefromError("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
+            raise InvalidOption("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
         texts = tuple(each if isinstance(each, str) else " ".join(each) for each in given)
         if any(not part.strip() for part in texts):
-            raise WherefromError("the text is empty; expected at least one word")
+            raise InvalidInput("the text is empty; expected at least one word")
         if any("\ud800" <= char <= "\udfff" for part in texts for char in part):
-            raise WherefromError(
+            raise InvalidInput(
                 "the text holds half of a surrogate pair, which is no character; decode it properly first"
             )
         extra = dict(self.tokenizer_kwargs or {})
         if clash := RESERVED & set(extra):
-            raise WherefromError(
+            raise InvalidOption(
                 f"tokenizer_kwargs may not set {', '.join(sorted(clash))}: wherefrom sets these itself "
                 f"(to cut long texts use truncate=True)"
             )
@@ -212,17 +212,17 @@ class Reader:
                 *given, return_special_tokens_mask=True, return_offsets_mapping=fast, verbose=False, **extra
             )
         except AssertionError as error:  # byte-level tokenizers want to be told about the blank before a word
-            raise WherefromError(f"the tokenizer takes no words as it was loaded: {error}") from error
+            raise InvalidOption(f"the tokenizer takes no words as it was loaded: {error}") from error
         except Exception as error:  # whatever a tokenizer makes of arguments that it does not know
             if not self.tokenizer_kwargs:
                 raise
-            raise WherefromError(
+            raise InvalidOption(
                 f"the tokenizer cannot be called with tokenizer_kwargs {shown(extra)}: {error}"
             ) from error
         ids = [int(i) for i in encoding["input_ids"]]
         added = [bool(flag) for flag in encoding["special_tokens_mask"]]
         if all(added):
-            raise WherefromError(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
+            raise InvalidInput(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
         words = [] if not self.in_words else [_places_of_words(each) for each in given]
         spans = _offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
         self._check(ids)
@@ -247,7 +247,7 @@ class Reader:
 
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if encoding.get("position_ids") is not None:
-            raise WherefromError("position_ids are not supported: a sentence's positions count from its first token")
+            raise InvalidInput("position_ids are not supported: a sentence's positions count from its first token")
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         if "input_ids" not in columns:
             raise refuse_mapping(encoding)
@@ -256,7 +256,7 @@ class Reader:
             columns = {name: [column] for name, column in columns.items()}
         rows: list[Sentence | WherefromError] = [self._row(columns, row) for row in range(len(columns["input_ids"]))]
         if not rows:
-            raise WherefromError("nothing to explain: the encoding has no rows")
+            raise InvalidInput("nothing to explain: the encoding has no rows")
         return rows, single
 
     def _array(self, ids: list[Any]) -> tuple[list[Sentence | WherefromError], bool]:
@@ -276,15 +276,15 @@ class Reader:
         assert ids is not None
         for name, cell in cells.items():
             if not isinstance(cell, list) or len(cell) != len(ids):
-                raise WherefromError(f"row {row} of {name} does not fit input_ids; expected one number per token")
+                raise InvalidInput(f"row {row} of {name} does not fit input_ids; expected one number per token")
         if types is not None:
             self._check_types(types)
         if mask is None:
             return self._ids(ids, types)
         if not all(value in (0, 1) for value in mask):
-            raise WherefromError("attention_mask holds values other than 0 and 1; expected a mask over the tokens")
+            raise InvalidInput("attention_mask holds values other than 0 and 1; expected a mask over the tokens")
         if not any(mask):
-            raise WherefromError("the attention mask hides every token; expected at least one 1 in each row")
+            raise InvalidInput("the attention mask hides every token; expected at least one 1 in each row")
         # A token that is masked but is not the padding token is a real one that attention may not see.
         real = [
             position
@@ -299,13 +299,13 @@ class Reader:
         most = "" if self.type_count is None else f" below {self.type_count}"
         fits = all(_is_int(each) and each >= 0 for each in types)
         if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
-            raise WherefromError(f"token_type_ids holds values that are none; expected whole numbers from 0{most}")
+            raise InvalidInput(f"token_type_ids holds values that are none; expected whole numbers from 0{most}")
 
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
-            raise WherefromError("the list of token ids is empty; expected at least one")
+            raise InvalidInput("the list of token ids is empty; expected at least one")
         if not all(_is_int(i) for i in ids):
-            raise WherefromError("token ids must be whole numbers")
+            raise InvalidInput("token ids must be whole numbers")
         ids = [int(i) for i in ids]
         self._check(ids)
         special, spans, texts = self._aligned(ids)
@@ -337,15 +337,14 @@ class Reader:
 
     def _check(self, ids: list[int]) -> None:
         if outside := [i for i in ids if not 0 <= i < self.vocabulary_size]:
-            raise WherefromError(
+            raise InvalidInput(
                 f"token id {outside[0]} is outside the model's vocabulary of {self.vocabulary_size}; "
                 f"tokenizer and model do not belong together"
             )
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
-            raise WherefromError(
+            raise TooLong(
                 f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; long='windows' explains"
                 f" it piece by piece, truncate=True (--truncate) cuts a text; token ids you cut yourself",
-                code="too-long",
             )
 
 
@@ -411,12 +410,12 @@ def refused(bad: Mapping[int, WherefromError], count: int, hint: str = "") -> Wh
     if len(said) > 1:
         more = f" … and {len(said) - NAMED} more" if len(said) > NAMED else ""
         said = [f"{len(said)} of {count} inputs cannot be read: {'; '.join(said[:NAMED])}{more}"]
-    codes = {error.code for error in bad.values()}
-    return WherefromError(said[0] + hint, code=codes.pop() if len(codes) == 1 else None)
+    kinds = {type(error) for error in bad.values()}
+    return (kinds.pop() if len(kinds) == 1 else InvalidInput)(said[0] + hint)
 
 
 def _placed(row: int, error: WherefromError) -> WherefromError:
-    placed = WherefromError(f"input {row}: {error}", code=error.code)
+    placed = type(error)(f"input {row}: {error}")
     placed.__cause__ = error
     return placed
 
@@ -459,12 +458,12 @@ def _is_words(value: Any) -> bool:
 
 def _lists(column: Any) -> list[Any]:
     if isinstance(column, Tensor) and column.is_meta:
-        raise WherefromError("token ids in a tensor on the device 'meta', which holds no values; expected numbers")
+        raise InvalidInput("token ids in a tensor on the device 'meta', which holds no values; expected numbers")
     try:
         found = column.tolist() if isinstance(column, Tensor | np.ndarray) else column
         return list(found)
     except TypeError:
-        raise WherefromError(f"the encoding holds {shown(column)}; expected lists of whole numbers") from None
+        raise InvalidInput(f"the encoding holds {shown(column)}; expected lists of whole numbers") from None
 
 
 def _ints(values: Any) -> list[int] | None:

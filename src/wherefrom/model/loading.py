@@ -20,7 +20,7 @@ import transformers
 from huggingface_hub import constants, get_session, try_to_load_from_cache
 
 from wherefrom import zoo
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import DamagedFile, InvalidOption, UnsupportedModel, WherefromError, warn
 from wherefrom.model.undo import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
@@ -90,7 +90,7 @@ def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
     if dtype not in DTYPES:
-        raise WherefromError(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
+        raise InvalidOption(f"unknown dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
     found: torch.dtype = getattr(torch, dtype)
     return found
 
@@ -106,7 +106,7 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     except Exception as error:  # whatever a broken checkpoint makes transformers raise
         away = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
         reason = away if request.out_of_reach else _reason(error)
-        raise WherefromError(
+        raise UnsupportedModel(
             f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
             f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
             f"reachable or cached)"
@@ -139,7 +139,7 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
         try:
             model = model.to(request.device)
         except (RuntimeError, AssertionError) as error:
-            raise WherefromError(f"cannot use the device '{request.device}': {error}") from error
+            raise InvalidOption(f"cannot use the device '{request.device}': {error}") from error
     return model, _tokenizer(request) if tokenizer is None else tokenizer
 
 
@@ -154,7 +154,7 @@ def _check_dtype(request: Request) -> None:
     named = config.get("dtype", config.get("torch_dtype"))
     dtype = getattr(torch, named, named) if isinstance(named, str) else named
     if named not in (None, "auto") and not isinstance(dtype, torch.dtype):
-        raise WherefromError(
+        raise DamagedFile(
             f"the checkpoint's config.json names the dtype {named!r}; expected one of {', '.join(DTYPES)}"
         )
 
@@ -164,7 +164,7 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
     if wrong := sorted(info["mismatched_keys"]):
         name, found, expected = wrong[0]
         if "ignore_mismatched_sizes" not in dict(request.options):
-            raise WherefromError(
+            raise DamagedFile(
                 f"the weights of the checkpoint '{request.name}' do not fit its config.json: {name} is "
                 f"{tuple(found)} where {tuple(expected)} is expected"
                 f"{f', and {len(wrong) - 1} more' if len(wrong) > 1 else ''}"
@@ -172,7 +172,7 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
     # A bare encoder may have been trained without the pooler, which no map looks at.
     missing = sorted(name for name in info["missing_keys"] if task != "encoder" or "pooler" not in name)
     if missing:
-        raise WherefromError(
+        raise UnsupportedModel(
             f"the checkpoint '{request.name}' has no weights for {_some(missing)}, which would be random; open it with "
             f"the head it was trained with (task=), or as a bare encoder"
         )
@@ -264,4 +264,4 @@ def _json(request: Request, name: str) -> Any | None:
     try:
         return json.loads(Path(found).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise WherefromError(f"cannot read {name} of the model '{request.source}': {error}") from error
+        raise DamagedFile(f"cannot read {name} of the model '{request.source}': {error}") from error

@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 from transformers.utils import ModelOutput
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
@@ -156,7 +156,7 @@ class Model:
     def need_blocks(self, what: str, instead: str = "") -> None:
         """Refuse what follows a model block by block where the blocks are not known."""
         if not self.family.mapped:
-            raise WherefromError(
+            raise UnsupportedModel(
                 f"{what} follows a model through its blocks, which wherefrom does not know for '{self.family.name}'; "
                 f"it knows those of {', '.join(sorted(FAMILIES))} with transformers' own heads.{instead}"
             )
@@ -166,7 +166,7 @@ class Model:
     ) -> Reader:
         """What turns inputs into sentences for this model; the arguments are those of `explain`."""
         if truncate and long == "windows":
-            raise WherefromError(
+            raise InvalidOption(
                 "truncate=True cuts a long text and long='windows' reads all of it; leave one of them out"
             )
         return Reader(
@@ -205,7 +205,7 @@ def _as_output(found: Any) -> Any:
         found = next(iter(found), None)
     logits = getattr(found, "logits", found)
     if not isinstance(logits, torch.Tensor):
-        raise WherefromError(
+        raise UnsupportedModel(
             f"the model returned a {type(found).__name__}; expected logits, or an output that has them"
         )
     return ModelOutput(logits=logits)
@@ -233,13 +233,13 @@ def open_model(
     if isinstance(model, Model):
         given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
         if unused := [name for name, value in given.items() if value is not None]:
-            raise WherefromError(f"{' and '.join(unused)} cannot be given with a model that is open already")
+            raise InvalidOption(f"{' and '.join(unused)} cannot be given with a model that is open already")
         return model
     if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
         pipeline: Any = model
         model, tokenizer = pipeline.model, tokenizer or pipeline.tokenizer
     if task is not None and (not isinstance(task, str) or task not in TASKS):
-        raise WherefromError(f"unknown task {shown(task)}; expected one of {', '.join(TASKS)}")
+        raise InvalidOption(f"unknown task {shown(task)}; expected one of {', '.join(TASKS)}")
     _refuse_kinds(tokenizer, device, dtype)
     if isinstance(model, str | Path):
         options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": dtype_of(dtype)})}
@@ -251,7 +251,7 @@ def open_model(
         return _load(request, tokenizer) if tokenizer is not None else _load_once(request, stamp(request.source))
     given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
     if unused := [name for name, value in given.items() if value is not None]:
-        raise WherefromError(
+        raise InvalidOption(
             f"{' and '.join(unused)} cannot be given with a loaded model, which is used as it is; "
             f"move or convert the model yourself, or pass its name"
         )
@@ -261,30 +261,30 @@ def open_model(
 def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
     """Refuse what is no tokenizer, device or dtype, before it fails somewhere inside."""
     if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
-        raise WherefromError(f"tokenizer={shown(tokenizer)}; expected a tokenizer of transformers")
+        raise InvalidOption(f"tokenizer={shown(tokenizer)}; expected a tokenizer of transformers")
     if device is not None and not isinstance(device, str | int | torch.device):
-        raise WherefromError(f"device={shown(device)}; expected a name such as 'cpu' or 'cuda:0', or a torch.device")
+        raise InvalidOption(f"device={shown(device)}; expected a name such as 'cpu' or 'cuda:0', or a torch.device")
     if dtype is not None and not isinstance(dtype, str | torch.dtype):
-        raise WherefromError(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
+        raise InvalidOption(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
 
 
 def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
     wrapped = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
     if wrapped or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
-        raise WherefromError(
+        raise InvalidOption(
             f"model is a {type(model).__name__}; expected a model name, a folder, a transformers PreTrainedModel, a "
             f"module of yours around one, or a pipeline (a compiled or wrapped model: pass the model inside it)"
         )
     inner = _pretrained(model)
     if type(inner).__module__.startswith("transformers_modules."):
-        raise WherefromError(
+        raise UnsupportedModel(
             f"{type(inner).__name__} is remote code, which may compute anything; wherefrom opens only the "
             f"architectures that come with transformers"
         )
     if getattr(inner.config, "add_cross_attention", False) or getattr(inner.config, "is_encoder_decoder", False):
-        raise WherefromError("models with cross-attention are not supported; expected an encoder or a decoder")
+        raise UnsupportedModel("models with cross-attention are not supported; expected an encoder or a decoder")
     if not isinstance(inner.get_input_embeddings(), nn.Embedding):
-        raise WherefromError(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
+        raise UnsupportedModel(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
     family, task = family_of(inner.config.model_type), _task_of(model)
     if task is None:
         return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
@@ -315,7 +315,7 @@ def _with_own_head(opened: Model) -> Model:
     try:
         short, long = (_probed(opened, n) for n in PROBED)
     except Exception as error:
-        raise WherefromError(
+        raise UnsupportedModel(
             f"{opened.family.name} has a head that wherefrom does not know, and it gives no logits for input_ids and "
             f"attention_mask alone ({type(error).__name__}: {error})"
         ) from error
@@ -327,7 +327,7 @@ def _with_own_head(opened: Model) -> Model:
             return replace(opened, task="causal-lm" if opened.mask_id is None else "masked-lm")
         return replace(opened, task="token-classification", classes=classes)
     kind = "one number for each token and no classes" if [short, long] == [[1, n] for n in PROBED] else "other logits"
-    raise WherefromError(
+    raise UnsupportedModel(
         f"{opened.family.name} gives {kind}: logits of shape {short} for a text of three tokens and {long} for one of "
         f"four; expected [1, classes] of both, or [1, tokens, classes]"
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.model.capture import Trace
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
@@ -85,7 +85,7 @@ class OutputTrace:
 def explained(opened: Model, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str) -> Tensor:
     """The explained number of each sentence of a batch, from the model's output on it: [B]."""
     if of not in OF:
-        raise WherefromError(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
+        raise InvalidOption(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
     if of == "logit":
         return torch.stack([logit(opened, output, row, answer) for row, answer in enumerate(answers)])
     if _one_of_several(opened, output, answers):
@@ -114,7 +114,7 @@ def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> 
     """
     number = logit(opened, output, row, answer)  # says what is wrong where there is nothing to explain
     if regression(opened):
-        raise WherefromError("a regression has no probabilities; explain its logit (of='logit')")
+        raise InvalidOption("a regression has no probabilities; explain its logit (of='logit')")
     if answer.target.foil is not None:
         return torch.sigmoid(number)
     if answer.target.kind == "answer":

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import UnsupportedModel
 from wherefrom.model.families import Family
 from wherefrom.model.undo import outside_inference_mode
 
@@ -173,7 +173,7 @@ def submodule(root: nn.Module, path: str) -> Any:
         try:
             part = part[int(name)] if name.isdigit() else getattr(part, name)
         except (AttributeError, IndexError, TypeError):
-            raise WherefromError(
+            raise UnsupportedModel(
                 f"{type(root).__name__} has no part '{path}'; its structure is not the one wherefrom knows for "
                 f"this architecture. Use an unmodified transformers model, or add a family (CONTRIBUTING.md)"
             ) from None
@@ -203,7 +203,7 @@ def linear_of(module: nn.Module) -> Linear:
 
 def _norm(module: nn.Module) -> Norm:
     if not isinstance(module, nn.LayerNorm):
-        raise WherefromError(
+        raise UnsupportedModel(
             f"{type(module).__name__} is not a LayerNorm; blocks with other norms are not supported yet"
         )
     gamma = promote(module.weight.detach())

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, WherefromError
 from wherefrom.model.inputs import Sentence, token_names
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
@@ -64,13 +64,13 @@ def answers(
     if not isinstance(target, str) or target != "all":
         return [answer(opened, sentence, output, row, target, foil, position)]
     if foil is not None:
-        raise WherefromError("target='all' explains every class by itself; leave the foil out")
+        raise InvalidTarget("target='all' explains every class by itself; leave the foil out")
     if opened.task == "question-answering":
         every: list[int | str] = list(EDGES)
     elif opened.task in ("classification", "token-classification"):
         every = list(opened.labels)
     else:
-        raise WherefromError(
+        raise InvalidTarget(
             f"target='all' is for classifiers; {opened.name} chooses from a whole vocabulary or nothing"
         )
     return [answer(opened, sentence, output, row, each, foil, position) for each in every]
@@ -138,7 +138,7 @@ def no_number(opened: Model) -> WherefromError:
         "meant: its index, or the word itself",
     }
     usual = f"{opened.name} predicts nothing; use a model with a head"
-    return WherefromError(
+    return NotDefined(
         f"there is no number to explain: {lacks.get(opened.task, usual)}, or choose a method that explains "
         f"representations (kind 'map' in `wherefrom methods`)"
     )
@@ -161,13 +161,13 @@ def _classification(
 def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
     if position is None:
         if target is not None or foil is not None:
-            raise WherefromError(
+            raise InvalidTarget(
                 "a token classifier gives a label to every token; say which token is explained with position="
             )
         return _nothing(opened, sentence)
     reading = _reading(opened, sentence, position)
     if reading.position is None:
-        raise WherefromError("a token classifier reads one token; position='mean' means nothing here")
+        raise InvalidTarget("a token classifier reads one token; position='mean' means nothing here")
     logits = output.logits[row, reading.position]
     return Answer(
         _class(opened, logits, target, foil),
@@ -186,13 +186,13 @@ def _language(
         return _nothing(opened, sentence)
     reading = _reading(opened, sentence, position, default=default)
     if reading.position is None:
-        raise WherefromError("a language model reads one token; position='mean' means nothing here")
+        raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
     logits = output.logits[row, reading.position].float()
     best = int(logits.argmax())
     index = best if target is None else _token_id(opened, target)
     against = None if foil is None else _token_id(opened, foil)
     if against == index:
-        raise WherefromError(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
+        raise InvalidTarget(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
     chosen = Target(
         "token",
         index,
@@ -210,11 +210,11 @@ def _answering(
     opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
     if foil is not None:
-        raise WherefromError(f"question answering has no foil; target is one of {', '.join(EDGES)}")
+        raise InvalidTarget(f"question answering has no foil; target is one of {', '.join(EDGES)}")
     settled = target if isinstance(target, Target) else None  # an answer that another model has chosen
     kind = settled.kind if settled else "start" if target is None else target
     if kind not in EDGES:
-        raise WherefromError(
+        raise InvalidTarget(
             f"unknown target {target!r} for question answering; expected one of {', '.join(EDGES)} "
             f"(and position= for a token other than the predicted one)"
         )
@@ -226,7 +226,7 @@ def _answering(
     best = Readout(predicted, f"predicted {kind}")
     reading = best if position is None else _reading(opened, sentence, position)
     if reading.position is None:
-        raise WherefromError("an answer starts and ends at one token; position='mean' means nothing here")
+        raise InvalidTarget("an answer starts and ends at one token; position='mean' means nothing here")
     probabilities = {
         f"start {sentence.tokens[start]}": float(logits["start"].softmax(-1)[start]),
         f"end {sentence.tokens[end]}": float(logits["end"].softmax(-1)[end]),
@@ -243,7 +243,7 @@ def _answering(
 def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
     del output, row
     if target is not None or foil is not None:
-        raise WherefromError(
+        raise InvalidTarget(
             f"{opened.name} is a bare encoder: it predicts nothing, so it has no target {target!r}; "
             f"leave target out, or open the checkpoint with a head (task=)"
         )
@@ -263,7 +263,7 @@ def _reading(opened: Model, sentence: Sentence, position: int | str | None, defa
     n = len(sentence)
     if isinstance(position, int) and not isinstance(position, bool):
         if not -n <= position < n:
-            raise WherefromError(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
+            raise InvalidInput(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
         return Readout(position % n, "given")
     name = default if position is None else position
     if name == "unknown":  # what a head of somebody's own reads
@@ -280,7 +280,7 @@ def _reading(opened: Model, sentence: Sentence, position: int | str | None, defa
             return Readout(masks[0], "mask")
         what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
         hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
-        raise WherefromError(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
+        raise InvalidInput(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
     return Readout(_place_of(sentence, str(name)), "given")
 
 
@@ -294,11 +294,11 @@ def _place_of(sentence: Sentence, name: str) -> int:
         if len(places) == 1:
             return places[0]
         if places:
-            raise WherefromError(
+            raise InvalidInput(
                 f"{name!r} stands {len(places)} times in the text, at {', '.join(map(str, places))}; say which one is "
                 f"meant by its index"
             )
-    raise WherefromError(
+    raise InvalidInput(
         f"unknown position {name!r}; expected a token index, a word of the text, 'first', 'last', 'mean' or 'mask'"
     )
 
@@ -318,7 +318,7 @@ def _class(opened: Model, logits: Tensor, target: Any, foil: Any) -> Target:
         return Target("class", index, labels[index])
     against = class_index(labels, foil, "foil")
     if against == index:
-        raise WherefromError(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
+        raise InvalidTarget(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
     return Target("class", index, labels[index], foil=against, foil_label=labels[against])
 
 
@@ -334,7 +334,7 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted in labels:
         return wanted
     shown = ", ".join(f"{index} '{label}'" for index, label in list(labels.items())[:20])
-    raise WherefromError(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
+    raise InvalidTarget(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
 
 
 def _class_probabilities(opened: Model, logits: Tensor) -> dict[str, float]:
@@ -350,15 +350,15 @@ def _token_id(opened: Model, wanted: int | str) -> int:
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if 0 <= wanted < opened.vocabulary_size:
             return wanted
-        raise WherefromError(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
+        raise InvalidTarget(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
     if opened.tokenizer is None:
-        raise WherefromError(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
+        raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
     if not isinstance(wanted, str) or not wanted.strip():
-        raise WherefromError(f"target {wanted!r} is not a word; expected a word or a token id")
+        raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
     index = _word_id(opened.tokenizer, wanted)
     if index is None:
         pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
-        raise WherefromError(
+        raise InvalidTarget(
             f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); "
             f"choose a word that is"
         )

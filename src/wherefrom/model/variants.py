@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
@@ -36,7 +36,7 @@ def randomised(
     of every tensor and mixes their places. The yielded models share one copy, which the next step changes.
     """
     if way not in WAYS:
-        raise WherefromError(f"unknown way to randomise {way!r}; expected {' or '.join(WAYS)}")
+        raise InvalidOption(f"unknown way to randomise {way!r}; expected {' or '.join(WAYS)}")
     twin = replace(opened, model=copy.deepcopy(opened.model))
     deviation = float(getattr(opened.config, "initializer_range", 0.02))
     for number, (name, part) in enumerate(parts(twin, batch).items()):

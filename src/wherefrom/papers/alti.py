@@ -21,7 +21,7 @@ import numpy as np
 
 from wherefrom.analysis import anisotropy
 from wherefrom.api import explain
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
 from wherefrom.model import open_model
@@ -87,7 +87,7 @@ def table2(asked: RecipeCall) -> Table:
         ours |= overall(run, ROWS, metric, columns[-1])
         said.append(used(run))
     if not columns:
-        raise WherefromError(
+        raise UnsupportedModel(
             f"{asked.model} fits none of {', '.join(asked.data)}; expected a classifier or a masked model"
         )
     return Table(list(ROWS), columns, ours, "Mean ± standard deviation of ρ", said)
@@ -174,7 +174,7 @@ def two_models(asked: RecipeCall) -> tuple[Any, Any, str]:
     if len(names) == 2:
         return first, open_model(names[1], device=asked.device), " and ".join(map(called, names))
     if first.depth < 3:
-        raise WherefromError(
+        raise InvalidOption(
             f"{asked.model} has {first.depth} blocks, and none to leave out; name two models by a comma"
         )
     with _quiet():  # transformers lists the weights that find no place

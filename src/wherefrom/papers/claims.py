@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import EXAMPLE_ERRORS
 from wherefrom.metric.correlation import Summary
 from wherefrom.metric.significance import holm, paired
 from wherefrom.papers.recipe import Measured, Table, layers, number, over_layers
@@ -86,7 +86,7 @@ def _compared(upper: Summary | None, lower: Summary | None) -> tuple[float, floa
     shared = [example for example in mine if example in others]
     try:
         found = paired([mine[each] for each in shared], [others[each] for each in shared], resamples=99)
-    except WherefromError:  # too few examples
+    except EXAMPLE_ERRORS:  # too few examples
         return np.nan, np.nan
     return found.difference, found.t_p
 

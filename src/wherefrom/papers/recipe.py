@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wherefrom.data import drawn
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.papers import samples
 from wherefrom.registry import Registry
@@ -178,7 +178,7 @@ class RecipeCall:
     def only(self) -> str:
         """The one dataset of a recipe that takes one."""
         if len(self.data) != 1:
-            raise WherefromError(f"{self.recipe.name} takes one dataset, not {len(self.data)}: {', '.join(self.data)}")
+            raise InvalidOption(f"{self.recipe.name} takes one dataset, not {len(self.data)}: {', '.join(self.data)}")
         return self.data[0]
 
     def column(self, name: str) -> str:
@@ -222,15 +222,15 @@ def settle(
 ) -> RecipeCall:
     """What was asked, with the recipe's defaults for the rest."""
     if limit is not None and limit < 1:
-        raise WherefromError(f"limit is {limit}; expected a whole number, at least 1")
+        raise InvalidOption(f"limit is {limit}; expected a whole number, at least 1")
     if model is not None and not isinstance(model, str | os.PathLike):
-        raise WherefromError(
+        raise InvalidOption(
             f"model is a {type(model).__name__}; expected a shipped model, a hub id or a folder, by whose name a "
             f"recipe's runs are kept: save it first (model.save_pretrained, tokenizer.save_pretrained)"
         )
     names = tuple(each.strip() for each in data.split(",") if each.strip()) if data else ()
     if data and not recipe.data:
-        raise WherefromError(f"{recipe.name} shows sentences of its own and takes no --data")
+        raise InvalidOption(f"{recipe.name} shows sentences of its own and takes no --data")
     if not names:
         names = tuple(each for each in recipe.data if samples.at_hand(each, more.get("folder"))) or (
             tuple(recipe.spare.split(",")) if recipe.spare else ()

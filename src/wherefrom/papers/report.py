@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import UnknownName
 from wherefrom.files import write
 from wherefrom.metric.correlation import Summary
 from wherefrom.papers.claims import Verdict
@@ -131,7 +131,7 @@ class Result:
         if which is None:
             which = next(iter(table.pictures))
         if which not in table.pictures:
-            raise WherefromError(f"{self.recipe.name} has no picture '{which}'; expected {', '.join(table.pictures)}")
+            raise UnknownName(f"{self.recipe.name} has no picture '{which}'; expected {', '.join(table.pictures)}")
         return table.pictures[which]()
 
     def show(self, console: Console | None = None) -> None:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
-from wherefrom.errors import Unsuited, WherefromError, warn
+from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
 from wherefrom.model import Model, Sentence
 from wherefrom.model.target import no_number
@@ -46,8 +46,8 @@ def candidates(
     able = [name for name in names if set(options) <= set(lookup(name)[0].options)]
     try:
         return [choose(name, options) for name in able or names[:1]]
-    except WherefromError as error:
-        raise WherefromError(f"no method was named, so it is {names[0]}: {error}", code=error.code) from None
+    except InvalidOption as error:
+        raise InvalidOption(f"no method was named, so it is {names[0]}: {error}") from None
 
 
 def compared(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidInput, WherefromError, warn
 from wherefrom.model import Model, Reader, Sentence
 from wherefrom.model.containers import Chunk, several
 from wherefrom.model.inputs import refused
@@ -110,7 +110,7 @@ def chunks(inputs: Any, size: int) -> Iterator[Chunk]:
     """Inputs taken as they come, so many at a time."""
     items = several(inputs)
     if items is None:
-        raise WherefromError(
+        raise InvalidInput(
             f"a {type(inputs).__name__} was given; expected several inputs, one after another (a list, a generator, a "
             f"column of a dataset); for a single one use explain"
         )

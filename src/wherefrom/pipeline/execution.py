@@ -13,7 +13,7 @@ import torch
 
 from wherefrom.aggregate import aggregate as aggregate_maps
 from wherefrom.aggregate import aggregate_row
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError, warn
 from wherefrom.method import Method, Scores, methods
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.undo import own_modes
@@ -123,7 +123,7 @@ def _memory(lengths: Sequence[int], jobs: Sequence[Job]) -> Iterator[None]:
         less = [f"batch_size={max(1, count // 4)}"] if count > 1 else ["a shorter text, or long='windows'"]
         less += ["keep='scores'"] if any(job.keep == "maps" and job.method.kind == "map" for job in jobs) else []
         why = (str(error) or "out of memory").splitlines()[0]
-        raise WherefromError(
+        raise OutOfMemory(
             f"not enough memory for {names} of {count} input{'s' * (count > 1)} of up to {max(lengths)} tokens "
             f"at once ({why}); ask for less: {' or '.join(less)}"
         ) from error
@@ -137,7 +137,7 @@ def _weights(opened: Model) -> Iterator[None]:
     except RuntimeError as error:
         if not any(weight.is_inference() for weight in opened.model.parameters()):
             raise
-        raise WherefromError(
+        raise UnsupportedModel(
             f"{opened.name} was loaded under torch.inference_mode, so that no gradient can go through its weights; "
             f"load it outside of inference mode, or use a method without gradients"
         ) from error
@@ -190,7 +190,7 @@ def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> Wherefro
     given = any(question.position is not None for question in questions)
     if not given or opened.task != "classification" or not job.method.class_specific:
         return None
-    return WherefromError(
+    return InvalidTarget(
         f"{job.asked} follows the logit to the token that the classifier reads; position= chooses the row of a map, "
         f"leave it out here"
     )
@@ -235,7 +235,7 @@ def _passed(
         for row, (sentence, question) in enumerate(zip(batch.sentences, questions, strict=True))
     ]
     if len({len(each) for each in found}) > 1:
-        raise WherefromError("target='all' must be asked of every input or of none")
+        raise InvalidTarget("target='all' must be asked of every input or of none")
     targets = len(found[0])
     for job, shelf in zip(jobs, shelves, strict=True):  # one pass, and one map, for all targets: each has its share
         shelf.shared = shared / len(sentences) / targets
@@ -286,7 +286,7 @@ def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
         shelf.heads.append(heads.cpu())
         return
     if not 0 <= int(job.head) < layer.heads:
-        raise WherefromError(f"head {job.head} is outside the model's {layer.heads} heads (0 to {layer.heads - 1})")
+        raise InvalidOption(f"head {job.head} is outside the model's {layer.heads} heads (0 to {layer.heads - 1})")
     shelf.maps.append(heads[:, int(job.head)].cpu())
     shelf.below.append(whole)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
-from wherefrom.errors import WherefromError, did_you_mean
+from wherefrom.errors import InvalidOption, InvalidTarget, WherefromError, did_you_mean
 from wherefrom.method import Method, MethodSpec, methods
 from wherefrom.model import Model
 from wherefrom.model.containers import several
@@ -93,14 +93,14 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     start, end = _layers(wanted.layers, opened.depth)
     joined = _aggregation(chosen, wanted.aggregate, wanted.receptive_field)
     if wanted.receptive_field and not opened.causal:
-        raise WherefromError(
+        raise InvalidOption(
             f"receptive_field corrects for tokens that see only those before them, and every token of "
             f"{opened.name} sees all; leave it out"
         )
     if method.kind == "scores" and (start, end) != (0, opened.depth):
-        raise WherefromError(f"'{name}' has no layer maps to choose from; leave layers out")
+        raise InvalidOption(f"'{name}' has no layer maps to choose from; leave layers out")
     if wanted.head is not None and method.heads is None:
-        raise WherefromError(f"'{name}' does not take single heads; leave head out")
+        raise InvalidOption(f"'{name}' does not take single heads; leave head out")
     if preset is not None and joined != preset.aggregate:
         name = method.name  # "attention-rollout" joined in another way is no rollout
     reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout")
@@ -127,7 +127,7 @@ def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: boo
     if aggregate == AUTO:
         aggregate = chosen.method.aggregate if chosen.preset is None else chosen.preset.aggregate
     elif chosen.method.kind == "scores" and aggregate not in (None, "none"):
-        raise WherefromError(
+        raise InvalidOption(
             f"'{chosen.asked}' gives scores and no maps: there is nothing to aggregate by {shown(aggregate)}"
         )
     return check_aggregation(aggregate, receptive_field)
@@ -136,7 +136,7 @@ def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: boo
 def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
     """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
     if keep == "scores" and head == "all":
-        raise WherefromError("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
+        raise InvalidOption("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
     return keep or ("scores" if reach.readout_only and head != "all" else "maps")
 
 
@@ -144,11 +144,11 @@ def _layers(layers: Any, depth: int) -> tuple[int, int]:
     if layers is None:
         return 0, depth
     if not isinstance(layers, tuple | list) or len(layers) != 2:
-        raise WherefromError(f"layers is {shown(layers)}; expected (start, end), e.g. (0, {depth}) for all blocks")
+        raise InvalidOption(f"layers is {shown(layers)}; expected (start, end), e.g. (0, {depth}) for all blocks")
     start, end = (plain(other if each is None else each) for each, other in zip(layers, (0, depth), strict=True))
     whole = all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end))
     if not whole or not 0 <= start < end <= depth:
-        raise WherefromError(
+        raise InvalidOption(
             f"layers is {shown(layers)}; expected whole numbers (start, end) with 0 <= start < end <= {depth}, "
             f"the model's number of blocks (end is not included)"
         )
@@ -162,7 +162,7 @@ def resolve_questions(count: int, single: bool, target: Any, foil: Any, position
         listed = None if single or isinstance(value, str) or getattr(value, "ndim", 1) == 0 else several(value)
         entries = [value] * count if listed is None else list(listed)
         if len(entries) != count:
-            raise WherefromError(f"{len(entries)} entries in {name} for {count} inputs; expected one each")
+            raise InvalidTarget(f"{len(entries)} entries in {name} for {count} inputs; expected one each")
         columns.append([checked(name, each, int | str | None) for each in entries])
     return [Question(*each) for each in zip(*columns, strict=True)]
 
@@ -173,7 +173,7 @@ def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) ->
     known = {option for each in methods() for option in each.options}
     for name in sorted(options.keys() - known):
         if meant := did_you_mean(name, own):
-            raise WherefromError(f"{function.__name__} has no argument {name!r}; {meant}".rstrip(), code="option")
+            raise InvalidOption(f"{function.__name__} has no argument {name!r}; {meant}".rstrip())
 
 
 def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: Sequence[MethodSpec]) -> None:
@@ -189,7 +189,7 @@ def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: S
     say = f"say{'s' * (len(asked) == 1)} what a representation is made of"
     say = "has random scores" if all(each.method.random for each in asked) else say
     answering = ", ".join(each.name for each in methods() if each.class_specific)
-    raise WherefromError(
+    raise InvalidTarget(
         f"{names} {say}, the same for every target; leave target and foil out, or choose a method that looks at "
         f"them: {answering}"
     )

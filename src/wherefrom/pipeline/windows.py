@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, WherefromError
 from wherefrom.model import Model, Sentence, answers, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.pipeline.execution import Advance, Outcome, batches, run_all
@@ -93,34 +93,34 @@ def as_read(opened: Model, sentences: Sequence[Sentence], overlap: int | None = 
 def cut(opened: Model, sentence: Sentence, most: int, overlap: int | None = None) -> Cut:
     """The windows of a sentence of more than `most` tokens, neighbours sharing `overlap` (a quarter, if None)."""
     if opened.tokenizer is None:
-        raise WherefromError(
+        raise InvalidOption(
             "windows need the tokenizer, to know which tokens stand at the ends of each; pass tokenizer="
         )
     n = len(sentence)
     written = [i for i in range(n) if not sentence.special[i]]
     if not written:
-        raise WherefromError(f"the text has {n} tokens, all special; there is nothing to cut into windows")
+        raise InvalidInput(f"the text has {n} tokens, all special; there is nothing to cut into windows")
     head, tail = list(range(written[0])), list(range(written[-1] + 1, n))
     if len(sentence.texts) > 1 or len(written) < n - len(head) - len(tail):
-        raise WherefromError("a pair of texts is not cut into windows: what belongs together is unknown; shorten one")
+        raise InvalidInput("a pair of texts is not cut into windows: what belongs together is unknown; shorten one")
     room = most - len(head) - len(tail)
     overlap = room // 4 if overlap is None else overlap
     if isinstance(overlap, bool) or not isinstance(overlap, int) or not 0 <= overlap < room:
-        raise WherefromError(f"overlap is {overlap!r}; expected a number of tokens from 0 to {room - 1}")
+        raise InvalidOption(f"overlap is {overlap!r}; expected a number of tokens from 0 to {room - 1}")
     starts = [*range(0, len(written) - room, room - overlap), len(written) - room]
     return Cut(sentence, [[*head, *written[start : start + room], *tail] for start in starts], overlap)
 
 
 def _refuse(opened: Model, question: Question, jobs: Sequence[Job]) -> None:
     if opened.task not in TASKS:
-        raise WherefromError(
+        raise InvalidOption(
             f"long='windows' is for classifiers and bare encoders; what {opened.name} predicts stands at one place of "
             f"the text: cut the text around it"
         )
     if question.position is not None:
-        raise WherefromError("position= names one token, which not every window has; leave it out with long='windows'")
+        raise InvalidTarget("position= names one token, which not every window has; leave it out with long='windows'")
     if any(job.head == "all" for job in jobs):
-        raise WherefromError("windows have no maps to join, so none of single heads either; leave head='all' out")
+        raise InvalidOption("windows have no maps to join, so none of single heads either; leave head='all' out")
 
 
 def _taken(sentence: Sentence, places: list[int]) -> Sentence:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.display import view
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.explanation import Explanation
@@ -54,14 +54,14 @@ class Comparison(Mapping[str, Explanation]):
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """The inverse of `to_dict`."""
         if not isinstance(data, Mapping) or data.get("format") not in READ:
-            raise WherefromError("this is not a wherefrom comparison; expected data written by to_dict or save")
+            raise DamagedFile("this is not a wherefrom comparison; expected data written by to_dict or save")
         if data.get("version") != 1:
-            raise WherefromError(f"this comparison has version {data.get('version')!r}; this wherefrom reads version 1")
+            raise DamagedFile(f"this comparison has version {data.get('version')!r}; this wherefrom reads version 1")
         if not isinstance(data.get("explanations"), Mapping):
-            raise WherefromError("this comparison is damaged: it holds no explanations")
+            raise DamagedFile("this comparison is damaged: it holds no explanations")
         failed = data.get("failed", {})
         if not isinstance(failed, Mapping):
-            raise WherefromError("this comparison is damaged: what failed is no dictionary by name")
+            raise DamagedFile("this comparison is damaged: what failed is no dictionary by name")
         return cls(
             {name: Explanation.from_dict(each) for name, each in data["explanations"].items()},
             {str(name): str(detail) for name, detail in failed.items()},
@@ -83,7 +83,7 @@ class Comparison(Mapping[str, Explanation]):
             return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
         if path.suffix == ".html":
             return write(path, self.to_html())
-        raise WherefromError(
+        raise InvalidOption(
             f"cannot save to '{path.name}'; expected a name ending in .json, .html, "
             f"{', '.join((*PICTURES, *tabular.ENDINGS))}"
         )
@@ -94,7 +94,7 @@ class Comparison(Mapping[str, Explanation]):
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise WherefromError(f"cannot read '{path}' as a wherefrom comparison: {error}") from error
+            raise DamagedFile(f"cannot read '{path}' as a wherefrom comparison: {error}") from error
         return cls.from_dict(data)
 
     def show(self, *, layers: bool = False, pieces: bool = False) -> None:

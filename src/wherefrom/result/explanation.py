@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wherefrom.display import view
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownName
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import Readout, Target
@@ -82,10 +82,10 @@ class Explanation:
             if name != "scores" and set(array.shape[(1 if name == "layer_scores" else -2) :]) != {n}
         ]
         if wrong:
-            raise WherefromError(f"{', '.join(wrong)} do not fit the {n} tokens")
+            raise InvalidInput(f"{', '.join(wrong)} do not fit the {n} tokens")
         broken = [name for name, array in self._arrays().items() if not np.isfinite(array).all()]
         if broken:
-            raise WherefromError(f"{', '.join(broken)} contain NaN or infinite values")
+            raise InvalidInput(f"{', '.join(broken)} contain NaN or infinite values")
 
     def _arrays(self) -> dict[str, Array]:
         names = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
@@ -140,23 +140,23 @@ class Explanation:
         keys = key if isinstance(key, tuple) else (key,)
         array = self.maps if self.maps is not None else self.layer_scores
         if array is None:
-            raise WherefromError(f"'{self.method}' has no layers to index; its answer is in scores")
+            raise NotDefined(f"'{self.method}' has no layers to index; its answer is in scores")
         if isinstance(keys[0], str) or len(keys) > array.ndim:
-            raise WherefromError(f"expected [layer] or [layer, token{', token' * (array.ndim - 2)}]; got {key!r}")
+            raise InvalidOption(f"expected [layer] or [layer, token{', token' * (array.ndim - 2)}]; got {key!r}")
         layers, *tokens = keys
         if isinstance(layers, int) and not -len(array) <= layers < len(array):
-            raise WherefromError(f"layer {layers} is outside the model's {len(array)} layers")
+            raise InvalidOption(f"layer {layers} is outside the model's {len(array)} layers")
         return array[(layers, *(self._token(token) for token in tokens))]
 
     def _token(self, token: Any) -> Any:
         if not isinstance(token, str):
             if isinstance(token, int) and not -len(self) <= token < len(self):
-                raise WherefromError(f"token {token} is outside the {len(self)} tokens")
+                raise InvalidOption(f"token {token} is outside the {len(self)} tokens")
             return token
         found = [i for i, (t, p) in enumerate(zip(self.tokens, self.pieces, strict=True)) if token in (t, p)]
         if len(found) != 1:
             what = f"stands {len(found)} times" if found else "does not stand"
-            raise WherefromError(f"'{token}' {what} among the tokens; use its index: {self.tokens}")
+            raise UnknownName(f"'{token}' {what} among the tokens; use its index: {self.tokens}")
         return found[0]
 
     def top(self, k: int = 5, *, special: bool = True) -> list[tuple[int, str, float]]:
@@ -221,7 +221,7 @@ class Explanation:
         """
         array = np.asarray(scores)
         if array.dtype.kind not in "fiub":
-            raise WherefromError(f"scores of type {array.dtype} are no numbers; expected one number per token")
+            raise InvalidInput(f"scores of type {array.dtype} are no numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
         fields.setdefault("signed", bool((array < 0).any()))
         return cls(tokens=list(tokens), scores=array, method=method, **fields)
@@ -295,7 +295,7 @@ def _join(how: str, groups: list[list[int]]) -> Any:
         "signed-max": _signed_max,
     }
     if how not in ways:
-        raise WherefromError(f"unknown way to join pieces {how!r}; expected {', '.join(ways)}")
+        raise InvalidOption(f"unknown way to join pieces {how!r}; expected {', '.join(ways)}")
 
     def join(array: Array, axis: int) -> Array:
         return np.stack([ways[how](array.take(members, axis), axis) for members in groups], axis)

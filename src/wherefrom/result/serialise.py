@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile, InvalidOption, UnknownName, WherefromError
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.answer import Readout, Target
@@ -48,9 +48,9 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
     """The inverse of `to_dict`."""
     if not isinstance(data, Mapping) or data.get("format") not in READ:
-        raise WherefromError("this is not a wherefrom explanation; expected data written by to_dict or save")
+        raise DamagedFile("this is not a wherefrom explanation; expected data written by to_dict or save")
     if data.get("version") != VERSION:
-        raise WherefromError(
+        raise DamagedFile(
             f"this explanation has version {data.get('version')!r} and this wherefrom reads version {VERSION}; "
             f"it was written by another release of wherefrom"
         )
@@ -66,13 +66,13 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
         values["spans"] = [None if span is None else tuple(span) for span in values["spans"]]
         return cls(**values)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WherefromError(f"this explanation is damaged: {type(error).__name__}: {error}") from error
+        raise DamagedFile(f"this explanation is damaged: {type(error).__name__}: {error}") from error
 
 
 def save(explanation: Explanation, path: Path) -> Path:
     """Write .json or .npz."""
     if path.suffix not in (".json", ".npz"):
-        raise WherefromError(
+        raise InvalidOption(
             f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, "
             f"{', '.join((*PICTURES, *tabular.ENDINGS))}"
         )
@@ -89,7 +89,7 @@ def save(explanation: Explanation, path: Path) -> Path:
 def load(cls: type[Explanation], path: Path) -> Explanation:
     """Read .json or .npz."""
     if not path.is_file():
-        raise WherefromError(f"there is no file '{path}'")
+        raise UnknownName(f"there is no file '{path}'")
     try:
         if path.suffix == ".json":
             data = json.loads(path.read_text(encoding="utf-8"))
@@ -97,9 +97,9 @@ def load(cls: type[Explanation], path: Path) -> Explanation:
             with np.load(path, allow_pickle=False) as archive:
                 data = {**json.loads(str(archive["meta"])), **{k: archive[k] for k in archive if k != "meta"}}
         else:
-            raise WherefromError(f"cannot load '{path.name}'; expected a name ending in .json or .npz")
+            raise InvalidOption(f"cannot load '{path.name}'; expected a name ending in .json or .npz")
     except WherefromError:
         raise
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise WherefromError(f"'{path.name}' is damaged or not a wherefrom explanation: {error}") from error
+        raise DamagedFile(f"'{path.name}' is damaged or not a wherefrom explanation: {error}") from error
     return from_dict(cls, data)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, ResourceUnavailable
 from wherefrom.extras import need
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ def opened(path: Path) -> Iterator[Writer]:
     """A function that writes one explanation after another into a file of the kind that its name says."""
     kinds = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
     if path.suffix not in kinds:
-        raise WherefromError(f"cannot save a table to '{path.name}'; expected a name ending in {', '.join(ENDINGS)}")
+        raise InvalidOption(f"cannot save a table to '{path.name}'; expected a name ending in {', '.join(ENDINGS)}")
     try:
         with ExitStack() as stack:
             yield stack.enter_context(kinds[path.suffix](path))
     except OSError as error:
-        raise WherefromError(f"cannot write '{path}': {error.strerror or error}") from error
+        raise ResourceUnavailable(f"cannot write '{path}': {error.strerror or error}") from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from wherefrom import zoo
 from wherefrom.aggregate import AGGREGATIONS
 from wherefrom.defaults import COMPARED, COMPARED_MAPS
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption
 from wherefrom.method import methods, presets
 from wherefrom.model import Model, open_model
 from wherefrom.pipeline.windows import TASKS
@@ -93,7 +93,7 @@ EXAMPLES = (
 def opened_by_name(names: Sequence[str], device: str | None = None) -> dict[str, Model]:
     """The models named at the start, and no others, ever. Code that a checkpoint brings along is not run."""
     if repeated := {name for name in names if list(names).count(name) > 1}:
-        raise WherefromError(f"a model is named twice: {', '.join(sorted(repeated))}; expected each once")
+        raise InvalidOption(f"a model is named twice: {', '.join(sorted(repeated))}; expected each once")
     return {name: open_model(name, device=device) for name in names}
 
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wherefrom.api import by_name, explain
 from wherefrom.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, OverLimit, WherefromError
 from wherefrom.method import MethodSpec, choose, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
 from wherefrom.metric.spotcheck import Check as Evidence
@@ -88,18 +88,18 @@ class Body(BaseModel):
         """The inputs as `explain` takes them, within the limits."""
         single = isinstance(self.inputs, str)
         if self.pair is not None and not single:
-            raise WherefromError("pair goes with a single text; in a list, write a pair as [text, text]")
+            raise InvalidInput("pair goes with a single text; in a list, write a pair as [text, text]")
         every: Sequence[Any] = [self.inputs] if isinstance(self.inputs, str) else self.inputs
         if self.pair is not None:
             every = [(self.inputs, self.pair)]
         if not every:
-            raise WherefromError("nothing to explain: the list of inputs is empty; expected at least one text")
+            raise InvalidInput("nothing to explain: the list of inputs is empty; expected at least one text")
         if len(every) > limits.inputs:
-            raise WherefromError(f"{len(every)} inputs in one request; this server takes at most {limits.inputs}")
+            raise OverLimit(f"{len(every)} inputs in one request; this server takes at most {limits.inputs}")
         for each in every:
             size = len(each) if isinstance(each, str) else sum(map(len, each))
             if size > limits.characters:
-                raise WherefromError(
+                raise OverLimit(
                     f"a text of {size:,} characters; this server takes at most {limits.characters:,}: shorten it"
                 )
         return list(every)
@@ -139,17 +139,16 @@ def settle(asked: Body, limits: Limits) -> None:
     asked.texts(limits)
     names = asked.methods if isinstance(asked, CompareBody) else []
     if len(names) > limits.methods:
-        raise WherefromError(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
+        raise OverLimit(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
     if isinstance(asked, ExplainBody) and asked.method == DEFAULT_METHOD:
         known = {option for name in (*TOWARDS, *MAPS, *HEADS) for option in lookup(name)[0].options}
         if unknown := asked.options.keys() - known:
-            raise WherefromError(f"no method that wherefrom chooses has an option {min(unknown)!r}", code="option")
+            raise InvalidOption(f"no method that wherefrom chooses has an option {min(unknown)!r}")
     for each in chosen(asked).values():
         for name, value in each.options.items():
             if isinstance(value, int | float) and abs(value) > LARGEST:
-                raise WherefromError(
+                raise InvalidOption(
                     f"'{each.asked}' cannot have {name}={value}; this server takes numbers up to {LARGEST}",
-                    code="option",
                 )
 
 
@@ -204,7 +203,7 @@ def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
     sentences, _ = reader.read(texts[0] if isinstance(asked.inputs, str) else texts)
     for sentence in sentences:
         if at_once(opened, sentence) > limits.tokens:
-            raise WherefromError(
+            raise OverLimit(
                 f"the text has {len(sentence)} tokens; this server reads at most {limits.tokens}: shorten it"
             )
     return sentences
@@ -219,7 +218,7 @@ def _refuse_long_flows(asked: Body, sentences: Sequence[Sentence], opened: Model
     for name, each in chosen(asked).items():
         for sentence in sentences:
             if _rows(asked, each, at_once(opened, sentence), opened) != asked.rows:
-                raise WherefromError(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='readout'")
+                raise OverLimit(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='readout'")
 
 
 def _results(asked: Body, found: Any, sentences: Sequence[Sentence], opened: Model, limits: Limits) -> Any:
@@ -382,7 +381,7 @@ def _rows(asked: Body, chosen: MethodSpec, n: int, opened: Model) -> str:
         joins = chosen.preset.aggregate if chosen.preset else chosen.method.aggregate
     size = opened.depth * n**2
     if joins == "flow" and size > LONGEST_FLOW:
-        raise WherefromError(
+        raise OverLimit(
             f"{chosen.asked} of {n} tokens would take minutes on this server; choose a shorter text or rollout"
         )
     return "readout" if joins == "flow" and size > LARGE_FLOW else asked.rows
@@ -451,7 +450,7 @@ def _numbers(explanation: Explanation) -> int:
 
 def _room(numbers: float, limits: Limits) -> None:
     if numbers > limits.numbers:
-        raise WherefromError(
+        raise OverLimit(
             f"the answer has more than the {limits.numbers:,} numbers that this server sends at once; ask for "
             f"maps=false, fewer methods or a shorter text"
         )

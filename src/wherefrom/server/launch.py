@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from wherefrom import zoo
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, ResourceUnavailable
 from wherefrom.server.app import guarded
 from wherefrom.server.catalog import opened_by_name
 from wherefrom.server.guard import Rules, is_loopback
@@ -41,7 +41,7 @@ def run(
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     if token is not None and not TOKEN.fullmatch(token):
-        raise WherefromError("the token is too short or has odd characters; expected 16 or more letters and digits")
+        raise InvalidOption("the token is too short or has odd characters; expected 16 or more letters and digits")
     limits = limits or Limits()
     bound = _bound(host, port)
     opened = opened_by_name(models or _shipped(), device)
@@ -94,7 +94,7 @@ def _bound(host: str, port: int) -> socket.socket:
         found.bind(address)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise WherefromError(
+        raise ResourceUnavailable(
             f"cannot listen on {host}, port {port}: {reason}; choose another with --port or --host"
         ) from error
     return found

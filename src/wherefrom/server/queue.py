@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, OverLimit, WherefromError
 from wherefrom.server.limits import Limits
 
 Event = dict[str, Any]
@@ -201,7 +201,7 @@ class JobQueue:
             if self._ends is not None and time.monotonic() > self._ends:
                 raise Closed
             if time.monotonic() > deadline:
-                raise WherefromError(
+                raise OverLimit(
                     f"this took longer than the {self.limits.seconds:.0f} seconds that one request may take; choose "
                     f"fewer methods or a shorter text"
                 )
@@ -253,9 +253,9 @@ class JobQueue:
 
 
 def refusal(error: WherefromError) -> dict[str, Any]:
-    """An error of the request, as a status, a sentence, and a code where a program has to tell it apart."""
-    status = 422 if error.code == "option" else 400
-    return {"status": status, "detail": str(error), **({} if error.code is None else {"code": error.code})}
+    """An error of the request: a status, a sentence for people, and a code for programs."""
+    status = 422 if isinstance(error, InvalidOption) else 400
+    return {"status": status, "detail": str(error), "code": error.code}
 
 
 def encoded(event: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import AGAINST, DARK, FOR, STRENGTH, WHITE, Colour, hexadecimal, ink
 from wherefrom.view.html import document
@@ -63,4 +63,4 @@ def _file(path: Path) -> File:
     try:
         return File(path.read_bytes(), KINDS[path.suffix])
     except OSError as error:
-        raise WherefromError(f"wherefrom is not installed whole: {path.name} is missing ({error.strerror})") from error
+        raise DamagedFile(f"wherefrom is not installed whole: {path.name} is missing ({error.strerror})") from error

@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from wherefrom.data.tables import cell, rows, values
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput
 from wherefrom.training import classify, prompt
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import Columns, examples
@@ -87,7 +87,7 @@ def prompts(
     tokenizer = AutoTokenizer.from_pretrained(place)
     whole = [item for item in asked if None not in (prompt.piece(w, tokenizer) for w in (item.target, item.foil))]
     if not whole:
-        raise WherefromError(f"{data}: no row has a target and a foil that are single pieces of this vocabulary")
+        raise InvalidInput(f"{data}: no row has a target and a foil that are single pieces of this vocabulary")
     network = AutoModelForMaskedLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
     encoded = prompt.encode(whole, tokenizer)
     right: list[bool] = []

@@ -25,7 +25,7 @@ from transformers import (
     set_seed,
 )
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import classify, loop, vocabulary
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import Columns, LabelledText, examples
@@ -102,11 +102,11 @@ def start_from(network: GPT2ForSequenceClassification, tokenizer: PreTrainedToke
     """Give the network another model's word embeddings, reduced to its width by principal components."""
     place = locate(name)
     if AutoTokenizer.from_pretrained(place).get_vocab() != tokenizer.get_vocab():
-        raise WherefromError(f"{name} has another vocabulary; pass --tokenizer {name} to take its embeddings")
+        raise InvalidOption(f"{name} has another vocabulary; pass --tokenizer {name} to take its embeddings")
     ours: torch.Tensor = network.get_input_embeddings().weight
     theirs = AutoModel.from_pretrained(place, dtype=torch.float32).get_input_embeddings().weight.detach()
     if theirs.shape[1] < ours.shape[1]:
-        raise WherefromError(f"{name} has width {theirs.shape[1]}; expected at least the new model's {ours.shape[1]}")
+        raise InvalidOption(f"{name} has width {theirs.shape[1]}; expected at least the new model's {ours.shape[1]}")
     basis, sizes, _ = torch.linalg.svd(theirs - theirs.mean(0), full_matrices=False)
     reduced = (basis * sizes)[:, : ours.shape[1]]
     with torch.no_grad():
@@ -161,7 +161,7 @@ def hold_out(rows: Sequence[LabelledText], share: float, seed: int) -> tuple[lis
             texts.add(row.text)
             count[row.label] += 1
     if len(count) < 2 or len(held) >= len(rows):
-        raise WherefromError(f"too few prefixes of both numbers to hold some out: {dict(count)}")
+        raise InvalidInput(f"too few prefixes of both numbers to hold some out: {dict(count)}")
     return [row for row in rows if row.text not in texts], held
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, UnknownName
 
 WEIGHTS = "model.safetensors"
 
@@ -22,10 +22,10 @@ WEIGHTS = "model.safetensors"
 def average(folders: Sequence[Path], out: Path) -> None:
     """Write the mean of the folders' weights to `out`, with the first folder's config and tokenizer."""
     if len(folders) < 2:
-        raise WherefromError("an average needs two models at least")
+        raise InvalidOption("an average needs two models at least")
     for folder in folders:
         if not (folder / WEIGHTS).is_file():
-            raise WherefromError(f"{folder}: no {WEIGHTS} there; name folders that `wherefrom train` wrote")
+            raise UnknownName(f"{folder}: no {WEIGHTS} there; name folders that `wherefrom train` wrote")
     first = load_file(folders[0] / WEIGHTS)
     total = {name: tensor.to(torch.float64) for name, tensor in first.items()}
     labels = _labels(folders[0])
@@ -38,7 +38,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
         ]
         if differing or _labels(folder) != labels:
             what = differing[0] if differing else "the labels"
-            raise WherefromError(f"{folder} is another kind of model than {folders[0]}: {what} differ")
+            raise InvalidInput(f"{folder} is another kind of model than {folders[0]}: {what} differ")
         for name, tensor in other.items():
             total[name] += tensor
     mean = {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}

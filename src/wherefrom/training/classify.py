@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from wherefrom.data.tables import Problems
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidInput, warn
 from wherefrom.model.families import family_of
 from wherefrom.training import loop
 from wherefrom.training.checkpoints import locate
@@ -150,7 +150,7 @@ def label_set(rows: Sequence[LabelledText], columns: Columns) -> list[str]:
     named = [name for name in dict.fromkeys(columns.names.values()) if name in present]
     labels = named or sorted(present, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))
     if len(labels) < 2:
-        raise WherefromError(f"only one label, {labels[0]!r}, occurs in the training rows; there must be two at least")
+        raise InvalidInput(f"only one label, {labels[0]!r}, occurs in the training rows; there must be two at least")
     return labels
 
 

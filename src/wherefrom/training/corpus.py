@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training.vocabulary import batches
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def pieces(tokenizer: PreTrainedTokenizerFast) -> Pieces:
     for piece, index in vocabulary.items():
         inside[index] = piece.startswith("##")
     if len(vocabulary) > np.iinfo(np.uint16).max:
-        raise WherefromError(f"a vocabulary of {len(vocabulary)} pieces is too large; at most 65,535 can be used here")
+        raise InvalidOption(f"a vocabulary of {len(vocabulary)} pieces is too large; at most 65,535 can be used here")
     known = [vocabulary[mark] for mark in (".", "!", "?") if mark in vocabulary]
     closing = [vocabulary[mark] for mark in (*".!?\"')]}", "”", "’") if mark in vocabulary]
     return Pieces(
@@ -81,7 +81,7 @@ def hold_out(ids: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
     count = len(ids) // BLOCK
     chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
     if count < 2:
-        raise WherefromError(f"{len(ids)} tokens of text are too few to pretrain on; at least {2 * BLOCK} are needed")
+        raise InvalidInput(f"{len(ids)} tokens of text are too few to pretrain on; at least {2 * BLOCK} are needed")
     held = np.zeros(count, dtype=bool)
     held[chosen] = True
     blocks = ids[: count * BLOCK].reshape(count, BLOCK)

@@ -21,7 +21,7 @@ from wherefrom.data.tables import (
     split_source,
     written,
 )
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, UnknownName
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ def documents(source: str) -> Iterator[str]:
     kind = kind_of(path)
     if kind in TEXT:
         if column is not None:
-            raise WherefromError(f"{source}: a text file has no column '{column}'; name the file alone")
+            raise UnknownName(f"{source}: a text file has no column '{column}'; name the file alone")
         yield from lines(path)
         return
     if column is None:
-        raise WherefromError(f"{source}: say which column holds the text, e.g. {source}:text")
+        raise InvalidOption(f"{source}: say which column holds the text, e.g. {source}:text")
     problems = Problems(path)
     for number, row in rows(path):
         value = cell(row, column, path)
@@ -93,7 +93,7 @@ def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = 
         found.append(LabelledText(number, text, pair, label))
     problems.check()
     if not found:
-        raise WherefromError(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
+        raise InvalidInput(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
     return found
 
 
@@ -124,7 +124,7 @@ def pairs_of(options: Iterable[str], what: str) -> dict[str, tuple[str, ...]]:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not key:
-            raise WherefromError(f"{what} {option!r}: expected the form key=value")
+            raise InvalidOption(f"{what} {option!r}: expected the form key=value")
         found[key] = (*found.get(key, ()), value)
     return found
 
@@ -134,7 +134,7 @@ def split(items: Sequence[LabelledText], share: float, seed: int) -> tuple[list[
     import numpy as np
 
     if len(items) < 2:
-        raise WherefromError(f"{len(items)} row is too few to hold some out; give validation data")
+        raise InvalidInput(f"{len(items)} row is too few to hold some out; give validation data")
     order = np.random.default_rng(seed).permutation(len(items))
     size = max(1, round(share * len(items)))
     held = set(order[:size].tolist())

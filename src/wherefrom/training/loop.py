@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import SequentialSampler
 from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, RunConflict
 from wherefrom.files import write
 from wherefrom.training.order import Change, Ordered
 
@@ -84,13 +84,11 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
         shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
         (out / REPORT).unlink(missing_ok=True)
     if (out / REPORT).exists():
-        raise WherefromError(
-            f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it"
-        )
+        raise RunConflict(f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it")
     if kept.exists() and kept.read_text() != text:
         old, new = json.loads(kept.read_text()), json.loads(text)
         changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-        raise WherefromError(
+        raise RunConflict(
             f"{out} holds an unfinished run with other settings ({', '.join(changed)}); "
             "repeat them to go on with it, or pass --fresh to start again"
         )
@@ -154,7 +152,7 @@ def arguments(task: Fitting, run: Schedule) -> TrainingArguments:
     """Our settings in transformers' words."""
     cuda = on_cuda(run)
     if run.precision not in ("auto", "bf16", "float32"):
-        raise WherefromError(f"precision {run.precision!r}: expected auto, bf16 or float32")
+        raise InvalidOption(f"precision {run.precision!r}: expected auto, bf16 or float32")
     steps, every = schedule(run, len(task.train))
     return TrainingArguments(
         output_dir=str(run.out / CHECKPOINTS),
@@ -197,7 +195,7 @@ def on_cuda(run: Schedule) -> bool:
 
     there = torch.cuda.is_available()
     if run.device == "cuda" and not there:
-        raise WherefromError("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
+        raise InvalidOption("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
     return there and run.device != "cpu"
 
 
@@ -215,7 +213,7 @@ class FiniteLoss(TrainerCallback):  # type: ignore[misc]  # transformers is unty
         for name in ("loss", "eval_loss"):
             value = (logs or {}).get(name)
             if value is not None and not math.isfinite(value):
-                raise WherefromError(
+                raise InvalidOption(
                     f"the {'validation' if name == 'eval_loss' else 'training'} loss became {value} at step "
                     f"{state.global_step}; lower --lr (now {args.learning_rate:g}), lengthen --warmup, "
                     "or use --precision float32"

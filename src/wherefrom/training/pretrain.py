@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import corpus, loop, vocabulary
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import documents
@@ -70,9 +70,9 @@ def pretrain(
     """
     shape, reading = shape or EncoderShape(), reading or Windows()
     if run.steps is None:
-        raise WherefromError("pretraining is counted in steps; give --steps")
+        raise InvalidOption("pretraining is counted in steps; give --steps")
     if run.batch % reading.ratio:
-        raise WherefromError(f"a batch of {run.batch} rows cannot be read as rows {reading.ratio} times as long")
+        raise InvalidOption(f"a batch of {run.batch} rows cannot be read as rows {reading.ratio} times as long")
     settings = {
         "task": "pretrain",
         "sources": list(sources),
@@ -140,7 +140,7 @@ def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: Windows, total: int
         short = total - round(reading.long_share * total / run.batch) * run.batch
     longest = reading.length * (reading.ratio if short < total else 1)
     if len(ids) < 3 * longest:
-        raise WherefromError(f"{len(ids)} tokens are too few for windows of {longest}; give more text")
+        raise InvalidInput(f"{len(ids)} tokens are too few for windows of {longest}; give more text")
     windows = corpus.Windows(
         ids=ids,
         starts=corpus.sentence_starts(ids, known),
@@ -207,7 +207,7 @@ def _network(
         _still(network)
         return network
     if shape.width % shape.heads:
-        raise WherefromError(f"a width of {shape.width} cannot be shared by {shape.heads} heads")
+        raise InvalidOption(f"a width of {shape.width} cannot be shared by {shape.heads} heads")
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=shape.width,

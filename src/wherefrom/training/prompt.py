@@ -18,7 +18,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
 
 from wherefrom.data.blimp import minimal_pair
 from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, rows
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidInput, warn
 from wherefrom.training import loop
 from wherefrom.training.checkpoints import locate
 
@@ -80,7 +80,7 @@ def prompt(
         order = np.random.default_rng(run.seed).permutation(len(items))
         size = max(1, round(held_out * len(items)))
         if size >= len(items):
-            raise WherefromError(f"{train}: {len(items)} rows are too few to hold some out; give --valid")
+            raise InvalidInput(f"{train}: {len(items)} rows are too few to hold some out; give --valid")
         checked = [items[i] for i in order[:size]]
         items = [items[i] for i in order[size:]]
     else:
@@ -114,7 +114,7 @@ def read(path: Path, columns: PromptColumns, by: str | None = None) -> list[Prom
         found.append(Prompt(number, before, after, target, foil, "" if by is None else str(cell(row, by, path))))
     problems.check()
     if not found:
-        raise WherefromError(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
+        raise InvalidInput(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
     return found
 
 
@@ -152,10 +152,10 @@ def whole_words(prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, p
     if not skip:
         try:
             problems.check()
-        except WherefromError as error:
-            raise WherefromError(f"{error}; pass --skip-split to leave such rows out") from None
+        except InvalidInput as error:
+            raise InvalidInput(f"{error}; pass --skip-split to leave such rows out") from None
     if not kept:
-        raise WherefromError(f"{path}: no row has a target and a foil that are single pieces of this vocabulary")
+        raise InvalidInput(f"{path}: no row has a target and a foil that are single pieces of this vocabulary")
     if problems.found:
         warn(f"{len(problems.found)} of {len(prompts)} rows left out: their words are not single pieces")
     return kept

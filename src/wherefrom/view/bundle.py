@@ -13,7 +13,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import DamagedFile
 
 FOLDER = Path(__file__).parent / "viewer"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
@@ -31,10 +31,10 @@ def script(entry: str = "viewer") -> str:
         for plain, braced in DECLARED.findall(source):
             for each in [plain] if plain else [word.strip() for word in braced.split(",")]:
                 if owner.setdefault(each, name) != name:
-                    raise WherefromError(f"{owner[each]}.js and {name}.js of the viewer both declare {each!r}")
+                    raise DamagedFile(f"{owner[each]}.js and {name}.js of the viewer both declare {each!r}")
     body = "\n".join(parts.values())
     if "</script" in body.lower() or "<!--" in body:
-        raise WherefromError("the viewer's source would end its own script tag")
+        raise DamagedFile("the viewer's source would end its own script tag")
     return f'(() => {{\n"use strict";\n{body}\nreturn mount;\n}})()'
 
 
@@ -45,7 +45,7 @@ def style() -> str:
 
 def _collect(name: str, parts: dict[str, str], above: tuple[str, ...]) -> None:
     if name in above:
-        raise WherefromError(f"the viewer's modules import each other in a circle: {' > '.join((*above, name))}")
+        raise DamagedFile(f"the viewer's modules import each other in a circle: {' > '.join((*above, name))}")
     if name in parts:
         return
     source = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
@@ -58,5 +58,5 @@ def _plain(name: str, source: str) -> str:
     """A module's source without its imports and exports."""
     source = EXPORT.sub("", IMPORT.sub("", source))
     if odd := re.search(r"^(?:import|export)\b.*$", source, re.MULTILINE):
-        raise WherefromError(f"{name}.js of the viewer has a form of import or export that cannot be joined: {odd[0]}")
+        raise DamagedFile(f"{name}.js of the viewer has a form of import or export that cannot be joined: {odd[0]}")
     return f"// {name}.js\n{source}"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput
 from wherefrom.result import serialise
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import DARK, WHITE, Colour, hexadecimal, ink, shade
@@ -40,7 +40,7 @@ def payload(
 ) -> dict[str, Any]:
     """What the viewer draws, by the name each explanation is shown under. JSON-serialisable."""
     if not explanations:
-        raise WherefromError("there is nothing to show; expected at least one explanation")
+        raise InvalidInput("there is nothing to show; expected at least one explanation")
     named = list(explanations.values())
     entries = sum(array.size for each in named for array in _matrices(each).values())
     kind = next((kind for kind, most in BUDGET.items() if entries * WIDTH[kind] <= most), "i1")

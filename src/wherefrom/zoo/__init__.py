@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import UnknownName
 
 _HERE = Path(__file__).parent
 
@@ -39,7 +39,7 @@ def names() -> list[str]:
 def path(name: str) -> Path:
     """The folder of a shipped model, for `from_pretrained`."""
     if name not in names():
-        raise WherefromError(f"no shipped model is called {name!r}; there are: {', '.join(names())}")
+        raise UnknownName(f"no shipped model is called {name!r}; there are: {', '.join(names())}")
     return _HERE / name.removeprefix("wherefrom/")
 
 

@@ -18,7 +18,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wherefrom.errors import WherefromError, warn
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, warn
 from wherefrom.extras import need
 
 need("matplotlib", extra="plot")  # said before the first module below fails to find it
@@ -40,7 +40,7 @@ def scores(named: Mapping[str, Explanation], width: float, theme: Any, *, specia
     """The scores of every token as bars, coloured by sign or by method; special ones pale, or left out."""
     first = next(iter(named.values()))
     if any(each.tokens != first.tokens for each in named.values()):
-        raise WherefromError("these explanations are of different tokens; expected one text cut in one way")
+        raise InvalidInput("these explanations are of different tokens; expected one text cut in one way")
     shown = [i for i in range(len(first)) if special or not first.special[i]]
     values = {name: each.scores[shown] for name, each in named.items()}
     alone = len(named) == 1 and first.signed
@@ -75,12 +75,12 @@ def draw(
     width: "column" (3.3 inches), "page" (6.9), or inches. The options are those of the kind's own function.
     """
     if kind not in KINDS:
-        raise WherefromError(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
+        raise InvalidOption(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
     if not named:
-        raise WherefromError("there is nothing to draw; expected at least one explanation")
+        raise InvalidInput("there is nothing to draw; expected at least one explanation")
     known = [p.name for p in inspect.signature(KINDS[kind]).parameters.values() if p.kind is p.KEYWORD_ONLY]
     if unknown := [name for name in options if name not in known]:
-        raise WherefromError(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")
+        raise InvalidOption(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")
     named = _with_layers(named, kind) if kind in LAYERED else named
     usual = "page" if kind in WIDE or len(named) > 1 else "column"
     return KINDS[kind](named, inches(width, usual), theme(dark), **options)
@@ -93,7 +93,7 @@ def _with_layers(named: Mapping[str, Explanation], kind: str) -> Mapping[str, Ex
     lacking = "says nothing about layers" if kind == "layers" else "has no maps"
     missing = [name for name in named if name not in drawn]
     if not drawn:
-        raise WherefromError(f"{', '.join(missing)} {lacking}; leave it out, or show its scores (kind='text')")
+        raise NotDefined(f"{', '.join(missing)} {lacking}; leave it out, or show its scores (kind='text')")
     if missing:
         warn(f"{', '.join(missing)} {lacking} and is left out of the picture")
     return drawn

@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.files import write
 from wherefrom.result.serialise import PICTURES
 from wherefrom.view.colour import DARK, WHITE, Colour, hexadecimal
@@ -102,10 +102,10 @@ def inches(width: str | float | None, usual: str) -> float:
     width = usual if width is None else width
     if isinstance(width, str):
         if width not in WIDTHS:
-            raise WherefromError(f"unknown width {width!r}; expected {', '.join(WIDTHS)}, or a number of inches")
+            raise InvalidOption(f"unknown width {width!r}; expected {', '.join(WIDTHS)}, or a number of inches")
         return WIDTHS[width]
     if not 1.0 <= width <= 100.0:
-        raise WherefromError(f"a figure cannot be {width} inches wide; expected 1 to 100")
+        raise InvalidOption(f"a figure cannot be {width} inches wide; expected 1 to 100")
     return float(width)
 
 
@@ -117,9 +117,9 @@ def save(picture: Figure, path: str | Path) -> Path:
     """Write a .png, .svg or .pdf file, by the ending of its name."""
     path = Path(path)
     if path.suffix not in PICTURES:
-        raise WherefromError(f"cannot save a picture to '{path.name}'; expected a name ending in {', '.join(PICTURES)}")
+        raise InvalidOption(f"cannot save a picture to '{path.name}'; expected a name ending in {', '.join(PICTURES)}")
     if not isinstance(picture, Picture):
-        raise WherefromError("expected a figure made by wherefrom; others save themselves with savefig")
+        raise InvalidInput("expected a figure made by wherefrom; others save themselves with savefig")
     return write(path, picture.file(path.suffix[1:]))
 
 

@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.view.colour import AGAINST, FOR, PALE, SERIES, hexadecimal, intensities
 from wherefrom.view.plot.canvas import GAP, SIZE, SMALL, Picture, inches, theme
@@ -58,7 +58,7 @@ class Series:
             return values - interval, values + interval
         if interval.shape == (2, *values.shape):
             return interval[0], interval[1]
-        raise WherefromError(
+        raise InvalidInput(
             f"an interval of shape {interval.shape} does not fit {len(values)} values; "
             f"expected one half width each, or two rows with the lower and the upper ends"
         )
@@ -82,7 +82,7 @@ def curves(
         values = np.asarray(each.values, np.float64)
         places = np.arange(len(values)) if x is None else np.asarray(x, np.float64)
         if len(places) != len(values):
-            raise WherefromError(f"'{name}' has {len(values)} values for {len(places)} places on the x axis")
+            raise InvalidInput(f"'{name}' has {len(values)} values for {len(places)} places on the x axis")
         style = _style(number)
         if (ends := each.ends()) is not None:
             axes.fill_between(places, *ends, color=style["color"], alpha=0.22, linewidth=0, label=f"_{name}")
@@ -122,7 +122,7 @@ def bars(
     for number, (name, each) in enumerate(named.items()):
         values = np.asarray(each.values, np.float64)
         if len(values) != len(groups):
-            raise WherefromError(f"'{name}' has {len(values)} values for {len(groups)} groups")
+            raise InvalidInput(f"'{name}' has {len(values)} values for {len(groups)} groups")
         places = np.arange(len(groups)) + (number - (len(named) - 1) / 2) * share
         colours = [hexadecimal(FOR if v >= 0 else AGAINST) for v in values] if signs else _style(number)["color"]
         ends = each.ends()
@@ -184,7 +184,7 @@ def grid(
     """
     numbers = np.asarray(matrix, np.float64)
     if numbers.shape != (len(rows), len(columns)) or not numbers.size:
-        raise WherefromError(f"a matrix of shape {numbers.shape} for {len(rows)} rows and {len(columns)} columns")
+        raise InvalidInput(f"a matrix of shape {numbers.shape} for {len(rows)} rows and {len(columns)} columns")
     known = np.nan_to_num(numbers)
     signed = limits is None and bool((known < 0).any())
     low, high = limits if limits is not None else (0.0, float(np.abs(known).max()) or 1.0)
@@ -214,14 +214,14 @@ def erasure(curves_of: Mapping[str, Curve | Sequence[Curve]], **options: Any) ->
         every = list(given) if isinstance(given, Sequence) else [given]
         steps = {len(curve.taken) for curve in every}
         if len(steps) != 1:
-            raise WherefromError(f"the curves of '{name}' have {sorted(steps)} steps; expected the same shares for all")
+            raise InvalidInput(f"the curves of '{name}' have {sorted(steps)} steps; expected the same shares for all")
         many = np.stack([curve.probabilities for curve in every])
         shares = np.stack([curve.taken / max(1, curve.taken[-1]) for curve in every])
         places[name] = shares.mean(0)
         drawn[name] = Series(many[0]) if len(every) == 1 else Series.of(summary(column) for column in many.T)
     first = next(iter(places.values()), np.zeros(0))
     if any(each.shape != first.shape or np.abs(each - first).max() > 0.05 for each in places.values()):
-        raise WherefromError(
+        raise InvalidInput(
             "these curves take different shares of the tokens; expected one set of steps for all methods"
         )
     options = {"x_label": "share of tokens taken", "y_label": "probability of the target", **options}
@@ -260,7 +260,7 @@ def outliers(
 
 def _named(series: Mapping[str, Series | ArrayLike]) -> dict[str, Series]:
     if not series:
-        raise WherefromError("there is nothing to draw; expected at least one series")
+        raise InvalidInput("there is nothing to draw; expected at least one series")
     return {name: each if isinstance(each, Series) else Series(each) for name, each in series.items()}
 
 

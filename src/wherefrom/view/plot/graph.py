@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 from wherefrom.aggregate.rollout import through
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.result.explanation import Array, Explanation
 from wherefrom.view.colour import hexadecimal, shade, shades
 from wherefrom.view.plot.canvas import GAP, SIZE, SMALL, Picture, Theme
@@ -45,7 +45,7 @@ def graph(
     strongest so many edges of every token.
     """
     if edges not in EDGES:
-        raise WherefromError(f"unknown edges {edges!r}; expected {', '.join(EDGES)}")
+        raise InvalidOption(f"unknown edges {edges!r}; expected {', '.join(EDGES)}")
     weights = {name: edge_weights(each, edges, own, top) for name, each in named.items()}
     depth = max(len(each) for each in weights.values())
     tokens = max(len(each) for each in named.values())
@@ -70,7 +70,7 @@ def edge_weights(explanation: Explanation, edges: str = "weight", own: bool = Fa
     aggregated = None if own or edges == "paths" else explanation.aggregated
     maps = explanation.maps if aggregated is None else aggregated
     if maps is None:
-        raise WherefromError(
+        raise NotDefined(
             f"'{explanation.method}' has no maps to draw as a graph; leave it out, or show its scores (kind='text')"
         )
     if edges == "paths":

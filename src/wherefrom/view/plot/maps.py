@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownName
 from wherefrom.result.explanation import Array, Explanation
 from wherefrom.view.colour import PALE, hexadecimal, intensities, strengths
 from wherefrom.view.plot.canvas import GAP, SMALL, Picture, Theme
@@ -121,10 +121,10 @@ def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, spec
     """Every method's scores as a row over the tokens; special ones pale, or without `special` left out."""
     first = next(iter(named.values()))
     if any(each.tokens != first.tokens for each in named.values()):
-        raise WherefromError("these explanations are of different tokens; expected one text cut in one way")
+        raise InvalidInput("these explanations are of different tokens; expected one text cut in one way")
     shown = [i for i in range(len(first)) if special or not first.special[i]]
     if not shown:
-        raise WherefromError("there is no token to show besides special ones")
+        raise NotDefined("there is no token to show besides special ones")
     aside = np.array(first.special, dtype=bool)[shown]
     rows = np.stack(
         [intensities(each.scores[shown], each.signed, _own(each, shown), aside.tolist()) for each in named.values()]
@@ -170,7 +170,7 @@ def _map_sheet(title: str, explanation: Explanation, layer: int, scale: str, own
 def _scaled(stack: Array, explanation: Explanation, scale: str, rows_of_maps: bool = False) -> Array:
     """[L, m, n] for the eye, by the largest entry of each layer, of each row or of all."""
     if scale not in SCALES:
-        raise WherefromError(f"unknown scale {scale!r}; expected {', '.join(SCALES)}")
+        raise InvalidOption(f"unknown scale {scale!r}; expected {', '.join(SCALES)}")
     signed, own = explanation.signed, None if rows_of_maps else explanation.position
     if scale == "all":
         return intensities(stack, signed, own)
@@ -182,7 +182,7 @@ def _scaled(stack: Array, explanation: Explanation, scale: str, rows_of_maps: bo
 def _stack(explanation: Explanation, own: bool) -> Array:
     stack = explanation.maps if own or explanation.aggregated is None else explanation.aggregated
     if stack is None:
-        raise WherefromError(f"'{explanation.method}' has no maps; leave it out, or show its scores (kind='text')")
+        raise NotDefined(f"'{explanation.method}' has no maps; leave it out, or show its scores (kind='text')")
     return stack
 
 
@@ -191,7 +191,7 @@ def _chosen_layers(explanation: Explanation, own: bool, layers: Sequence[int] | 
     chosen = list(range(depth)) if layers is None else list(layers)
     wrong = [layer for layer in chosen if not -depth <= layer < depth]
     if wrong or not chosen:
-        raise WherefromError(f"layer {wrong or chosen} is outside the {depth} layers; they are counted from 0")
+        raise InvalidOption(f"layer {wrong or chosen} is outside the {depth} layers; they are counted from 0")
     return [layer % depth for layer in chosen]
 
 
@@ -227,7 +227,7 @@ def _probability_bars(
     unknown = [word for word in words if word not in explanation.probabilities]
     if unknown:
         known = ", ".join(explanation.probabilities)
-        raise WherefromError(f"no probability of {', '.join(unknown)} was kept; there are: {known}")
+        raise UnknownName(f"no probability of {', '.join(unknown)} was kept; there are: {known}")
     labels = widest(list(words), SMALL)
     axes = picture.panel(left + labels + GAP / 2, top, 0.4, height)
     axes.set_label("probabilities")

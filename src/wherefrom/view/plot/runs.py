@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, NotDefined, UnknownName
 from wherefrom.metric.correlation import summary as summarised
 from wherefrom.view.plot.canvas import Picture
 from wherefrom.view.plot.charts import Series, bars, curves, grid
@@ -39,15 +39,15 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
             layers.setdefault(key.method, {})[key.layer] = summary
     if not whole and not layers:
         known = ", ".join(sorted({key.metric for key in run.summary}))
-        raise WherefromError(f"the run has no measure {metric!r}; it has: {known}")
+        raise UnknownName(f"the run has no measure {metric!r}; it has: {known}")
     kind = kind or ("bars" if whole else "curves")
     if kind not in KINDS:
-        raise WherefromError(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
+        raise InvalidOption(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
     if kind == "curves" and measure_of(metric).way is not None:
         return _erased(run, metric, **options)
     if not (whole if kind == "bars" else layers):
         have, lack = ("layers", "whole inputs") if kind == "bars" else ("whole inputs", "layers")
-        raise WherefromError(f"'{metric}' was measured over {have}, not over {lack}")
+        raise NotDefined(f"'{metric}' was measured over {have}, not over {lack}")
     name = metric.partition("@")[0]
     if kind == "bars":
         return bars({name: Series.of(whole.values())}, list(whole), **{"y_label": name, **options})
@@ -56,7 +56,7 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
         means = [[found[i].mean if i in found else np.nan for i in every] for found in layers.values()]
         return grid(means, list(layers), every, **options)
     if any(sorted(found) != every for found in layers.values()):
-        raise WherefromError("the methods have values on different layers; draw them as a grid")
+        raise NotDefined("the methods have values on different layers; draw them as a grid")
     drawn = {method: Series.of(found[i] for i in every) for method, found in layers.items()}
     return curves(drawn, x=every, **{"y_label": name, **options})
 
@@ -76,7 +76,7 @@ def _erased(run: Run, metric: str, **options: Any) -> Picture:
             by_method.setdefault(method, []).append(curve)
     shares = list(way.shares if way.shares[0] == 0 else (0.0, *way.shares))
     if any(len(curve) != len(shares) for every in by_method.values() for curve in every):
-        raise WherefromError("these curves have steps of their own for every length (attcat-code); draw bars instead")
+        raise NotDefined("these curves have steps of their own for every length (attcat-code); draw bars instead")
     begin = int(way.keep)  # the first of a curve is the whole input, which is no share of what was kept
     drawn = {
         method: Series.of(summarised(column) for column in np.array(every).T[begin:])
