@@ -44,11 +44,13 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     """Seconds of both ways over the same sentences, taking turns."""
     import torch
 
+    from wherefrom.method import choose
     from wherefrom.metric.erasure import Way, _plan, curves
     from wherefrom.model import collate, open_model
     from wherefrom.model.capture import rerunning
     from wherefrom.model.output import explained
-    from wherefrom.pipeline.execution import AUTO, Question, resolve_job, run, settle_reach
+    from wherefrom.pipeline.execution import run
+    from wherefrom.pipeline.resolution import UNASKED, Wanted, resolve_job
     from wherefrom.result.answer import Answer
 
     torch.set_num_threads(arguments.threads)
@@ -56,11 +58,14 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     count = 8 if arguments.quick else 64  # the rows of a shard
     examples = list(data(20 * count))[::20]
     sentences, _ = opened.reader().read([each.text for each in examples])
-    reach = settle_reach(opened, AUTO, None, False, "readout")
-    jobs = [resolve_job(name, reach, None, {}) for name in METHODS]
-    found = run(opened, sentences, [Question(None, None, None)] * len(sentences), jobs, arguments.batch_size)
+    jobs = {name: resolve_job(opened, choose(name), Wanted(rows="readout")) for name in METHODS}
+    found = run(opened, sentences, [UNASKED] * len(sentences), jobs, arguments.batch_size)
     way = Way()
-    asked = [(sentence, each[0], way) for sentence, row in zip(sentences, found, strict=True) for each in row]
+    asked = [
+        (sentence, each.explanations[0], way)
+        for sentence, outcomes in zip(sentences, found, strict=True)
+        for each in outcomes.values()
+    ]
 
     def together() -> list[Any]:
         return [curve.probabilities for curve in curves(opened, asked)]

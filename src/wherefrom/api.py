@@ -13,7 +13,7 @@ from wherefrom.model import capture as capture_batch
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.bulk import Given, How, chunks, explained, read
-from wherefrom.pipeline.execution import Outcome
+from wherefrom.pipeline.outcome import Outcome
 from wherefrom.pipeline.resolution import (
     AUTO,
     Question,
@@ -118,8 +118,8 @@ def explain(
         job = resolve_job(opened, chosen, wanted)
         refuse_unseen_targets(opened, questions, [chosen])
         mine = given.copy()
-        found = [row[0] for row in explained(opened, mine, questions, [job], how)]
-        every = [each for each in found if not isinstance(each, WherefromError)]
+        found = [outcomes[chosen.asked] for outcomes in explained(opened, mine, questions, {chosen.asked: job}, how)]
+        every = [each.explanations for each in found]
         return mine.gathered([by_target(each) if _asks_all(questions[0]) else each[0] for each in every])
 
     return auto.first_suited(choices, by)
@@ -222,8 +222,8 @@ def compare(
         chosen = {name: choose(name) for name in usual}
     refuse_unseen_targets(opened, questions, list(chosen.values()))
     jobs, failed = resolve_jobs(opened, chosen, wanted)
-    found = explained(opened, given, questions, list(jobs.values()), how)
-    results = [by_name(list(chosen), dict(zip(jobs, row, strict=True)), failed) for row in found]
+    found = explained(opened, given, questions, jobs, how)
+    results = [by_name(list(chosen), outcomes, failed) for outcomes in found]
     _warn_of_failures(results)
     return given.gathered(results)
 
@@ -259,7 +259,7 @@ def _asks_all(question: Question) -> bool:
     return isinstance(question.target, str) and question.target == "all"
 
 
-def by_target(found: list[Explanation]) -> Comparison:
+def by_target(found: Sequence[Explanation]) -> Comparison:
     return Comparison({_target_name(each): each for each in found})
 
 
@@ -274,17 +274,18 @@ def by_name(names: Sequence[str], found: Mapping[str, Outcome], failed: Mapping[
     named: dict[str, Explanation] = {}
     missing: dict[str, str] = {}
     for name in names:
-        outcome = failed.get(name) or found[name]
-        if isinstance(outcome, WherefromError):
-            missing[name] = str(outcome)
+        error = failed.get(name) or found[name].error
+        if error is not None:
+            missing[name] = str(error)
             continue
-        every = outcome[:1] if _alike(outcome) else outcome
+        every = found[name].explanations
+        every = every[:1] if _alike(every) else every
         for each in every:
             named[name if len(every) == 1 else f"{name}: {_target_name(each)}"] = each
     return Comparison(named, missing)
 
 
-def _alike(found: list[Explanation]) -> bool:
+def _alike(found: Sequence[Explanation]) -> bool:
     """Whether a method that looks at no target gave the same for each of them: the same row."""
     return all(each.target == found[0].target and not each.target.towards for each in found)
 

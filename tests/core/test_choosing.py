@@ -178,8 +178,9 @@ def test_measures_follow_the_prediction_whatever_is_explained() -> None:
     """`run` is what `evaluate` measures: its targets are the same for every method."""
     opened = wherefrom.open_model(tiny.model(), TOKENIZER)
     sentences = jobs_sentences(opened)
-    both = [resolve_job(opened, choose(name), judged="target") for name in ("attcat", "alti")]
-    ((first,), (second,)) = execution.run(opened, sentences, [Question(2, 0, None)], both, 1)[0]
+    both = {name: resolve_job(opened, choose(name), judged="target") for name in ("attcat", "alti")}
+    (found,) = execution.run(opened, sentences, [Question(2, 0, None)], both, 1)
+    (first,), (second,) = found["attcat"].explanations, found["alti"].explanations
     assert first.measured == second.measured
     assert first.measured.label == "LABEL_2"
 

@@ -140,8 +140,9 @@ def test_a_random_model_does_not_choose_the_end_of_an_answer_anew() -> None:
     for seed in range(5):
         for _, changed in randomised(opened, batch, seed=seed):
             ends.add(wherefrom.explain(text, changed.model, TOKENIZER, "saliency", target="answer").target.end)
-            (found,) = sanity.explained(sanity.Randomised(), changed, batch.sentences, [asked], [job])
-            assert (found[0].target.index, found[0].target.end) == (before.target.index, before.target.end)
+            (found,) = sanity.explained(sanity.Randomised(), changed, batch.sentences, [asked], {"saliency": job})
+            target = found["saliency"].target
+            assert (target.index, target.end) == (before.target.index, before.target.end)
     assert len(ends) > 1  # left to themselves, they would
 
 

@@ -187,12 +187,12 @@ def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[s
             seen.add(str(value))
 
 
-def jobs(opened: Model, setting: Setting) -> list[Job]:
-    """The methods as one capture runs them. Only answering rows are aggregated, which is all that measures read."""
-    found = []
+def jobs(opened: Model, setting: Setting) -> dict[str, Job]:
+    """The methods by name, as one capture runs them. Only readout rows are aggregated: measures read no others."""
+    found = {}
     for name in setting.explained():
         chosen = choose(name)
         if "seed" in chosen.method.options:
             chosen = replace(chosen, options={"seed": setting.seed, **chosen.options})
-        found.append(resolve_job(opened, chosen, Wanted(rows="readout"), judged="target"))
+        found[name] = resolve_job(opened, chosen, Wanted(rows="readout"), judged="target")
     return found

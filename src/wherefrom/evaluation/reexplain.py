@@ -23,7 +23,7 @@ from wherefrom.result.explanation import Explanation
 if TYPE_CHECKING:
     from wherefrom.evaluation.worker import Worker
 
-Explain = Callable[[list["Explained"]], list[list[Explanation]]]  # for every row, by every method
+Explain = Callable[[list["Explained"]], list[sanity.ByMethod]]  # for every row, by every method
 
 
 class Explained(NamedTuple):
@@ -31,17 +31,22 @@ class Explained(NamedTuple):
 
     example: Example
     sentence: Sentence
-    explanations: list[Explanation]
+    explanations: sanity.ByMethod
+
+    @property
+    def first(self) -> Explanation:
+        """By the first method: all have the same target."""
+        return next(iter(self.explanations.values()))
 
     @property
     def question(self) -> Question:
         """What was explained, with nothing left to the choice of a model that has changed."""
-        return sanity.same_target(Question(None, None, None), self.explanations[0])
+        return sanity.same_target(Question(None, None, None), self.first)
 
 
-def explained_again(worker: Worker, how: Again, rows: list[Explained]) -> list[dict[str, list[Explanation]] | str]:
+def explained_again(worker: Worker, how: Again, rows: list[Explained]) -> list[dict[str, sanity.ByMethod] | str]:
     """For every row what each changed model says, by each method; or the reason why there is nothing."""
-    found: list[dict[str, list[Explanation]] | str] = [{} for _ in rows]
+    found: list[dict[str, sanity.ByMethod] | str] = [{} for _ in rows]
     for name, explain in _models(worker, how, rows):
         for batch in worker.batches([(i, row.sentence) for i, row in enumerate(rows)]):
             members = [i for i, _ in batch]
@@ -50,7 +55,7 @@ def explained_again(worker: Worker, how: Again, rows: list[Explained]) -> list[d
                 if isinstance(every, str):
                     found[i] = every
                 elif not isinstance(said, str):
-                    said[name] = [light(each) for each in every]
+                    said[name] = {method: light(each) for method, each in every.items()}
     return found
 
 
@@ -63,24 +68,24 @@ def _models(worker: Worker, how: Again, rows: list[Explained]) -> Iterator[tuple
     if isinstance(how, Second):
         yield how.model, partial(_by_second, worker.others[how.model])
         return
-    jobs = worker.jobs[: len(worker.setting.methods)]  # not those that are only compared with
+    jobs = {name: worker.jobs[name] for name in worker.setting.methods}  # not those that are only compared with
 
     for name, model in sanity.models(how, worker.opened, rows[0].sentence):
 
-        def explain(some: list[Explained], model: Model = model) -> list[list[Explanation]]:
+        def explain(some: list[Explained], model: Model = model) -> list[sanity.ByMethod]:
             sentences, questions = [row.sentence for row in some], [row.question for row in some]
             return sanity.explained(how, model, sentences, questions, jobs, len(some))
 
         yield name, explain
 
 
-def _by_second(second: Worker, rows: list[Explained]) -> list[list[Explanation]]:
+def _by_second(second: Worker, rows: list[Explained]) -> list[sanity.ByMethod]:
     sentences = [second.read(row.example) for row in rows]
-    questions = [Question(row.explanations[0].measured.label, None, None) for row in rows]  # its number may be another
-    return [[found[0] for found in row] for row in run(second.opened, sentences, questions, second.jobs, len(rows))]
+    questions = [Question(row.first.measured.label, None, None) for row in rows]  # its number may be another
+    return sanity.one_each(run(second.opened, sentences, questions, second.jobs, len(rows)))
 
 
-def _all_or_each(explain: Explain, rows: list[Explained]) -> list[list[Explanation] | str]:
+def _all_or_each(explain: Explain, rows: list[Explained]) -> list[sanity.ByMethod | str]:
     """A batch; where one of it cannot be explained, each by itself, so that the others are not lost."""
     try:
         return [*explain(rows)]

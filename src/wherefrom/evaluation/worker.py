@@ -33,6 +33,7 @@ from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import Explanation
 
 T = TypeVar("T")
+EveryTarget = Mapping[str, tuple[Explanation, ...]]  # of one example: by method, an explanation of each target
 SENTENCE = "this is a film about the cat that is not here ."
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
 
@@ -114,7 +115,7 @@ class Worker:
     setting: Setting
     opened: Model
     reader: Reader
-    jobs: list[Job]
+    jobs: dict[str, Job]
     asked: list[MetricSpec]
     others: Mapping[str, Worker] = field(default_factory=dict)  # the same methods on second models
 
@@ -230,26 +231,17 @@ class Worker:
         mask = self.opened.mask_token or MASK
         return any(mask in text for text in texts)
 
-    def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[list[list[Explanation]]]:
+    def _explain(self, sentences: list[Sentence], questions: list[Question]) -> list[EveryTarget]:
+        """For every sentence, by method, an explanation of each target; without methods, what the model says of it."""
         if self.jobs:
-            return run(self.opened, sentences, questions, self.jobs, len(sentences))
+            found = run(self.opened, sentences, questions, self.jobs, len(sentences))
+            return [{name: each.explanations for name, each in outcomes.items()} for outcomes in found]
         trace = stream(self.opened, collate(sentences, self.opened.pad_id), lambda _: None)
-        return [
-            [
-                [
-                    Explanation.from_scores(
-                        sentence.tokens,
-                        [0.0] * len(sentence),
-                        target=found.target,
-                        readout=found.readout,
-                        prediction=found.prediction,
-                        probabilities=found.probabilities,
-                    )
-                    for found in answers(self.opened, sentence, trace.output, row, *_three(question))
-                ]
-            ]
-            for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
-        ]
+        unexplained: list[EveryTarget] = []
+        for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True)):
+            said = answers(self.opened, sentence, trace.output, row, *_three(question))
+            unexplained.append({"": tuple(_unexplained(sentence, each) for each in said)})
+        return unexplained
 
     def _measure(self, batch: list[tuple[ExampleOutcome, Sentence]], seconds: dict[str, float]) -> list[_Waiting]:
         """Everything that the explanations alone tell; what else is measured waits without its maps."""
@@ -269,7 +261,7 @@ class Worker:
 
     def _all_or_each(
         self, asked: list[tuple[ExampleOutcome, Sentence, Question]]
-    ) -> Iterator[tuple[ExampleOutcome, Sentence, list[list[Explanation]]]]:
+    ) -> Iterator[tuple[ExampleOutcome, Sentence, EveryTarget]]:
         """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost.
 
         What fails a sentence of ours in the same words is wrong in the call, and not recorded of every example.
@@ -291,20 +283,20 @@ class Worker:
         yield from zip(outcomes, sentences, found, strict=True)
 
     def _measure_one(
-        self, outcome: ExampleOutcome, sentence: Sentence, found: list[list[Explanation]], seconds: dict[str, float]
+        self, outcome: ExampleOutcome, sentence: Sentence, found: EveryTarget, seconds: dict[str, float]
     ) -> list[_Waiting]:
         example = outcome.item.example
-        main = [self._main(each, example) for each in found]
-        outcome.answer = Answer(main[0].measured, main[0].readout, main[0].prediction, main[0].probabilities)
-        by_name = dict(zip(self.setting.explained(), main, strict=True)) if self.jobs else {}
-        classes = dict(zip(by_name, ({str(e.measured.label): e for e in each} for each in found), strict=False))
-        for name, every in zip(by_name, found, strict=False):
-            seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in every)
+        by_name = {name: self._main(every, example) for name, every in found.items()}
+        first = next(iter(by_name.values()))
+        outcome.answer = Answer(first.measured, first.readout, first.prediction, first.probabilities)
+        for name in self.jobs:
+            seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in found[name])
         for name in self.setting.given:
-            by_name[name] = _completed(outcome.item.given[name], sentence, main[0], name)
+            by_name[name] = _completed(outcome.item.given[name], sentence, first, name)
         waiting = []
         for name in (*self.setting.methods, *self.setting.given):
-            case = Case(example, by_name[name], by_name, classes.get(name, {}))
+            classes = {_label(each): each for each in found.get(name, ())}
+            case = Case(example, by_name[name], by_name, classes)
             for asked in self.asked:
                 if asked.at_once:
                     outcome.records += [Record(name, number) for number in asked.measure(case)]
@@ -312,7 +304,7 @@ class Worker:
                 waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))
         return waiting
 
-    def _main(self, every: list[Explanation], example: Example) -> Explanation:
+    def _main(self, every: Sequence[Explanation], example: Example) -> Explanation:
         """The explanation that is measured, where every class was explained."""
         if len(every) == 1:
             return every[0]
@@ -364,18 +356,18 @@ class Worker:
         methods = len(self.setting.methods)
         shared = [waiting[i : i + methods] for i in range(0, len(waiting), methods)]
         rows = [
-            Explained(every[0].outcome.item.example, every[0].sentence, [each.explanation for each in every])
+            Explained(every[0].outcome.item.example, every[0].sentence, {e.method: e.explanation for e in every})
             for every in shared
         ]
         wanted = dict.fromkeys(how for asked in self.asked for how in _compared(asked))
         found = {how: explained_again(self, how, rows) for how in wanted}
         for place, each in enumerate(waiting):
-            row, method = divmod(place, methods)
+            row = place // methods
             for asked in (asked for asked in self.asked if asked.again is not None):
                 said = {how: found[how][row] for how in _compared(asked)}
                 missing = [reason for reason in said.values() if isinstance(reason, str)]
                 known = {
-                    how: {part: every[method] for part, every in parts.items()}
+                    how: {part: every[each.method] for part, every in parts.items()}
                     for how, parts in said.items()
                     if not isinstance(parts, str)
                 }
@@ -399,6 +391,18 @@ def _compared(asked: MetricSpec) -> list[Again]:
     """What an explanation is compared with; where it is disturbed, also the one by itself."""
     more: list[Again] = [Alone()] if isinstance(asked.again, Disturbed) else []
     return more if asked.again is None else [*more, asked.again]
+
+
+def _unexplained(sentence: Sentence, found: Answer) -> Explanation:
+    """What the model says, with scores that say nothing."""
+    return Explanation.from_scores(
+        sentence.tokens,
+        [0.0] * len(sentence),
+        target=found.target,
+        readout=found.readout,
+        prediction=found.prediction,
+        probabilities=found.probabilities,
+    )
 
 
 def _three(question: Question) -> tuple[Any, Any, Any]:

@@ -15,7 +15,7 @@ Adebayo et al. (2018), Sanity Checks for Saliency Maps. NeurIPS.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,10 +31,12 @@ from wherefrom.model import Model, Sentence, collate, open_model
 from wherefrom.model.loading import DTYPES
 from wherefrom.model.variants import WAYS, in_dtype, randomised
 from wherefrom.pipeline.execution import run
+from wherefrom.pipeline.outcome import Outcomes
 from wherefrom.pipeline.resolution import Job, Question, Wanted, resolve_job, resolve_questions
 from wherefrom.result.explanation import Explanation
 
 Array = NDArray[np.float64]
+ByMethod = dict[str, Explanation]  # of one input
 DISTURBANCES = ("batch", "padding", *DTYPES)
 
 
@@ -117,19 +119,16 @@ def randomisation(
     how, methods = Randomised(independent, way, seed), list_of_names(methods)
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     intact = _explain(opened, sentences, questions, jobs, batch_size)
-    questions = [same_target(question, row[0]) for question, row in zip(questions, intact, strict=True)]
-    names: list[str] = []
-    found: list[list[list[float]]] = []  # [parts][methods][N]
-    for name, changed in models(how, opened, sentences[0]):
+    questions = _same_targets(questions, intact)
+    parts: list[str] = []
+    found: dict[str, list[list[float]]] = {method: [] for method in methods}  # each [parts][N]
+    for part, changed in models(how, opened, sentences[0]):
         now = explained(how, changed, sentences, questions, jobs, batch_size)
-        names.append(name)
-        found.append(
-            [[left(a[k], b[k], magnitude) for a, b in zip(intact, now, strict=True)] for k in range(len(jobs))]
-        )
-    return {
-        method: Randomisation(method, tuple(names), np.array([part[k] for part in found]), independent)
-        for k, method in enumerate(methods)
-    }
+        parts.append(part)
+        for method in methods:
+            pairs = zip(intact, now, strict=True)
+            found[method].append([left(before[method], after[method], magnitude) for before, after in pairs])
+    return {method: Randomisation(method, tuple(parts), np.array(found[method]), independent) for method in methods}
 
 
 def stability(
@@ -149,15 +148,17 @@ def stability(
     methods = list_of_names(methods)
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     alone = explained(Alone(), opened, sentences, questions, jobs)
-    questions = [same_target(question, row[0]) for question, row in zip(questions, alone, strict=True)]
+    questions = _same_targets(questions, alone)
     changed = {
         what: explained(Disturbed(what), model, sentences, questions, jobs)
         for what in ("batch", "padding", *dtypes)
         for _, model in models(Disturbed(what), opened, sentences[0])
     }
     return {
-        method: {what: _change([row[k] for row in alone], [row[k] for row in now]) for what, now in changed.items()}
-        for k, method in enumerate(methods)
+        method: {
+            what: _change([row[method] for row in alone], [row[method] for row in now]) for what, now in changed.items()
+        }
+        for method in methods
     }
 
 
@@ -180,9 +181,9 @@ def explained(
     opened: Model,
     sentences: list[Sentence],
     questions: list[Question],
-    jobs: list[Job],
+    jobs: Mapping[str, Job],
     batch_size: int = 1,
-) -> list[list[Explanation]]:
+) -> list[ByMethod]:
     """For every sentence, an explanation by every job: by one of the `models`, and disturbed in its input."""
     if isinstance(how, Randomised):
         return _explain(opened, sentences, questions, jobs, batch_size)
@@ -209,21 +210,31 @@ def moved(before: Explanation, after: Explanation) -> float:
 
 def _settle(
     inputs: Any, model: Any, tokenizer: Any | None, methods: Sequence[str], target: Any, foil: Any, position: Any
-) -> tuple[Model, list[Sentence], list[Question], list[Job]]:
-    chosen = [choose(name) for name in methods]
+) -> tuple[Model, list[Sentence], list[Question], dict[str, Job]]:
+    chosen = {name: choose(name) for name in methods}
     opened = open_model(model, tokenizer)
     sentences, single = opened.reader().read(inputs)
     questions = resolve_questions(len(sentences), single, target, foil, position)
     only_scores = Wanted(rows="readout")  # are compared
-    jobs = [resolve_job(opened, each, only_scores, judged="target") for each in chosen]
+    jobs = {name: resolve_job(opened, each, only_scores, judged="target") for name, each in chosen.items()}
     return opened, sentences, questions, jobs
 
 
 def _explain(
-    opened: Model, sentences: list[Sentence], questions: list[Question], jobs: list[Job], batch_size: int
-) -> list[list[Explanation]]:
+    opened: Model, sentences: list[Sentence], questions: list[Question], jobs: Mapping[str, Job], batch_size: int
+) -> list[ByMethod]:
     """For every sentence, an explanation by every job."""
-    return [[found[0] for found in row] for row in run(opened, sentences, questions, jobs, batch_size)]
+    return one_each(run(opened, sentences, questions, jobs, batch_size))
+
+
+def one_each(found: Sequence[Outcomes]) -> list[ByMethod]:
+    """For every input, by method, the one explanation that was asked for."""
+    return [{name: each.explanations[0] for name, each in outcomes.items()} for outcomes in found]
+
+
+def _same_targets(questions: Sequence[Question], found: Sequence[ByMethod]) -> list[Question]:
+    first = (next(iter(each.values())) for each in found)
+    return [same_target(question, each) for question, each in zip(questions, first, strict=True)]
 
 
 def same_target(question: Question, found: Explanation) -> Question:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -11,13 +11,13 @@ from wherefrom.errors import InvalidInput, WherefromError, warn
 from wherefrom.model import Model, Reader, Sentence
 from wherefrom.model.containers import Chunk, several
 from wherefrom.model.inputs import refused
-from wherefrom.pipeline.execution import Advance, Outcome
+from wherefrom.pipeline.execution import Advance
+from wherefrom.pipeline.outcome import Outcomes
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.progress import bar
 from wherefrom.result.explanations import Explanations
 
-Found = list[Outcome]  # of one sentence: for every job an explanation per target, or why there is none
 GO_ON = "; on_error='skip' goes on without it"
 
 
@@ -68,7 +68,9 @@ def read(reader: Reader, inputs: Any, how: How) -> Given:
     return Given(sentences, len(found), single, first, {row: str(error) for row, error in bad.items()})
 
 
-def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: Sequence[Job], how: How) -> list[Found]:
+def explained(
+    opened: Model, given: Given, questions: Sequence[Question], jobs: Mapping[str, Job], how: How
+) -> list[Outcomes]:
     """For every sentence of `given`; one that fails is taken out of it where the caller goes on past errors."""
     with bar(len(given.sentences), how.progress, worth=len(given.sentences) > how.batch_size) as advance:
         asked = [
@@ -85,10 +87,10 @@ def _explained(
     opened: Model,
     given: Given,
     asked: Sequence[tuple[int, Sentence, Question]],
-    jobs: Sequence[Job],
+    jobs: Mapping[str, Job],
     how: How,
     advance: Advance,
-) -> list[Found | WherefromError]:
+) -> list[Outcomes | WherefromError]:
     """All of them at once; where that fails and the caller goes on, halves of them, down to the one that fails."""
     sentences, questions = [each[1] for each in asked], [each[2] for each in asked]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -17,16 +17,13 @@ from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, Unsuppor
 from wherefrom.method import Method, Scores, methods
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.undo import own_modes
+from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Job, Question, Reach
 from wherefrom.result.answer import Readout, Target
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checked, least
 
 Advance = Callable[[int], None]  # told how many more sentences are done
-Outcome = (
-    list[Explanation] | WherefromError
-)  # of one job on one sentence: an explanation per target, or why there is none
-
 LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
 
 
@@ -34,6 +31,7 @@ LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more tha
 class _Shelf:
     """One job's results on one batch."""
 
+    job: Job
     maps: list[torch.Tensor] = field(default_factory=list)  # [B, n, n] each
     below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
@@ -41,24 +39,29 @@ class _Shelf:
     seconds: float = 0.0
     shared: float = 0.0  # one sentence's part of the seconds of the pass
     error: WherefromError | None = None  # why there are none
+    explanations: list[list[Explanation]] = field(default_factory=list)  # by target, then by sentence
+
+    def outcomes(self, name: str, members: Sequence[int]) -> Iterator[Outcome]:
+        """A record for each sentence of the batch, by their places among the inputs."""
+        for row, place in enumerate(members):
+            done = () if self.error else tuple(of_target[row] for of_target in self.explanations)
+            yield Outcome(place, name, self.job, done, self.error)
 
 
 def run(
     opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    jobs: Sequence[Job],
+    jobs: Mapping[str, Job],
     batch_size: int,
     advance: Advance = lambda _count: None,
-) -> list[list[list[Explanation]]]:
-    """For every sentence, in their order: for every job: an explanation per target (one, unless all are asked)."""
-    results: list[list[list[Explanation]]] = []
-    for row in run_all(opened, sentences, questions, jobs, batch_size, advance):
-        results.append([])
-        for found in row:
-            if isinstance(found, WherefromError):
-                raise found
-            results[-1].append(found)
+) -> list[Outcomes]:
+    """For every sentence, in their order, what each job has; the first error is raised."""
+    results = run_all(opened, sentences, questions, jobs, batch_size, advance)
+    for outcomes in results:
+        for each in outcomes.values():
+            if each.error is not None:
+                raise each.error
     return results
 
 
@@ -66,48 +69,47 @@ def run_all(
     opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    jobs: Sequence[Job],
+    jobs: Mapping[str, Job],
     batch_size: int,
     advance: Advance = lambda _count: None,
-) -> list[list[Outcome]]:
+) -> list[Outcomes]:
     """As `run`, but a job that fails for a sentence leaves its error there, unless all of them fail."""
-    results: list[list[Outcome]] = [[[] for _ in jobs] for _ in sentences]
-    for sentence, job, found in attempt(opened, sentences, questions, jobs, batch_size, advance=advance):
-        results[sentence][job] = found
-    for row in results:
-        if all(isinstance(found, WherefromError) for found in row):
-            raise next(found for found in row if isinstance(found, WherefromError))
-    return results
+    found: list[Outcomes] = [{} for _ in sentences]
+    for outcome in attempt(opened, sentences, questions, jobs, batch_size, advance=advance):
+        found[outcome.input][outcome.name] = outcome
+    for outcomes in found:
+        errors = [each.error for each in outcomes.values() if each.error is not None]
+        if len(errors) == len(jobs):
+            raise errors[0]
+    return [{name: outcomes[name] for name in jobs} for outcomes in found]
 
 
 def attempt(
     opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    jobs: Sequence[Job],
+    jobs: Mapping[str, Job],
     batch_size: int,
     *,
     advance: Advance = lambda _count: None,
     on_layer: Callable[[int], None] | None = None,
-) -> Iterator[tuple[int, int, Outcome]]:
-    """Each sentence's and job's explanations as they are done, or why this job has none for this sentence.
+) -> Iterator[Outcome]:
+    """What each job has for each sentence, as it is done.
 
     `on_layer` hears of each layer of the pass that all jobs share. Between two results the model is as it was. An error
     of the pass itself, or of what is asked, is raised.
     """
     checked("batch_size", batch_size, Annotated[int, least(1)])
     for members in batches(opened, sentences, batch_size):
-        again: list[int] = []
-        with _memory([len(sentences[i]) for i in members], jobs), _weights(opened):
-            for number, row, found in _run_batch(opened, sentences, questions, members, jobs, on_layer):
-                if isinstance(found, WherefromError) and len(members) > 1:
-                    again.append(number)  # one of the sentences is to blame, which is known when each is alone
+        again: dict[str, Job] = {}
+        with _memory([len(sentences[i]) for i in members], list(jobs.values())), _weights(opened):
+            for outcome in _run_batch(opened, sentences, questions, members, jobs, on_layer):
+                if outcome.error is not None and len(members) > 1:
+                    again[outcome.name] = outcome.job  # a sentence is to blame, which is known when each is alone
                 else:
-                    yield members[row], number, found
-        left = list(dict.fromkeys(again))
-        for i in members if left else []:
-            for number, _, found in _run_batch(opened, sentences, questions, [i], [jobs[j] for j in left], None):
-                yield i, left[number], found
+                    yield outcome
+        for i in members if again else []:
+            yield from _run_batch(opened, sentences, questions, [i], again, None)
         advance(len(members))
 
 
@@ -156,29 +158,22 @@ def _run_batch(
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
     members: Sequence[int],
-    jobs: Sequence[Job],
+    jobs: Mapping[str, Job],
     on_layer: Callable[[int], None] | None,
-) -> Iterator[tuple[int, int, Outcome]]:
-    """Job by job what the members have, each with its row, from one pass."""
+) -> Iterator[Outcome]:
+    """Job by job what the members have, from one pass."""
     read, asked = [sentences[i] for i in members], [questions[i] for i in members]
-    shelves = [_Shelf(error=_refused(opened, job, asked)) for job in jobs]
-    if all(shelf.error for shelf in shelves):
-        yield from (
-            (number, row, _outcome(shelf, [])) for number, shelf in enumerate(shelves) for row in range(len(members))
-        )
+    shelves = {name: _Shelf(job, error=_refused(opened, job, asked)) for name, job in jobs.items()}
+    if all(shelf.error for shelf in shelves.values()):
+        yield from (outcome for name, shelf in shelves.items() for outcome in shelf.outcomes(name, members))
         return
-    output, found = _passed(opened, read, asked, jobs, shelves, on_layer)
-    results: list[list[list[Explanation]]] = [[[] for _ in members] for _ in jobs]
+    output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
     for which in range(len(found[0])):
         output = output.towards([each[which] for each in found])
-        for number, (job, shelf) in enumerate(zip(jobs, shelves, strict=True)):
-            _explained(output, job, shelf, results[number])
+        for name, shelf in shelves.items():
+            _explained(output, shelf)
             if which == len(found[0]) - 1:
-                yield from ((number, row, _outcome(shelf, each)) for row, each in enumerate(results[number]))
-
-
-def _outcome(shelf: _Shelf, found: list[Explanation]) -> Outcome:
-    return found if shelf.error is None else shelf.error
+                yield from shelf.outcomes(name, members)
 
 
 def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> WherefromError | None:
@@ -208,22 +203,21 @@ def _passed(
     opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    jobs: Sequence[Job],
     shelves: Sequence[_Shelf],
     on_layer: Callable[[int], None] | None,
 ) -> tuple[OutputTrace, list[list[Answer]]]:
     """One pass, in which every layerwise job does its work; and for each sentence what is explained."""
     batch = collate(sentences, opened.pad_id)
     kept: list[LayerTrace] = []
-    gradient = any(job.method.gradient and not shelf.error for job, shelf in zip(jobs, shelves, strict=True))
+    gradient = any(shelf.job.method.gradient and not shelf.error for shelf in shelves)
 
     def each(layer: LayerTrace) -> None:
         if gradient and opened.family.mapped:
             kept.append(layer)
-        for job, shelf in zip(jobs, shelves, strict=True):
-            if job.layerwise:
+        for shelf in shelves:
+            if shelf.job.layerwise:
                 with torch.no_grad(), _charged(shelf):
-                    _work(job, shelf, layer)
+                    _work(shelf, layer)
         if on_layer is not None:
             on_layer(layer.index)
 
@@ -237,9 +231,9 @@ def _passed(
     if len({len(each) for each in found}) > 1:
         raise InvalidTarget("target='all' must be asked of every input or of none")
     targets = len(found[0])
-    for job, shelf in zip(jobs, shelves, strict=True):  # one pass, and one map, for all targets: each has its share
+    for shelf in shelves:  # one pass, and one map, for all targets: each has its share
         shelf.shared = shared / len(sentences) / targets
-        shelf.seconds /= targets if job.layerwise else 1
+        shelf.seconds /= targets if shelf.job.layerwise else 1
     return OutputTrace(trace, [each[0] for each in found]), found
 
 
@@ -255,24 +249,25 @@ def _charged(shelf: _Shelf) -> Iterator[None]:
 
 
 @own_modes
-def _explained(output: OutputTrace, job: Job, shelf: _Shelf, rows: list[list[Explanation]]) -> None:
-    """Towards one target, an explanation more for each row."""
-    if not job.layerwise:
+def _explained(output: OutputTrace, shelf: _Shelf) -> None:
+    """Towards one target, an explanation more for each sentence."""
+    lengths = output.trace.batch.lengths
+    if not shelf.job.layerwise:
         shelf.seconds = 0.0
-        with _charged(shelf), _memory(output.trace.batch.lengths, [job]):
-            _work_towards(job, shelf, output)
+        with _charged(shelf), _memory(lengths, [shelf.job]):
+            _work_towards(shelf, output)
     if shelf.error:
         return
     try:
-        with _memory(output.trace.batch.lengths, [job]):
-            for row, explanations in enumerate(rows):
-                explanations.append(_explanation(output, row, job, shelf))
+        with _memory(lengths, [shelf.job]):
+            shelf.explanations.append([_explanation(output, row, shelf) for row in range(len(lengths))])
     except WherefromError as error:
         shelf.error = error
 
 
-def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
+def _work(shelf: _Shelf, layer: LayerTrace) -> None:
     """One job's share of one layer. Results move to the CPU, where they wait for the other layers."""
+    job = shelf.job
     if shelf.error or not job.reach.start <= layer.index < job.reach.end:
         return
     whole = job.method.run(layer, **job.options).cpu()
@@ -291,8 +286,9 @@ def _work(job: Job, shelf: _Shelf, layer: LayerTrace) -> None:
     shelf.below.append(whole)
 
 
-def _work_towards(job: Job, shelf: _Shelf, output: OutputTrace) -> None:
+def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
     """A class-specific job, for one target."""
+    job = shelf.job
     if shelf.error:
         return
     found = job.method.run(output, **job.options)
@@ -302,15 +298,15 @@ def _work_towards(job: Job, shelf: _Shelf, output: OutputTrace) -> None:
         shelf.maps = [layer.detach().cpu() for layer in found[job.reach.start : job.reach.end]]
 
 
-def _explanation(output: OutputTrace, row: int, job: Job, shelf: _Shelf) -> Explanation:
-    begin = time.perf_counter()
+def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
+    begin, job = time.perf_counter(), shelf.job
     batch, found = output.trace.batch, output.answers[row]
     sentence = batch.sentences[row]
     n = len(sentence)
     parts = (
         _from_scores(job.method, shelf.scores, row, n)
         if shelf.scores is not None
-        else _from_maps(job, shelf, row, n, output)
+        else _from_maps(shelf, row, n, output)
     )
     if job.keep == "scores":
         parts = _rows_alone(parts, found.readout.position)
@@ -375,7 +371,9 @@ def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, 
     }
 
 
-def _from_maps(job: Job, shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str, Any]:
+def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str, Any]:
+    job = shelf.job
+
     def one(maps: list[torch.Tensor]) -> Any:
         return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
 

@@ -12,22 +12,22 @@ no number of the model's. Maps are left out: no layer ever saw two tokens of dif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
 from wherefrom.model import Model, Sentence, answers, collate
 from wherefrom.model.capture import rerunning
-from wherefrom.pipeline.execution import Advance, Outcome, batches, run_all
+from wherefrom.pipeline.execution import Advance, batches, run_all
+from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.explanation import Explanation
 
-Found = list[Outcome]  # of one sentence: for every job an explanation per target, or why there is none
 TASKS = ("classification", "encoder")
 
 
@@ -48,31 +48,24 @@ def run_whole(
     opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    jobs: Sequence[Job],
+    jobs: Mapping[str, Job],
     batch_size: int,
     overlap: int | None = None,
     advance: Advance = lambda _count: None,
-) -> list[Found]:
-    """As `run`, for sentences of any length."""
+) -> list[Outcomes]:
+    """As `run_all`, for sentences of any length."""
     most = opened.max_length
     longer = [i for i, each in enumerate(sentences) if most is not None and len(each) > most]
     fitting = [i for i in range(len(sentences)) if i not in set(longer)]
-    found = dict(
-        zip(
-            fitting,
-            run_all(
-                opened, [sentences[i] for i in fitting], [questions[i] for i in fitting], jobs, batch_size, advance
-            ),
-            strict=True,
-        )
-    )
+    short, asked = [sentences[i] for i in fitting], [questions[i] for i in fitting]
+    found = dict(zip(fitting, run_all(opened, short, asked, jobs, batch_size, advance), strict=True))
     for i in longer:
         assert most is not None
         _refuse(opened, questions[i], jobs)
         whole = cut(opened, sentences[i], most, overlap)
         found[i] = _explained(opened, whole, questions[i], jobs, batch_size)
         advance(1)
-    return [found[i] for i in range(len(sentences))]
+    return [{name: replace(outcome, input=i) for name, outcome in found[i].items()} for i in range(len(sentences))]
 
 
 def at_once(opened: Model, sentence: Sentence) -> int:
@@ -111,7 +104,7 @@ def cut(opened: Model, sentence: Sentence, most: int, overlap: int | None = None
     return Cut(sentence, [[*head, *written[start : start + room], *tail] for start in starts], overlap)
 
 
-def _refuse(opened: Model, question: Question, jobs: Sequence[Job]) -> None:
+def _refuse(opened: Model, question: Question, jobs: Mapping[str, Job]) -> None:
     if opened.task not in TASKS:
         raise InvalidOption(
             f"long='windows' is for classifiers and bare encoders; what {opened.name} predicts stands at one place of "
@@ -119,7 +112,7 @@ def _refuse(opened: Model, question: Question, jobs: Sequence[Job]) -> None:
         )
     if question.position is not None:
         raise InvalidTarget("position= names one token, which not every window has; leave it out with long='windows'")
-    if any(job.head == "all" for job in jobs):
+    if any(job.head == "all" for job in jobs.values()):
         raise InvalidOption("windows have no maps to join, so none of single heads either; leave head='all' out")
 
 
@@ -131,21 +124,26 @@ def _taken(sentence: Sentence, places: list[int]) -> Sentence:
     return replace(sentence, **{name: those(getattr(sentence, name)) for name in names})
 
 
-def _explained(opened: Model, whole: Cut, question: Question, jobs: Sequence[Job], batch_size: int) -> Found:
+def _explained(opened: Model, whole: Cut, question: Question, jobs: Mapping[str, Job], batch_size: int) -> Outcomes:
     parts = whole.parts
     prediction, probabilities = _predicted(opened, parts, batch_size)
     best = next((Target("class", i, label) for i, label in opened.labels.items() if label == prediction), None)
     chosen = best is not None and question.target is None
     if best is not None and chosen:
         question = replace(question, target=best.index)
-    bare = [replace(job, keep="scores") for job in jobs]
+    bare = {name: replace(job, keep="scores") for name, job in jobs.items()}
     found = run_all(opened, parts, [question] * len(parts), bare, batch_size)
-    joined: Found = []
-    for outcomes in zip(*found, strict=True):  # of one job, in every window
-        failed = next((each for each in outcomes if isinstance(each, WherefromError)), None)
-        every = zip(*(each for each in outcomes if not isinstance(each, WherefromError)), strict=True)  # by target
-        whole_text = [_joined(whole, list(each), prediction, probabilities, chosen) for each in every]
-        joined.append(failed or [each if best is None else replace(each, measured=best) for each in whole_text])
+    joined: Outcomes = {}
+    for name, job in jobs.items():
+        windows = [outcomes[name] for outcomes in found]
+        failed = next((each.error for each in windows if each.error), None)
+        if failed is not None:
+            joined[name] = Outcome(0, name, job, error=failed)
+            continue
+        by_target = zip(*(each.explanations for each in windows), strict=True)
+        whole_text = [_joined(whole, list(each), prediction, probabilities, chosen) for each in by_target]
+        judged = tuple(each if best is None else replace(each, measured=best) for each in whole_text)
+        joined[name] = Outcome(0, name, job, judged)
     return joined
 
 

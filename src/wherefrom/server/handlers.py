@@ -20,6 +20,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -34,7 +35,8 @@ from wherefrom.metric.spotcheck import Check as Evidence
 from wherefrom.model import Model, Sentence
 from wherefrom.model.rerun import watched
 from wherefrom.pipeline import auto
-from wherefrom.pipeline.execution import LARGE_FLOW, Outcome, attempt
+from wherefrom.pipeline.execution import LARGE_FLOW, attempt
+from wherefrom.pipeline.outcome import Outcome
 from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
 from wherefrom.pipeline.windows import at_once, run_whole
 from wherefrom.result.comparison import Comparison
@@ -191,8 +193,8 @@ def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Eve
     methods = chosen(asked) or _usual(asked, sentences, question, opened)
     refuse_unseen_targets(opened, [question], list(methods.values()))
     jobs, failed = resolve_jobs(opened, methods, _wanted(asked))
-    rows = run_whole(opened, sentences, [question] * len(sentences), list(jobs.values()), BATCH)
-    found = [by_name(list(methods), dict(zip(jobs, row, strict=True)), failed) for row in rows]
+    every = run_whole(opened, sentences, [question] * len(sentences), jobs, BATCH)
+    found = [by_name(list(methods), outcomes, failed) for outcomes in every]
     yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
 
 
@@ -329,26 +331,25 @@ def _explanations(
     def passing(layer: int) -> None:
         talk.say(steps.done(f"layer {layer + 1} of {opened.depth}"))
 
-    names = list(jobs)
+    following = dict(pairwise(jobs))
     yield steps.at("the text")
-    for number, outcome in _outcomes(opened, sentence, question, list(jobs.values()), passing):
-        if isinstance(outcome, WherefromError):
-            yield {"event": "failed", "name": names[number], "detail": str(outcome)}
+    for outcome in _outcomes(opened, sentence, question, jobs, passing):
+        if outcome.error is not None:
+            yield {"event": "failed", "name": outcome.name, "detail": str(outcome.error)}
         else:
-            for name, one in by_name([names[number]], {names[number]: outcome}, {}).items():
+            for name, one in by_name([outcome.name], {outcome.name: outcome}, {}).items():
                 yield {"event": "explanation", "name": name, "explanation": one}
-        yield steps.done(names[number + 1] if number + 1 < len(names) else names[number])
+        yield steps.done(following.get(outcome.name, outcome.name))
 
 
 def _outcomes(
-    opened: Model, sentence: Sentence, question: Question, jobs: Sequence[Job], passing: Callable[[int], None]
-) -> Iterator[tuple[int, Outcome]]:
+    opened: Model, sentence: Sentence, question: Question, jobs: Mapping[str, Job], passing: Callable[[int], None]
+) -> Iterator[Outcome]:
     """What each job has, as it is done; of a text in windows all of it at once."""
     if at_once(opened, sentence) < len(sentence):
-        yield from enumerate(run_whole(opened, [sentence], [question], jobs, BATCH)[0])
-        return
-    for _, number, outcome in attempt(opened, [sentence], [question], jobs, 1, on_layer=passing):
-        yield number, outcome
+        yield from run_whole(opened, [sentence], [question], jobs, BATCH)[0].values()
+    else:
+        yield from attempt(opened, [sentence], [question], jobs, 1, on_layer=passing)
 
 
 def _wanted(asked: Body) -> Wanted:
