@@ -194,10 +194,13 @@ def test_ablation_against_one_run_per_token(variant: str, by: Any) -> None:
         ids = TOKENIZER(text)["input_ids"]
 
         def p(ids: list[int]) -> float:
+            """By embeddings, which leave positions and the token read (GPT-2: the last) as they are for any blank."""
             with torch.no_grad():
                 inputs = torch.tensor([ids])
+                places = torch.arange(len(ids))[None] + (2 if variant == "roberta" else 0)
+                given = {"inputs_embeds": model.get_input_embeddings()(inputs), "position_ids": places}
                 # The tokenizer gives token types, which GPT-2 adds to its embeddings like any others.
-                return float(model(inputs, token_type_ids=torch.zeros_like(inputs)).logits.softmax(-1)[0, 1])
+                return float(model(**given, token_type_ids=torch.zeros_like(inputs)).logits.softmax(-1)[0, 1])
 
         expected = []
         for i in range(len(ids)):

@@ -316,3 +316,26 @@ def test_cues_and_rationales_by_hand() -> None:
     ):
         with pytest.raises(WherefromError, match=message):
             call()
+
+
+@pytest.mark.parametrize("by", ["pad", "unknown"])
+@pytest.mark.parametrize("variant", ["roberta", "gpt2"])
+def test_erased_by_padding_the_rest_stays_where_it_is(variant: str, by: str) -> None:
+    """RoBERTa counts positions without padding, and GPT-2's classifier reads the last token that is none."""
+    tokenizer = tiny.tokenizer(unk_token="[PAD]")  # one token for all, as GPT-2's users have it
+    model = tiny.model(variant, dtype=torch.float64, pad_token_id=0)
+    text = "the film is deep and good"
+    found = wherefrom.explain(text, model, tokenizer, method="gradient-x-input")
+    curve = erasure(text, found, model, tokenizer, by=by)
+    ids = tokenizer(text)["input_ids"]
+    inner = [int(i) for i in np.argsort(-found.scores, kind="stable") if not found.special[i]]
+    for taken, probability in zip(curve.taken, curve.probabilities, strict=True):
+        left = torch.tensor([[0 if i in inner[:taken] else token for i, token in enumerate(ids)]])
+        places = torch.arange(len(ids))[None] + (1 if variant == "roberta" else 0)
+        with torch.no_grad():
+            logits = model(
+                inputs_embeds=model.get_input_embeddings()(left),
+                position_ids=places,
+                token_type_ids=torch.zeros_like(left),
+            ).logits
+        assert probability == pytest.approx(float(logits.softmax(-1)[0, found.target.index]), abs=1e-10)

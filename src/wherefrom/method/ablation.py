@@ -8,7 +8,8 @@ choice, or deleted. p is the softmax probability over all classes, or over targe
 word go at once and share its score. `ablation-pairs` takes two tokens at a time: M_ij = p(y | e) − p(y | e without i
 and j).
 
-Replacing goes over every token, special ones included. A deleted sequence has no place for the token that the head
+Replacing goes over every token, special ones included, and only the embedding is replaced: positions and the token that
+the head reads stay those of the sentence, also where padding stands in. A deleted sequence has no place for the token that the head
 reads and none for the tokenizer's own: these are never deleted and score 0.
 """
 

@@ -153,7 +153,7 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Se
             raise InvalidOption(
                 f"{len(baseline)} tokens in baseline for a sentence of {len(sentence)}; expected as many"
             )
-        return replace(sentence, ids=[_known(output, i) for i in baseline])
+        return replace(sentence, embedded=[_known(output, i) for i in baseline])
     if baseline == "zero":
         return sentence
     names = ("mask", "pad", "unknown") if baseline == "auto" else (baseline,)
@@ -163,8 +163,7 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Se
             f"{output.trace.opened.name} has no {' or '.join(map(str, names))} token for a baseline; pass "
             f"baseline='zero', a token id or a list of token ids"
         )
-    ids = [token if special else blank for token, special in zip(sentence.ids, sentence.special, strict=True)]
-    return replace(sentence, ids=ids)
+    return sentence.blanked([i for i, special in enumerate(sentence.special) if not special], blank)
 
 
 def _known(output: OutputTrace, token: int) -> int:

@@ -185,7 +185,11 @@ def _variant(opened: Model, case: Erased, blank: int | None) -> tuple[Sentence, 
 def _probabilities(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
     """Of each variant; what several orders have in common (all there, all gone, the same few gone) is read once."""
     keys = [
-        (tuple(each.ids), tuple(each.types or ()), tuple(each.visible or ()), answer.target, answer.readout)
+        (
+            *(tuple(part or ()) for part in (each.ids, each.embedded, each.types, each.visible)),
+            answer.target,
+            answer.readout,
+        )
         for each, answer in variants
     ]
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}

@@ -44,22 +44,29 @@ class Sentence:
     visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
     word_ids: list[int | None] | None = None  # the caller's own word of each token, when the text came in words
     unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
+    embedded: list[int] | None = None  # the ids whose embeddings are read, where others stand in for some of `ids`
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def blanked(self, gone: Collection[int], blank: int) -> Sentence:
-        """The same sentence with another token in these places."""
-        return replace(self, ids=[blank if i in gone else token for i, token in enumerate(self.ids)])
+        """The same sentence with the embedding of another token in these places.
+
+        `ids` stay, because models read more from them: RoBERTa counts positions without padding, and a GPT-2
+        classifier reads the last token that is no padding. What stands in may be the padding token.
+        """
+        before = self.embedded or self.ids
+        return replace(self, embedded=[blank if i in gone else token for i, token in enumerate(before)])
 
     def without(self, gone: Collection[int]) -> Sentence:
-        """What the model reads when these tokens are deleted; only ids, types and mask are those that are left."""
+        """What the model reads when these tokens are deleted; only ids, embedded, types and mask are what is left."""
 
         def left(values: list[int]) -> list[int]:
             return [value for i, value in enumerate(values) if i not in gone]
 
-        types, visible = (None if values is None else left(values) for values in (self.types, self.visible))
-        return replace(self, ids=left(self.ids), types=types, visible=visible)
+        beside = ("types", "visible", "embedded")
+        rest = {name: None if (values := getattr(self, name)) is None else left(values) for name in beside}
+        return replace(self, ids=left(self.ids), **rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +78,7 @@ class Batch:
     mask: Tensor  # [B, n] bool: real tokens
     attention_mask: Tensor  # [B, n]: the real tokens that attention may see
     types: Tensor | None
+    embedded: Tensor | None = None  # [B, n]: the ids whose embeddings are read, where they are not `ids`
 
     @property
     def lengths(self) -> list[int]:
@@ -79,9 +87,9 @@ class Batch:
     def take(self, rows: Tensor) -> Batch:
         """These rows of the batch, each as often as it is named, at the same padded length."""
         rows = rows.cpu()
-        types = None if self.types is None else self.types[rows]
+        types, embedded = (None if each is None else each[rows] for each in (self.types, self.embedded))
         chosen = [self.sentences[int(row)] for row in rows]
-        return Batch(chosen, self.ids[rows], self.mask[rows], self.attention_mask[rows], types)
+        return Batch(chosen, self.ids[rows], self.mask[rows], self.attention_mask[rows], types, embedded)
 
 
 def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
@@ -92,15 +100,18 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
         return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], dtype=torch.long)
 
     ones = [[1] * len(s) for s in sentences]
-    types = None
+    types = embedded = None
     if any(s.types is not None for s in sentences):
         types = padded([s.types or [0] * len(s) for s in sentences], 0)
+    if any(s.embedded is not None for s in sentences):
+        embedded = padded([s.embedded or s.ids for s in sentences], pad_id or 0)
     return Batch(
         sentences=list(sentences),
         ids=padded([s.ids for s in sentences], pad_id or 0),
         mask=padded(ones, 0).bool(),
         attention_mask=padded([s.visible or one for s, one in zip(sentences, ones, strict=True)], 0),
         types=types,
+        embedded=embedded,
     )
 
 

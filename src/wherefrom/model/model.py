@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -19,7 +20,7 @@ from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 from wherefrom.model.parts import Block, submodule, submodules
-from wherefrom.model.undo import borrowed, evaluating
+from wherefrom.model.undo import borrowed, evaluating, hook
 from wherefrom.typecheck import shown
 
 PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
@@ -182,6 +183,29 @@ class Model:
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""
+        if batch.embedded is None:
+            return self._forward(batch)
+        embedded, used = batch.embedded, False
+        thread = threading.get_ident()  # hooks sit on the module, for all threads
+
+        def stands_in(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            nonlocal used
+            for given, instead in ((batch.ids, embedded), (batch.ids.T, embedded.T)):  # XLNet: token by token
+                if threading.get_ident() == thread and args and torch.equal(args[0].cpu(), given):
+                    used = True
+                    return (instead.to(args[0].device), *args[1:]), kwargs
+            return None  # GPT-2 embeds its token types by the table of its words
+
+        def run() -> Any:
+            hook(self.words, stands_in, before=True)
+            return self._forward(batch)
+
+        found = borrowed(run)
+        if not used:
+            raise WherefromError(f"{self.name} does not embed the tokens it is given; wherefrom cannot replace any")
+        return found
+
+    def _forward(self, batch: Batch) -> Any:
         accepted = inspect.signature(self.model.forward).parameters
         own = self.model is self.pretrained
         inputs: dict[str, Any] = {"input_ids": batch.ids}

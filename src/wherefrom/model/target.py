@@ -307,7 +307,7 @@ def _last(opened: Model, sentence: Sentence) -> int:
     """The last token; for a GPT-2 classifier the one that it reads, the last that is not the padding token."""
     pad = getattr(opened.config, "pad_token_id", None)
     if opened.task == "classification" and pad is not None:
-        return max((i for i, token in enumerate(sentence.ids) if token != pad), default=len(sentence) - 1)
+        return max((i for i, token in enumerate(sentence.ids) if token != pad), default=0)
     return len(sentence) - 1
 
 

@@ -120,7 +120,7 @@ def _taken(sentence: Sentence, places: list[int]) -> Sentence:
     def those(values: Any) -> Any:
         return None if values is None else [values[i] for i in places]
 
-    names = ("ids", "tokens", "special", "spans", "types", "visible", "word_ids", "unknown")
+    names = ("ids", "tokens", "special", "spans", "types", "visible", "word_ids", "unknown", "embedded")
     return replace(sentence, **{name: those(getattr(sentence, name)) for name in names})
 
 
