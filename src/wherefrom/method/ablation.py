@@ -9,8 +9,8 @@ word go at once and share its score. `ablation-pairs` takes two tokens at a time
 and j).
 
 Replacing goes over every token, special ones included, and only the embedding is replaced: positions and the token that
-the head reads stay those of the sentence, also where padding stands in. A deleted sequence has no place for the token that the head
-reads and none for the tokenizer's own: these are never deleted and score 0.
+the head reads stay those of the sentence, also where padding stands in. A deleted sequence has no place for the token
+that the head reads and none for the tokenizer's own: these are never deleted and score 0.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class Model:
 
         found = borrowed(run)
         if not used:
-            raise WherefromError(f"{self.name} does not embed the tokens it is given; wherefrom cannot replace any")
+            raise UnsupportedModel(f"{self.name} does not embed the tokens it is given; wherefrom cannot replace any")
         return found
 
     def _forward(self, batch: Batch) -> Any:
