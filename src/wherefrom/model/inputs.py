@@ -64,9 +64,9 @@ class Sentence:
         def left(values: list[int]) -> list[int]:
             return [value for i, value in enumerate(values) if i not in gone]
 
-        beside = ("types", "visible", "embedded")
-        rest = {name: None if (values := getattr(self, name)) is None else left(values) for name in beside}
-        return replace(self, ids=left(self.ids), **rest)
+        beside = (self.types, self.visible, self.embedded)
+        types, visible, embedded = (None if values is None else left(values) for values in beside)
+        return replace(self, ids=left(self.ids), types=types, visible=visible, embedded=embedded)
 
 
 @dataclass(frozen=True, eq=False)
