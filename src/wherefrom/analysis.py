@@ -20,7 +20,6 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.method import norms
 from wherefrom.method.contributions import after_attention, first_norm, kept, own, squared_norms
 from wherefrom.model import LayerTrace, Model, collate, open_model, stream
-from wherefrom.pipeline.execution import batches
 
 T = TypeVar("T")
 Array = NDArray[np.floating[Any]]
@@ -43,7 +42,7 @@ def mixing_ratios(
     """
     opened, sentences, single = _open(inputs, model, tokenizer, truncate, opening)
     found: dict[int, dict[str, Array]] = {}
-    for members in batches(opened, sentences, batch_size):
+    for members in opened.batches(sentences, batch_size):
         layers = _collect(opened, [sentences[i] for i in members], _ratios)
         for row, member in enumerate(members):
             n = len(sentences[member])
@@ -88,7 +87,7 @@ def anisotropy(
             sums[key] = sums.get(key, 0) + total.double().cpu()
             counts[key] = counts.get(key, 0) + count
 
-    for members in batches(opened, sentences, batch_size):
+    for members in opened.batches(sentences, batch_size):
         _collect(opened, [sentences[i] for i in members], add)
 
     def mean(name: str) -> Array:

@@ -27,7 +27,6 @@ from wherefrom.method.value_zeroing import ranks
 from wherefrom.model import Model, Sentence, open_model
 from wherefrom.model.rerun import TOKENS as RERUN
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
-from wherefrom.pipeline.execution import batches
 from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.typecheck import checks_arguments, least
 
@@ -289,7 +288,7 @@ def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_s
         raise NotDefined(f"the cost of '{job.method.name}' is not known; wherefrom can estimate {known}")
     parts: dict[str, float] = {}
     memory = 0.0
-    for members in batches(opened, sentences, batch_size):
+    for members in opened.batches(sentences, batch_size):
         shape = _shape(opened, tuple(len(sentences[i]) for i in members))
         rates = _rates(str(opened.device), shape)
         works = _works(opened, job, shape)

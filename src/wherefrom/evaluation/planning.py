@@ -17,6 +17,7 @@ from wherefrom.data import Example
 from wherefrom.evaluation import store
 from wherefrom.evaluation.worker import Item, ShardTask, TaskRow
 from wherefrom.model import Sentence
+from wherefrom.model.batching import by_length
 
 T = TypeVar("T")
 WINDOW = 2048  # rows
@@ -60,13 +61,11 @@ def windows(items: Iterable[T]) -> Iterator[tuple[int, list[T]]]:
 def cut(number: int, window: list[Item], read: Callable[[Example], Sentence | str], size: int) -> list[ShardTask]:
     """The shards of one window: rows by length, at most `size` of them and TOKENS tokens each."""
     every = [TaskRow(item, read(item.example)) for item in window]
-    groups: list[list[TaskRow]] = [[]]
-    for row in sorted(every, key=lambda row: (row.tokens, row.item.row)):
-        full = len(groups[-1]) >= size or (len(groups[-1]) + 1) * row.tokens > TOKENS
-        if groups[-1] and full:
-            groups.append([])
-        groups[-1].append(row)
-    return [ShardTask(store.name(number, i, len(groups)), tuple(group)) for i, group in enumerate(groups)]
+    groups = list(by_length([row.tokens for row in every], size, tokens=TOKENS))
+    return [
+        ShardTask(store.name(number, i, len(groups)), tuple(every[place] for place in group))
+        for i, group in enumerate(groups)
+    ]
 
 
 def pending(tasks: list[ShardTask], done: Collection[str]) -> list[ShardTask]:

@@ -192,15 +192,9 @@ class Worker:
 
     def batches(self, readable: list[tuple[T, Sentence]]) -> Iterator[list[tuple[T, Sentence]]]:
         """Neighbours by length, as many as the setting and the model allow and memory bears."""
-        batch: list[tuple[T, Sentence]] = []
-        most = self.setting.batch_size if self.opened.pads else 1
-        for each in sorted(readable, key=lambda pair: len(pair[1])):
-            if batch and (len(batch) >= most or (len(batch) + 1) * len(each[1]) > TOKENS):
-                yield batch
-                batch = []
-            batch.append(each)
-        if batch:
-            yield batch
+        sentences = [sentence for _, sentence in readable]
+        for members in self.opened.batches(sentences, self.setting.batch_size, tokens=TOKENS):
+            yield [readable[i] for i in members]
 
     # Explaining and measuring -----------------------------------------------------------------------------
 

@@ -128,12 +128,11 @@ def representations(
     position: as in `explain`; by default the token that the head reads, or the mask. "mean" takes the mean over all.
     """
     from wherefrom.model import answer, open_model
-    from wherefrom.pipeline.execution import batches
 
     opened = open_model(model, tokenizer)
     sentences, _ = opened.reader(truncate=truncate).read(inputs)
     found: NDArray[np.float32] | None = None
-    for members in batches(opened, sentences, batch_size):
+    for members in opened.batches(sentences, batch_size):
         states, trace = layer_states(opened, [sentences[i] for i in members])
         if found is None:
             found = np.empty((len(states), len(sentences), states[0].shape[-1]), dtype=np.float32)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from wherefrom.errors import InvalidOption, UnsupportedModel
+from wherefrom.model.batching import by_length
 from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
@@ -180,6 +182,10 @@ class Model:
             any_length=long == "windows",
             type_count=getattr(self.config, "type_vocab_size", None),
         )
+
+    def batches(self, sentences: Sequence[Sentence], size: int, *, tokens: float = inf) -> Iterator[list[int]]:
+        """Which sentences share a batch of at most `size` (and `tokens`, with padding), by their places."""
+        return by_length([len(each) for each in sentences], size if self.pads else 1, tokens=tokens)
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from wherefrom.model.batching import by_length
 from wherefrom.model.capture import check_order, rerunning
 from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
@@ -36,33 +38,18 @@ def numbers(
     that are longer by this share. `own_attention` as in `rerunning`.
     """
     slack = slack if opened.pads else 0.0
-    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    most = inf if opened.stacks else 1
     result = torch.zeros(len(sentences), dtype=torch.float64)
 
     @torch.no_grad()
     def run() -> None:
-        for members in _similar_lengths(order, [len(each) for each in sentences], tokens, slack, opened.stacks):
+        for members in by_length([len(each) for each in sentences], most, tokens=tokens, slack=slack):
             batch = collate([sentences[i] for i in members], opened.pad_id)
             asked = [answers[i] for i in members]
             result[members] = explained(opened, opened.forward(batch), asked, batch.lengths, of).double().cpu()
 
     rerunning(opened, run, own_attention=own_attention)
     return result
-
-
-def _similar_lengths(
-    order: Sequence[int], lengths: Sequence[int], tokens: int, slack: float, stacks: bool
-) -> Iterator[list[int]]:
-    """Groups of neighbours in an order by length."""
-    group: list[int] = []
-    for i in order:
-        most = max(1, tokens // lengths[i]) if stacks else 1
-        if group and (lengths[i] > lengths[group[0]] * (1 + slack) or len(group) >= most):
-            yield group
-            group = []
-        group.append(i)
-    if group:
-        yield group
 
 
 def watched(opened: Model, run: Callable[[], T], look: Callable[[], object]) -> T:

@@ -100,7 +100,7 @@ def attempt(
     of the pass itself, or of what is asked, is raised.
     """
     checked("batch_size", batch_size, Annotated[int, least(1)])
-    for members in batches(opened, sentences, batch_size):
+    for members in opened.batches(sentences, batch_size):
         again: dict[str, Job] = {}
         with _memory([len(sentences[i]) for i in members], list(jobs.values())), _weights(opened):
             for outcome in _run_batch(opened, sentences, questions, members, jobs, on_layer):
@@ -143,14 +143,6 @@ def _weights(opened: Model) -> Iterator[None]:
             f"{opened.name} was loaded under torch.inference_mode, so that no gradient can go through its weights; "
             f"load it outside of inference mode, or use a method without gradients"
         ) from error
-
-
-def batches(opened: Model, sentences: Sequence[Sentence], size: int) -> Iterator[list[int]]:
-    """Sentences of similar length together, so that little is padded."""
-    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-    size = size if opened.pads else 1
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
 
 
 def _run_batch(

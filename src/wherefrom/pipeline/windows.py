@@ -22,7 +22,7 @@ import torch
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
 from wherefrom.model import Model, Sentence, answers, collate
 from wherefrom.model.capture import rerunning
-from wherefrom.pipeline.execution import Advance, batches, run_all
+from wherefrom.pipeline.execution import Advance, run_all
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer, Readout, Target
@@ -155,7 +155,7 @@ def _predicted(opened: Model, parts: Sequence[Sentence], size: int) -> tuple[str
 
     @torch.no_grad()
     def read() -> None:
-        for members in batches(opened, parts, size):
+        for members in opened.batches(parts, size):
             output = opened.forward(collate([parts[i] for i in members], opened.pad_id))
             said.extend(answers(opened, parts[i], output, row, 0)[0] for row, i in enumerate(members))
 
