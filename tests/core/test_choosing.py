@@ -212,7 +212,9 @@ def test_random_scores_say_so() -> None:
     found = wherefrom.compare("the film", tiny.model(), TOKENIZER, ["attcat", "random"])["random"]
     assert str(found.target) == "nothing: random scores, to compare with"
     assert found.measured.label == found.prediction
-    assert "made of" not in repr(found) + found.to_html().partition("<script>")[0] + heading(found).plain
+    assert (
+        "made of" not in repr(found) + found.to_html().partition("<script>")[0] + heading(found, found.explained).plain
+    )
     assert found.to_dict()["target"]["kind"] == "random"
     assert Explanation.from_dict(found.to_dict()).target == found.target
     with pytest.raises(wherefrom.WherefromError, match="random has random scores, the same for every target"):

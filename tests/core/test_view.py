@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 
 import tiny
 import wherefrom
+from wherefrom.errors import WherefromError
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import ink, intensities, shade
 from wherefrom.view.html import document
@@ -162,3 +164,28 @@ def test_markup_in_a_text_is_not_markup_in_the_terminal() -> None:
     console = Console(width=80, color_system="truecolor", record=True, force_terminal=True)
     show([found], layers=True, console=console)
     assert "[bold] [/] \\[x]" in console.export_text()
+
+
+def test_every_class_is_named_where_it_is_explained(capsys: Any) -> None:
+    found = wherefrom.compare("the film", tiny.model(), TOKENIZER, methods=["attcat", "alti"], target="all")
+    found.show()
+    head, *blocks = capsys.readouterr().out.split("\n\n")
+    assert "explained" not in head
+    assert [f"'LABEL_{i}'" in block.splitlines()[0] for i, block in enumerate(blocks)] == [True, True, True, False]
+    static = found.to_html().partition("<p>predicts")[2]
+    assert "explained" not in static.partition("</p>")[0]
+    assert all(f"explained: class &#x27;LABEL_{i}&#x27;" in static for i in range(3))
+
+
+def test_scores_made_elsewhere_and_outputs_of_a_regression_are_called_so(capsys: Any) -> None:
+    given = Explanation.from_scores(["good", "film"], [0.9, 0.1])
+    given.show()
+    static = given.to_html().partition("<p>explained")[2].partition("<script")[0]
+    said = capsys.readouterr().out + repr(given) + static
+    assert said.count("scores made elsewhere") == 3
+    assert "made of" not in said
+    assert "read at" not in said
+    with pytest.raises(WherefromError, match="there are no tokens; expected at least one"):
+        Explanation.from_scores([], [])
+    number = wherefrom.explain("the film", tiny.model(num_labels=1), TOKENIZER, method="attcat")
+    assert number.explained == "output 'LABEL_0'"

@@ -99,6 +99,22 @@ class Explanation:
         return self.readout.position
 
     @property
+    def explained(self) -> str:
+        """What is explained, in words."""
+        if self.target == NO_TARGET and self.readout == NO_READING:
+            return "scores made elsewhere"
+        said = str(self.target)
+        number = self.target.kind == "class" and self.prediction is not None and not self.probabilities
+        return f"output{said.removeprefix('class')}" if number else said  # a regression has outputs and no classes
+
+    @property
+    def read_at(self) -> str | None:
+        """Which row answers, in words; None of scores made elsewhere."""
+        if self.readout == NO_READING:
+            return None
+        return self.readout.why + ("" if self.position is None else f" {self.tokens[self.position]}")
+
+    @property
     def pieces(self) -> list[str]:
         """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
         return [
@@ -220,6 +236,8 @@ class Explanation:
         [(0, 'good', 0.9)]
         """
         array = np.asarray(scores)
+        if not len(tokens):
+            raise InvalidInput("there are no tokens; expected at least one, with its score")
         if array.dtype.kind not in "fiub":
             raise InvalidInput(f"scores of type {array.dtype} are no numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
@@ -279,7 +297,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         layers = "" if self.maps is None else f", {len(self.maps)} layers"
-        return f"<Explanation by {self.method} of {self.target}: {len(self)} {self.granularity}s{layers}>"
+        return f"<Explanation by {self.method} of {self.explained}: {len(self)} {self.granularity}s{layers}>"
 
     def __str__(self) -> str:
         return str(view("plain-text")(self))

@@ -18,7 +18,7 @@ from wherefrom.result.explanation import Explanation
 from wherefrom.view.bundle import script, style
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
 from wherefrom.view.payload import payload
-from wherefrom.view.terminal import gaps, title
+from wherefrom.view.terminal import explained_by_all, gaps, title
 
 __all__ = ["document", "fragment", "payload"]
 
@@ -93,12 +93,14 @@ def _hash(source: str) -> str:
 def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) -> str:
     """The text, coloured, each piece with its score on hover."""
     first = next(iter(explanations.values()))
-    head = f"explained: {first.target}; read at: {first.readout.why}; model: {first.model}"
+    common = explained_by_all(list(explanations.values()))
+    facts = {"explained": common, "read at": first.read_at, "model": first.model}
+    head = "; ".join(f"{name}: {fact}" for name, fact in facts.items() if fact)
     if first.prediction is not None:
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
     rows = "".join(
-        f"<p><b>{escaped(title(each) + _apart(each, first))}</b><br>{coloured(each)}</p>"
+        f"<p><b>{escaped(title(each) + _apart(each, common))}</b><br>{coloured(each)}</p>"
         for each in explanations.values()
     )
     remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
@@ -106,9 +108,9 @@ def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) 
     return f"<p>{escaped(head)}</p>{remarks}{rows}{missing}"
 
 
-def _apart(explanation: Explanation, first: Explanation) -> str:
-    """What this one explains, where that differs from the first; and by how much its scores miss their sum."""
-    towards = "" if explanation.target == first.target else f" · explained: {explanation.target}"
+def _apart(explanation: Explanation, common: str | None) -> str:
+    """What this one explains, where the heading does not say it; and by how much its scores miss their sum."""
+    towards = "" if explanation.explained == common else f" · explained: {explanation.explained}"
     return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}")
 
 

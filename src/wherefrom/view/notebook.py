@@ -26,7 +26,7 @@ def paragraphs(texts: Iterable[str], title: str = "") -> str:
 def explanations(found: Explanations) -> str:
     """The first of them: input, method, what is explained, and the text with its colours."""
     shown = [
-        [str(row), *map(escaped, (each.method, str(each.prediction or ""), str(each.target))), coloured(each)]
+        [str(row), *map(escaped, (each.method, str(each.prediction or ""), each.explained)), coloured(each)]
         for row, each in found[:SHOWN].each()
     ]
     more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""

@@ -86,7 +86,8 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
     return {
         "name": name,
         "title": title(explanation),
-        "explained": str(explanation.target),
+        "explained": explanation.explained,
+        "read_at": explanation.read_at,
         "remarks": explanation.remarks,
         "record": {**record, "dtypes": dtypes},
         "signed": explanation.signed,

@@ -60,12 +60,13 @@ def show(
     """
     console = console or Console()
     depth = None if console.no_color else console.color_system
-    console.print(heading(explanations[0]))
+    common = explained_by_all(explanations)
+    console.print(heading(explanations[0], common))
     for remark in explanations[0].remarks:
         console.print(Text(remark, "dim"))
     for each in explanations:
         console.print()
-        console.print(Text.assemble((title(each), "bold"), _beside(each, explanations[0])))
+        console.print(Text.assemble((title(each), "bold"), _beside(each, common)))
         read = each if pieces or each.granularity == "word" else each.words()
         console.print(highlighted(read, depth) if depth else Text(plain(read, console.width)))
         if layers:
@@ -86,25 +87,27 @@ def title(explanation: Explanation) -> str:
     return " · ".join(parts)
 
 
-def heading(explanation: Explanation) -> Text:
+def explained_by_all(explanations: Sequence[Explanation]) -> str | None:
+    """What a heading says is explained; None where there are several outputs, of which each is named beside its own."""
+    outputs = {each.explained for each in explanations if each.target.towards}
+    return None if len(outputs) > 1 else explanations[0].explained
+
+
+def heading(explanation: Explanation, explained: str | None) -> Text:
     """What was predicted, what is explained, and which row answers for it."""
     text = Text()
     if explanation.prediction is not None:
         p = explanation.probabilities.get(explanation.prediction)
         text.append("predicts ").append(explanation.prediction, "bold")
         text.append(f" ({p:.3f})  " if p is not None else "  ")
-    text.append(f"explained: {explanation.target}", "dim")
-    where = explanation.readout.why
-    if explanation.position is not None:
-        where += f" {explanation.tokens[explanation.position]}"
-    text.append(f"  read at: {where}", "dim")
-    text.append(f"  {explanation.model}", "dim")
+    facts = (explained and f"explained: {explained}", explanation.read_at and f"read at: {explanation.read_at}")
+    text.append("  ".join(fact for fact in (*facts, explanation.model) if fact), "dim")
     return text
 
 
-def _beside(explanation: Explanation, first: Explanation) -> Text:
+def _beside(explanation: Explanation, common: str | None) -> Text:
     """What stands beside a method's name: what it explains if not the same, what it misses, how long it took."""
-    text = Text("" if explanation.target == first.target else f"  explained: {explanation.target}")
+    text = Text("" if explanation.explained == common else f"  explained: {explanation.explained}")
     missed = "" if explanation.delta is None else f"  delta {explanation.delta:+.2g}"
     took = f"  {explanation.seconds * 1000:.0f} ms" if explanation.seconds else ""
     shares = "" if np.array_equal(readable(explanation, explanation.scores), explanation.scores) else "  shares"

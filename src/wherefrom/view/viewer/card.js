@@ -1,5 +1,6 @@
 // One explanation: its name, its text, a line of words about what is in focus, and the pictures asked for.
 
+import { explainedByAll } from "./data.js";
 import { make } from "./dom.js";
 import { layersView } from "./layers.js";
 import { picture } from "./picture.js";
@@ -13,7 +14,7 @@ export function card(subject, subjects, views, acts) {
   const pictures = views.filter((view) => view.has(subject)).map((view) => picture(view, subject, acts));
   const element = make("section", { class: "card", "aria-label": subject.title },
     make("h2", {}, subject.name === subject.record.method ? subject.title : subject.name,
-      make("small", {}, facts(subject, subjects[0])), subject.signed ? signs() : null),
+      make("small", {}, facts(subject, explainedByAll(subjects))), subject.signed ? signs() : null),
     text.element, words.element, make("div", { class: "pictures" }, ...pictures.map((each) => each.element)),
     missing(views.filter((view) => !view.has(subject)), subject), make("slot", { name: `under-${number}` }));
   return {
@@ -31,10 +32,10 @@ export function card(subject, subjects, views, acts) {
   };
 }
 
-/** What it explains, where that differs from the first; by how much its scores miss their sum; how long it took. */
-function facts({ explained, record }, first) {
+/** What it explains, where the heading does not say it; by how much its scores miss their sum; how long it took. */
+function facts({ explained, record }, common) {
   return [
-    explained !== first.explained && `explained: ${explained}`,
+    explained !== common && `explained: ${explained}`,
     record.delta !== null && `delta ${record.delta.toPrecision(2)}`,
     record.seconds > 0 && `${Math.max(1, Math.round(1000 * record.seconds))} ms`,
   ].filter(Boolean).join(" · ");

@@ -42,6 +42,7 @@ export function subjectsOf(payload) {
       name: each.name,
       title: each.title,
       explained: each.explained,
+      readAt: each.read_at,
       remarks: each.remarks,
       record: each.record,
       signed: each.signed,
@@ -67,6 +68,12 @@ function unitOf(unit) {
 function once(make) {
   let made;
   return () => (made ??= make());
+}
+
+/** What a heading says is explained; null where there are several outputs, of which each is named beside its own. */
+export function explainedByAll(subjects) {
+  const towards = subjects.filter(({ record }) => !["none", "random"].includes(record.target.kind));
+  return new Set(towards.map((subject) => subject.explained)).size > 1 ? null : subjects[0].explained;
 }
 
 export function unitFor(subject, units) {

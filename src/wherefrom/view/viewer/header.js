@@ -1,7 +1,7 @@
 // What the model said, what of it is explained, and which row answers for it.
 
 import { make } from "./dom.js";
-import { short } from "./data.js";
+import { explainedByAll, short } from "./data.js";
 
 const LIKELIEST = 3;
 
@@ -9,16 +9,18 @@ export function header(payload, subjects, buttons) {
   const sides = new Map(); // one for each text that a model has read
   for (const subject of subjects) {
     const side = `${subject.text} ${subject.record.model}`;
-    if (!sides.has(side)) sides.set(side, subject);
+    sides.set(side, [...(sides.get(side) ?? []), subject]);
   }
   return make("header", { class: "head" }, buttons,
-    ...[...sides.values()].flatMap((subject) => said(subject, payload, sides.size > 1)),
+    ...[...sides.values()].flatMap((side) => said(side, payload, sides.size > 1)),
     ...Object.entries(payload.failed ?? {}).map(([name, detail]) => make("p", { class: "missing" }, `${name}: ${detail}`)));
 }
 
-function said({ record, explained, remarks = [], units: { pieces } }, payload, several) {
-  const where = pieces.position === null ? record.reading.why : `${pieces.tokens[pieces.position]} (${record.reading.why})`;
-  const facts = [several && record.texts.join(" / "), `explained: ${explained}`, `read at: ${where}`, record.model].filter(Boolean);
+function said(side, payload, several) {
+  const [{ record, readAt, remarks = [] }] = side;
+  const explained = explainedByAll(side);
+  const facts = [several && record.texts.join(" / "), explained && `explained: ${explained}`, readAt && `read at: ${readAt}`,
+    record.model].filter(Boolean);
   const title = several ? record.model : payload.title;
   const line = make("p", {}, facts.join("  ·  "));
   if (several) line.style.marginBottom = "12px";
