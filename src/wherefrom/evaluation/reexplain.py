@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from wherefrom.data import Example
-from wherefrom.errors import WherefromError
+from wherefrom.errors import EXAMPLE_ERRORS
 from wherefrom.metric import sanity
 from wherefrom.metric.base import Again
 from wherefrom.metric.consistency import Second
@@ -89,5 +89,5 @@ def _all_or_each(explain: Explain, rows: list[Explained]) -> list[sanity.ByMetho
     """A batch; where one of it cannot be explained, each by itself, so that the others are not lost."""
     try:
         return [*explain(rows)]
-    except WherefromError as error:
+    except EXAMPLE_ERRORS as error:
         return [str(error)] if len(rows) == 1 else [found for row in rows for found in _all_or_each(explain, [row])]

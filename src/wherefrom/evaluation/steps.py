@@ -195,6 +195,7 @@ def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mappin
         )
     for second in worker.others.values():
         check_second(opened, second.opened)
+    worker.try_out()
     return worker
 
 

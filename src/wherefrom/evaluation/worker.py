@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from wherefrom.data import MASK, Example
-from wherefrom.errors import InvalidInput, InvalidTarget, WherefromError, WherefromWarning
+from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
@@ -134,14 +134,27 @@ class Worker:
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}
         return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)
 
+    @property
+    def _example_errors(self) -> tuple[type[WherefromError], ...]:
+        """The errors of one example; among them a target that the model lacks, unless the call names it."""
+        named = self.setting.target not in (None, LABEL)
+        return EXAMPLE_ERRORS if named else (*EXAMPLE_ERRORS, InvalidTarget)
+
+    def try_out(self) -> bool:
+        """Whether a sentence of ours can be explained. What is wrong with the call is raised, before any shard."""
+        return self._own_failure is None
+
     @cached_property
     def _own_failure(self) -> str | None:
-        """Why a sentence of ours cannot be explained either, if so: an option, head or layer that the model has not."""
+        """Why our sentence cannot be explained, where the sentence may be to blame; what else is wrong is raised."""
         mask = self.opened.mask_token or ""
         ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
+        asked = Question(None, None, None) if self.setting.target == LABEL else self._question(ours)
         try:
-            self._explain([self.read(ours)], [Question(None, None, None)])
-        except WherefromError as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", WherefromWarning)
+                self._explain([self.read(ours)], [asked])
+        except self._example_errors as error:
             return str(error)
         return None
 
@@ -177,7 +190,7 @@ class Worker:
         """An example as this model reads it, or why it cannot."""
         try:
             return self.read(example)
-        except WherefromError as error:
+        except InvalidInput as error:
             return str(error)
 
     def _readable(self, outcomes: list[ExampleOutcome], task: ShardTask) -> list[tuple[ExampleOutcome, Sentence]]:
@@ -243,13 +256,13 @@ class Worker:
         for outcome, sentence in batch:
             try:
                 asked.append((outcome, sentence, self._question(outcome.item.example)))
-            except WherefromError as error:
+            except InvalidInput as error:
                 outcome.failure = str(error)
         waiting = []
         for outcome, sentence, found in self._all_or_each(asked):
             try:
                 waiting += self._measure_one(outcome, sentence, found, seconds)
-            except WherefromError as error:
+            except self._example_errors as error:
                 outcome.failure = str(error)
         return waiting
 
@@ -258,14 +271,14 @@ class Worker:
     ) -> Iterator[tuple[ExampleOutcome, Sentence, EveryTarget]]:
         """Explain a batch; where one of it cannot be explained, each by itself, so that the others are not lost.
 
-        What fails a sentence of ours in the same words is wrong in the call, and not recorded of every example.
+        What fails our own sentence in the same words is no fault of the example, and is not recorded of every one.
         """
         if not asked:
             return
         outcomes, sentences, questions = (list(column) for column in zip(*asked, strict=True))
         try:
             found = self._explain(sentences, questions)
-        except WherefromError as error:
+        except self._example_errors as error:
             if str(error) == self._own_failure:
                 raise
             if len(asked) == 1:
@@ -336,7 +349,7 @@ class Worker:
         """A curve each; the reason where there is none."""
         try:
             return [*erasure.curves(self.opened, [(e.sentence, e.explanation, way) for e, way in wanted])]
-        except WherefromError as error:
+        except EXAMPLE_ERRORS as error:
             if len(wanted) == 1:
                 return [str(error)]
             return [found for one in wanted for found in self._curves([one])]

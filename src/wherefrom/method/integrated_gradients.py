@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from wherefrom.errors import InvalidOption, Unsuited, warn
+from wherefrom.errors import InvalidInput, InvalidOption, Unsuited, warn
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import SUNDARARAJAN_2017
 from wherefrom.method.quadrature import Averaged, averaged
@@ -150,7 +150,7 @@ def _baseline(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Se
 
     if isinstance(baseline, list):
         if len(baseline) != len(sentence):
-            raise InvalidOption(
+            raise InvalidInput(
                 f"{len(baseline)} tokens in baseline for a sentence of {len(sentence)}; expected as many"
             )
         return replace(sentence, embedded=[_known(output, i) for i in baseline])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wherefrom.errors import NotDefined, WherefromError
+from wherefrom.errors import EXAMPLE_ERRORS, NotDefined
 from wherefrom.metric import consistency, erasure, sanity
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.registry import Registry
@@ -135,7 +135,7 @@ class MetricSpec:
             if isinstance(case, Case):
                 self._refuse_missing(case)
             found = list(self.metric.run(case, self, **self.options))
-        except WherefromError as error:
+        except EXAMPLE_ERRORS as error:
             return [Number(self.name, None, np.nan, str(error))]
         none = "the measure has no value here (all scores are equal, or zero)"
         return [

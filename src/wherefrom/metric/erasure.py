@@ -271,7 +271,7 @@ def _answer(opened: Model, explanation: Explanation, blank: int | None) -> Answe
     if target.kind == "none":
         raise NotDefined("erasure measures the probability of an output, and nothing is predicted here")
     if blank is None and (target.kind != "class" or opened.task != "classification"):
-        raise InvalidOption(
+        raise NotDefined(
             f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
             f"a classifier; replace tokens instead (by='mask' or 'unknown')"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from wherefrom.errors import InvalidInput, WherefromError, warn
+from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, OutOfMemory, WherefromError, warn
 from wherefrom.model import Model, Reader, Sentence
 from wherefrom.model.containers import Chunk, several
 from wherefrom.model.inputs import refused
@@ -18,6 +18,7 @@ from wherefrom.pipeline.windows import run_whole
 from wherefrom.progress import bar
 from wherefrom.result.explanations import Explanations
 
+INPUT_ERRORS = (*EXAMPLE_ERRORS, InvalidTarget, OutOfMemory)  # a target or the memory may fit the other inputs
 GO_ON = "; on_error='skip' goes on without it"
 
 
@@ -95,7 +96,7 @@ def _explained(
     sentences, questions = [each[1] for each in asked], [each[2] for each in asked]
     try:
         return [*run_whole(opened, sentences, questions, jobs, how.batch_size, how.overlap, advance)]
-    except WherefromError as error:
+    except INPUT_ERRORS as error:
         if how.on_error == "raise" or given.single:
             raise
         if len(asked) > 1:
