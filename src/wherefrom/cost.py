@@ -1,10 +1,9 @@
 """How long an explanation will take and how much memory it will need, before it is run.
 
-Every method's work on one layer is counted from the shape of the input and the model: arithmetic, bytes moved,
-calls. A short measurement (a quarter of a second, once per process and shape) says how fast this machine does each
-kind. A new method adds one line to `METHODS`; one that explains an output and runs the whole model again, to
-`TOWARDS`, in passes. Right within a factor of two for the methods below on an idle machine; the flows that need a
-solver depend on the attention itself and are counted as usual attention has them.
+Every method states the work it asks for (`cost=`, wherefrom/work.py), counted from the shape of the input and the
+model: arithmetic, bytes moved, calls. A short measurement (a quarter of a second, once per process and shape) says how
+fast this machine does each kind. Right within a factor of two for the methods inside on an idle machine; the flows that
+need a solver depend on the attention itself and are counted as usual attention has them.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from wherefrom.aggregate import AGGREGATIONS
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, NotDefined
-from wherefrom.method import MethodSpec, choose
+from wherefrom.method import MethodSpec, choose, methods
 from wherefrom.method.value_zeroing import ranks
 from wherefrom.model import Model, Sentence, open_model
-from wherefrom.model.rerun import TOKENS as RERUN
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
 from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.typecheck import checks_arguments, least
+from wherefrom.work import BatchShape, Work, forward
 
 
 @dataclass(frozen=True)
@@ -49,195 +49,6 @@ class Estimate:
             f"{self.method} of {self.inputs} input{'s' * (self.inputs > 1)} of up to {self.longest} tokens: about "
             f"{_time(self.seconds)} ({parts}) and {_size(self.memory)} beyond the model's {_size(self.model_memory)}"
         )
-
-
-MB = 2**20
-Options = Mapping[str, Any]
-
-
-class BatchShape(NamedTuple):
-    """One batch in one model."""
-
-    lengths: tuple[int, ...]
-    depth: int
-    heads: int
-    width: int  # d
-    units: int  # of the FFN
-    bytes: int  # of one number
-
-    @property
-    def n(self) -> int:
-        return max(self.lengths)
-
-    @property
-    def rows(self) -> int:
-        """Tokens, padding included."""
-        return len(self.lengths) * self.n
-
-    @property
-    def pairs(self) -> int:
-        return self.rows * self.n
-
-    @property
-    def real(self) -> int:
-        """Tokens without padding, for methods that leave it out."""
-        return sum(self.lengths)
-
-    @property
-    def real_pairs(self) -> int:
-        return sum(n * n for n in self.lengths)
-
-
-class Work(NamedTuple):
-    """What one layer asks of the machine, by kinds that run at different speeds; and the most it holds at once."""
-
-    thin: float = 0  # multiplications and additions in products of few rows with large weights,
-    wide: float = 0  # ... in products of large matrices
-    moved: float = 0  # bytes read and written by elementwise steps
-    activated: float = 0  # numbers that pass GELU
-    ranked: float = 0  # numbers whose ranks are taken
-    calls: float = 0  # tensor operations
-    solves: float = 0  # maximum flows, ...
-    edges: float = 0  # ... and the edges of their graphs
-    held: float = 0  # bytes
-
-    def times(self, count: float) -> Work:
-        """The same work again and again; what is held is given back in between."""
-        return Work(*(count * each for each in self))._replace(held=self.held)
-
-
-def forward(s: BatchShape) -> Work:
-    d, f = s.width, s.units
-    return Work(
-        thin=s.rows * (8 * d * d + 4 * d * f) + 4 * s.pairs * d,
-        moved=s.bytes * (8 * s.pairs * s.heads + 20 * s.rows * d),
-        activated=s.rows * f,
-        calls=60,
-        held=s.bytes * (3 * s.pairs * s.heads + s.rows * (9 * d + 2 * f)),
-    )
-
-
-def _weights(s: BatchShape, _: Options) -> Work:
-    return Work(moved=2 * s.bytes * s.pairs * s.heads, calls=6, held=s.bytes * 2 * s.pairs)
-
-
-def _norms(s: BatchShape, _: Options) -> Work:
-    vectors, d = s.rows * s.heads, s.width
-    return Work(
-        wide=2 * s.rows * d * d + 6 * vectors * s.heads * d + 6 * s.pairs * s.heads**2 + 4 * s.rows * d * d,
-        moved=s.bytes * (8 * vectors * d + 10 * s.pairs * s.heads),
-        calls=40 * len(s.lengths),
-        held=s.bytes * (4 * s.pairs + 3 * s.rows * d) + 2 * min(4 * MB, s.bytes * s.n * s.heads * d),
-    )
-
-
-def _alti(s: BatchShape, _: Options) -> Work:
-    return Work(
-        wide=4 * s.rows * s.width**2 + 2 * s.pairs * s.heads * s.width,
-        moved=s.bytes * (4 * s.pairs * s.width + 4 * s.rows * s.heads * s.width),
-        calls=10 * s.rows,
-        held=s.bytes * (5 * s.rows * s.width + 3 * s.pairs) + 2 * min(4 * MB, s.bytes * s.n**2 * s.width),
-    )
-
-
-def _value_zeroing(s: BatchShape, options: Options) -> Work:
-    d, f = s.width, s.units
-    through_w1 = min(2 * s.real * s.heads * d * f, 2 * d * d * f + 2 * s.real * d * f)
-    return Work(
-        wide=through_w1 + s.real_pairs * (2 * s.heads * (f + d) + 2 * f * d),
-        moved=s.bytes * s.real_pairs * (6 * f + 20 * d),
-        activated=s.real_pairs * f,
-        ranked=s.real_pairs * d * (options["metric"] == "spearman"),  # every changed vector is sorted
-        calls=60 * len(s.lengths),
-        held=s.bytes * d * f + 2 * min(32 * MB, s.bytes * s.n**2 * 2 * (d + f)),
-    )
-
-
-def _hta(s: BatchShape, _: Options) -> Work:
-    d, f = s.width, s.units
-    return Work(
-        wide=s.real * (2 * d * d * f + 8 * d**3) + s.real_pairs * (2 * s.heads + 4) * d * d,
-        moved=s.bytes * (s.real * (2 * d * f + 30 * d * d) + 8 * s.real_pairs * s.heads * d),
-        calls=60 * len(s.lengths),
-        held=min(512 * MB, s.bytes * 2 * s.n * d * d) + min(128 * MB, s.bytes * s.n * (d * f + 6 * d * d)),
-    )
-
-
-METHODS: dict[str, Callable[[BatchShape, Options], Work]] = {  # in each layer
-    "attention": _weights,
-    "attention-fixed-residual": _weights,
-    "attention-residual": _norms,
-    "norm": _norms,
-    "norm-fixed-residual": _norms,
-    "norm-residual": _norms,
-    "norm-residual-ln": _norms,
-    "globenc": _norms,
-    "alti": _alti,
-    "value-zeroing": _value_zeroing,
-    "hta": _hta,
-    "hta-x-input": _hta,
-    "random": lambda s, _: Work(moved=4 * s.bytes * s.pairs, calls=10, held=s.bytes * s.pairs),
-}
-
-
-def _graph(s: BatchShape) -> float:
-    """Bytes that a pass keeps for its way back."""
-    return s.depth * s.bytes * (6 * s.pairs * s.heads + s.rows * (13 * s.width + 4 * s.units))
-
-
-def _passes(count: float, graphs: float) -> Callable[[BatchShape, Options], Work]:
-    """So many passes, and what `graphs` of them keep. Both were measured (bench/output.py, bench/relevance.py)."""
-    return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * _graph(s))
-
-
-TYPICAL_STEPS = 40  # of integrated gradients that choose their number themselves, on the models inside
-
-
-def _steps(s: BatchShape, options: Options) -> Work:
-    steps = options["n_steps"] or TYPICAL_STEPS
-    return _passes(1.4 * steps, 0.5 * min(steps, options["at_once"]))(s, options)
-
-
-def _reruns(s: BatchShape, variants: int) -> Work:
-    """A pass for each variant of each sentence, many side by side."""
-    together = min(variants, max(1, RERUN // s.n))
-    side_by_side = forward(s._replace(lengths=(s.n,) * together))
-    return forward(s).times(0.6 * variants * s.depth)._replace(held=side_by_side.held)
-
-
-GRADIENTS = ("cat", "attcat", "grads", "attention-gradients", "attention-gradcam", "saliency", "gradient-x-input")
-TOWARDS: dict[str, Callable[[BatchShape, Options], Work]] = {  # of the whole model
-    **dict.fromkeys(GRADIENTS, _passes(1.2, 1)),
-    "partial-lrp": _passes(8, 2),
-    "full-lrp": _passes(8, 2),
-    "transformer-attribution": _passes(9, 2),
-    "deeplift": _passes(7, 1.2),
-    "integrated-gradients": _steps,
-    "ablation": lambda s, _: _reruns(s, s.n),
-    "ablation-pairs": lambda s, _: _reruns(s, s.n * (s.n + 1) // 2),
-}
-
-
-def _flows(n: int, depth: int, bytes: int, rows: int) -> Work:
-    """Maximum flows of `rows` tokens in every layer, n each."""
-    # Closed forms serve the first two layers, and on usual attention bounds serve those from the sixth on.
-    solved, bounded = range(2, min(depth, 5)), max(0, depth - 5)
-    return Work(
-        moved=8 * n**3 * (40 * depth * (rows == n) + 600 * bounded * (rows == 1)),
-        calls=40 * depth,
-        solves=rows * n * len(solved),
-        edges=1.5 * sum(rows * n * (layer + 1) * n * n for layer in solved),  # some are followed more than once
-        held=8 * (3 * depth * n * n + 10 * min(n**3, 2**17)) + bytes * depth * rows * n,
-    )
-
-
-AGGREGATIONS: dict[str, Callable[[int, int, int], Work]] = {
-    "rollout": lambda n, depth, bytes: Work(wide=4 * depth * n**3, calls=4 * depth, held=bytes * depth * n * n),
-    "flow": lambda n, depth, bytes: _flows(n, depth, bytes, rows=n),
-    "sum": lambda n, depth, bytes: Work(moved=4 * bytes * depth * n * n, calls=4, held=2 * bytes * depth * n * n),
-    "mean": lambda n, depth, bytes: Work(moved=4 * bytes * depth * n * n, calls=5, held=2 * bytes * depth * n * n),
-    "last": lambda n, depth, bytes: Work(held=0 * n * depth * bytes),
-}
 
 
 @checks_arguments
@@ -283,9 +94,12 @@ def estimate(
 
 def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_size: int) -> Estimate:
     """The cost of one job on sentences already read, in the batches in which it would run."""
-    if job.method.name not in METHODS and job.method.name not in TOWARDS:
-        known = ", ".join([*METHODS, *TOWARDS])
-        raise NotDefined(f"the cost of '{job.method.name}' is not known; wherefrom can estimate {known}")
+    if job.method.cost is None:
+        known = ", ".join(each.name for each in methods() if each.cost is not None)
+        raise NotDefined(
+            f"the cost of '{job.method.name}' is not known: it states none (cost= in its decorator); "
+            f"wherefrom can estimate {known}"
+        )
     parts: dict[str, float] = {}
     memory = 0.0
     for members in opened.batches(sentences, batch_size):
@@ -321,17 +135,15 @@ def _works(opened: Model, job: Job, s: BatchShape) -> dict[str, Work]:
     if opened.task in ("masked-lm", "causal-lm"):
         logits = s.rows * opened.vocabulary_size
         a_pass = a_pass._replace(thin=a_pass.thin + 2 * logits * s.width, held=a_pass.held + 2 * s.bytes * logits)
-    options = {**job.method.options, **job.options}
-    if job.method.name in TOWARDS:
-        work = TOWARDS[job.method.name](s, options)
-    else:
-        work = METHODS[job.method.name](s, options).times(taken * (1 if job.head is None else 2))
-    found = {"forward pass": a_pass, job.method.name: work}
+    found = {"forward pass": a_pass}
+    if job.method.cost is not None:
+        work = job.method.cost(s, {**job.method.options, **job.options})
+        by_head = 1 if job.head is None else 2
+        found[job.method.name] = work.times(taken * by_head) if job.method.by_layer else work
     name = job.reach.aggregate
     if name is not None:
-        one_row = name == "flow" and job.reach.readout_only
-        each = [_flows(n, taken, s.bytes, 1) if one_row else AGGREGATIONS[name](n, taken, s.bytes) for n in s.lengths]
-        each = [work.times(2 if job.reach.receptive_field else 1) for work in each]
+        cost, twice = AGGREGATIONS[name].cost, 2 if job.reach.receptive_field else 1
+        each = [cost(n, taken, s.bytes, 1 if job.reach.readout_only else n).times(twice) for n in s.lengths]
         found[name] = Work(*(sum(kind) for kind in zip(*each, strict=True)))._replace(held=max(w.held for w in each))
     return found
 

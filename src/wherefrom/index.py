@@ -12,30 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from wherefrom.files import write
+from wherefrom.registry import declared
 
 FILE = Path(__file__).with_name("index.json")
-# The room of a method -> the idea that its methods share.
-IDEAS = {
-    "attention": "attention weights",
-    "norms": "norms of what tokens give",
-    "alti": "nearness of what tokens give",
-    "value_zeroing": "taking a token's value away",
-    "hta": "sensitivity of a block",
-    "random": "to compare with",
-    "deeplift": "differences from a baseline",
-    "gradients": "gradients",
-    "integrated_gradients": "gradients",
-    "attention_gradients": "attention and gradient",
-    "cat": "class activation tokens",
-    "relevance": "relevance propagation",
-    "ablation": "taking tokens away",
-}
 
 
 @lru_cache(maxsize=1)
 def stored() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
+
+
+def listed(kind: str) -> list[dict[str, Any]]:
+    """The methods, metrics or recipes; made anew, which imports torch, where another package adds to them."""
+    return made()[kind] if declared(f"wherefrom.{kind}") else stored()[kind]
 
 
 def made() -> dict[str, list[dict[str, Any]]]:
@@ -47,8 +37,7 @@ def _methods() -> list[dict[str, Any]]:
     from wherefrom.method import Method, Preset, methods, presets
 
     known = {each.name: each for each in methods()}
-    order = list(IDEAS)
-    rooms = {name: each.run.__module__.rpartition(".")[2] for name, each in known.items()}
+    ideas = list(dict.fromkeys(each.idea for each in known.values()))
     entries: list[tuple[Method | Preset, Method]] = [(each, each) for each in known.values()]
     entries += [(each, known[each.method]) for each in presets()]
     found = [
@@ -60,13 +49,12 @@ def _methods() -> list[dict[str, Any]]:
             "towards": base.class_specific,
             "random": base.random,
             "signed": base.signed,
-            "idea": IDEAS[rooms[base.name]],
+            "idea": base.idea,
             "paper": each.paper.short,
         }
         for each, base in entries
     ]
-    place = {idea: order.index(room) for room, idea in reversed(IDEAS.items())}
-    return sorted(found, key=lambda each: (not each["towards"], place[str(each["idea"])]))
+    return sorted(found, key=lambda each: (not each["towards"], ideas.index(str(each["idea"]))))
 
 
 def _metrics() -> list[dict[str, Any]]:

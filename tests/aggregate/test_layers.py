@@ -17,19 +17,19 @@ def test_sum_mean_and_last_by_hand() -> None:
     maps, below = np.random.default_rng(0).random((2, 3, 4, 4))
     for under in (None, below):
         lower = maps if under is None else under
-        assert np.allclose(AGGREGATIONS["sum"](maps, under)[2], lower[0] + lower[1] + maps[2])
-        assert np.allclose(AGGREGATIONS["sum"](maps, under)[0], maps[0])
-        assert np.allclose(AGGREGATIONS["mean"](maps, under)[1], (lower[0] + maps[1]) / 2)
-        assert (AGGREGATIONS["last"](maps, under) == maps).all()
+        assert np.allclose(AGGREGATIONS["sum"].run(maps, under)[2], lower[0] + lower[1] + maps[2])
+        assert np.allclose(AGGREGATIONS["sum"].run(maps, under)[0], maps[0])
+        assert np.allclose(AGGREGATIONS["mean"].run(maps, under)[1], (lower[0] + maps[1]) / 2)
+        assert (AGGREGATIONS["last"].run(maps, under) == maps).all()
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_every_aggregation_begins_with_the_first_map(name: str) -> None:
     maps = np.random.default_rng(1).dirichlet(np.ones(5), size=(3, 5))
-    found = AGGREGATIONS[name](maps)
+    found = AGGREGATIONS[name].run(maps)
     assert np.allclose(found[0], maps[0])
     # Up to any layer: what lies above changes nothing.
-    assert np.allclose(AGGREGATIONS[name](maps[:2]), found[:2])
+    assert np.allclose(AGGREGATIONS[name].run(maps[:2]), found[:2])
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
@@ -39,7 +39,7 @@ def test_from_any_layer_to_any_layer(name: str) -> None:
     for start, end in ((0, 3), (0, 1), (1, 3), (2, 3), (0, 2)):
         part = wherefrom.explain(ids, model, method="attention-fixed-residual", aggregate=name, layers=(start, end))
         assert (part.maps == whole.maps[start:end]).all()
-        assert np.allclose(part.aggregated, AGGREGATIONS[name](whole.maps[start:end]))
+        assert np.allclose(part.aggregated, AGGREGATIONS[name].run(whole.maps[start:end]))
         assert np.allclose(part.scores, part.aggregated[-1, 0])
         assert part.options == ({} if (start, end) == (0, 3) else {"layers": [start, end]})
 
@@ -60,7 +60,7 @@ def test_one_head_over_part_of_the_layers(name: str) -> None:
     model, ids = tiny.model(), tiny.ids(6)
     every = wherefrom.explain(ids, model, method="attention", head="all")
     one = wherefrom.explain(ids, model, method="attention", aggregate=name, head=2, layers=(1, 3))
-    expected = AGGREGATIONS[name](every.head_maps[1:, 2], every.maps[1:])
+    expected = AGGREGATIONS[name].run(every.head_maps[1:, 2], every.maps[1:])
     assert np.allclose(one.aggregated, expected, atol=1e-6)
 
 

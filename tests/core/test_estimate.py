@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ import tiny
 import wherefrom
 from wherefrom import cost
 from wherefrom.cli import app
-from wherefrom.cost import METHODS, TOWARDS, BatchShape, Rates, forward
-from wherefrom.method import methods
+from wherefrom.cost import Rates
+from wherefrom.method import base, methods
+from wherefrom.work import BatchShape, forward
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [each.name for each in methods() if each.by_layer])
 def test_more_costs_more(name: str) -> None:
     model = tiny.model()
     small, large = (wherefrom.estimate(tokens=n, model=model, method=name) for n in (8, 32))
@@ -41,12 +43,15 @@ def test_more_costs_more(name: str) -> None:
     assert many.memory == wherefrom.estimate([tiny.ids(8)] * 16, model, method=name).memory  # batch by batch
 
 
-def test_every_method_has_a_cost() -> None:
-    assert {*METHODS, *TOWARDS} == {each.name for each in methods()}
+def test_a_method_that_states_no_cost_is_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = replace(base.METHODS.find("alti"), cost=None)
+    monkeypatch.setitem(base.METHODS._entries, "alti", silent)
+    with pytest.raises(wherefrom.WherefromError, match="the cost of 'alti' is not known: it states none"):
+        wherefrom.estimate(tokens=8, model=tiny.model(), method="alti")
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize("name", TOWARDS)
+@pytest.mark.parametrize("name", [each.name for each in methods() if not each.by_layer])
 def test_a_method_of_one_output_costs_passes(name: str) -> None:
     model = tiny.model()
     small, large = (wherefrom.estimate(tokens=n, model=model, method=name) for n in (8, 32))

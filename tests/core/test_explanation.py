@@ -180,4 +180,4 @@ def test_methods_are_listed_with_their_papers() -> None:
     listed = {each.name: each for each in wherefrom.methods()}
     assert listed["attention"].symbols == ("W", "Attn")
     assert "Abnar & Zuidema (2020). Quantifying Attention Flow" in str(listed["attention"].paper)
-    assert all(each.summary and each.needs and each.kind in ("map", "scores") for each in listed.values())
+    assert all(each.summary and each.needs_in_words and each.kind in ("map", "scores") for each in listed.values())

@@ -6,28 +6,39 @@ below; entry l of its answer reaches from layer l down to the input of the first
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from wherefrom.aggregate.flow import flow
-from wherefrom.aggregate.layers import last, mean, total
+from wherefrom.aggregate.flow import flow, flow_cost
+from wherefrom.aggregate.layers import last, last_cost, mean, mean_cost, total, total_cost
 from wherefrom.aggregate.receptive import Mask, corrected
-from wherefrom.aggregate.rollout import rollout
+from wherefrom.aggregate.rollout import rollout, rollout_cost
 from wherefrom.aggregate.types import Maps
 from wherefrom.errors import InvalidOption
 from wherefrom.registry import Registry, fold
+from wherefrom.work import Work
 
 
-class Aggregation(Protocol):
+class Run(Protocol):
     def __call__(self, maps: Maps, below: Maps | None = None) -> Maps: ...
 
 
+@dataclass(frozen=True)
+class Aggregation:
+    """A way to join layer maps, and what it costs for n tokens, so many layers, bytes a number and rows of the n."""
+
+    run: Run
+    cost: Callable[[int, int, int, int], Work]
+    paths: bool = False  # follows paths through the layers, which the receptive field bends
+
+
 AGGREGATIONS: Registry[Aggregation] = Registry("aggregation", also="none")
-AGGREGATIONS.add("rollout", rollout)
-AGGREGATIONS.add("flow", flow)
-AGGREGATIONS.add("sum", total)
-AGGREGATIONS.add("mean", mean)
-AGGREGATIONS.add("last", last)
-CORRECTABLE = ("rollout", "flow")  # those whose paths the receptive field bends
+AGGREGATIONS.add("rollout", Aggregation(rollout, rollout_cost, paths=True))
+AGGREGATIONS.add("flow", Aggregation(flow, flow_cost, paths=True))
+AGGREGATIONS.add("sum", Aggregation(total, total_cost))
+AGGREGATIONS.add("mean", Aggregation(mean, mean_cost))
+AGGREGATIONS.add("last", Aggregation(last, last_cost))
 
 __all__ = ["AGGREGATIONS", "Maps", "aggregate", "aggregate_row", "check_aggregation", "flow", "rollout"]
 
@@ -35,9 +46,10 @@ __all__ = ["AGGREGATIONS", "Maps", "aggregate", "aggregate_row", "check_aggregat
 def check_aggregation(name: str | None, receptive_field: bool = False) -> str | None:
     """The name as it is registered; "none" and None leave the layer maps alone."""
     name = None if name is None or fold(name) == "none" else AGGREGATIONS.named(name)
-    if receptive_field and name not in CORRECTABLE:
+    if receptive_field and (name is None or not AGGREGATIONS[name].paths):
+        bent = [other for other, each in AGGREGATIONS.items() if each.paths]
         raise InvalidOption(
-            f"receptive_field corrects {' and '.join(CORRECTABLE)}, not {name or 'none'}; "
+            f"receptive_field corrects {' and '.join(bent)}, not {name or 'none'}; "
             f"leave it out or choose one of these aggregations"
         )
     return name
@@ -47,7 +59,7 @@ def aggregate(
     name: str, maps: Maps, below: Maps | None = None, *, receptive_field: bool = False, visible: Mask | None = None
 ) -> Maps:
     """[L, n, n] -> [L, n, n] by the aggregation of that name, on request corrected for the receptive field."""
-    way = AGGREGATIONS[name]
+    way = AGGREGATIONS[name].run
     return corrected(way, maps, below, visible) if receptive_field else way(maps, below)
 
 

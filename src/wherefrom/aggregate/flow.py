@@ -32,6 +32,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from wherefrom.aggregate.types import Maps
 from wherefrom.errors import NotDefined
+from wherefrom.work import Work
 
 Array = NDArray[np.float64]
 
@@ -247,3 +248,16 @@ def _across(levels: Sequence[Array], reached: Sequence[NDArray[np.bool_]]) -> fl
     """The capacity of all edges that lead out of the nodes reached, `reached[l]` those of level l."""
     pairs = zip(levels, reached[1:], reached, strict=False)
     return float(sum(level[above][:, ~under].sum() for level, above, under in pairs))
+
+
+def flow_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
+    """Maximum flows of `rows` tokens in every layer, n each."""
+    # Closed forms serve the first two layers, and on usual attention bounds serve those from the sixth on.
+    solved, bounded = range(2, min(depth, 5)), max(0, depth - 5)
+    return Work(
+        moved=8 * n**3 * (40 * depth * (rows == n) + 600 * bounded * (rows == 1)),
+        calls=40 * depth,
+        solves=rows * n * len(solved),
+        edges=1.5 * sum(rows * n * (layer + 1) * n * n for layer in solved),  # some are followed more than once
+        held=8 * (3 * depth * n * n + 10 * min(n**3, TILE)) + bytes * depth * rows * n,
+    )

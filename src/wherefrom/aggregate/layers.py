@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from wherefrom.aggregate.types import Maps
+from wherefrom.work import Work
 
 
 def total(maps: Maps, below: Maps | None = None) -> Maps:
@@ -21,6 +22,11 @@ def total(maps: Maps, below: Maps | None = None) -> Maps:
     return result
 
 
+def total_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
+    del rows
+    return Work(moved=4 * bytes * depth * n * n, calls=4, held=2 * bytes * depth * n * n)
+
+
 def mean(maps: Maps, below: Maps | None = None) -> Maps:
     """[L, n, n] -> [L, n, n]: entry l is the mean of the layers up to l."""
     count = np.arange(1, len(maps) + 1, dtype=maps.dtype)
@@ -28,7 +34,15 @@ def mean(maps: Maps, below: Maps | None = None) -> Maps:
     return result
 
 
+def mean_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
+    return total_cost(n, depth, bytes, rows)._replace(calls=5)
+
+
 def last(maps: Maps, below: Maps | None = None) -> Maps:
     """[L, n, n] -> [L, n, n]: entry l is layer l itself, whatever lies below."""
     del below
     return maps
+
+
+def last_cost(*_: int) -> Work:
+    return Work()

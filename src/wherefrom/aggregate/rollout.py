@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wherefrom.aggregate.types import Maps
 from wherefrom.errors import warn
+from wherefrom.work import Work
 
 Powers = NDArray[np.int64]
 NOTHING = -(2**24)  # the power of two of zeros
@@ -116,3 +117,9 @@ def _fitting(parts: Maps, powers: Powers) -> tuple[Maps, bool]:
     far = low + 2 * info.nmant <= top <= high  # from what is too small: nobody who adds rows up sees its own factor
     shift = np.maximum(0 if far else high - SPARE - top, low - sizes)
     return _scaled(parts, powers + shift), True
+
+
+def rollout_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
+    """All rows are multiplied, whichever are wanted."""
+    del rows
+    return Work(wide=4 * depth * n**3, calls=4 * depth, held=bytes * depth * n * n)

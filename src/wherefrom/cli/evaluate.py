@@ -99,11 +99,11 @@ def named(pairs: list[str] | None) -> dict[str, str] | None:
 def metrics_command() -> None:
     """List the measures that `wherefrom evaluate` takes."""
     from wherefrom.cli.listing import Entry, show
-    from wherefrom.index import stored
+    from wherefrom.index import listed
 
     rows = [
         Entry(each["name"], each["summary"], (each["better"], ", ".join(each["needs"]), ", ".join(each["options"])))
-        for each in stored()["metrics"]
+        for each in listed("metrics")
     ]
     show(
         {"": rows},

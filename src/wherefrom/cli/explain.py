@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def complete_method(typed: str) -> list[str]:
     """Names of methods that go on as typed; behind a comma, of the next one."""
-    from wherefrom.index import stored
+    from wherefrom.index import listed
 
     before, comma, last = typed.rpartition(",")
-    return [f"{before}{comma}{each['name']}" for each in stored()["methods"] if each["name"].startswith(last)]
+    return [f"{before}{comma}{each['name']}" for each in listed("methods") if each["name"].startswith(last)]
 
 
 def complete_model(typed: str) -> list[str]:
@@ -265,7 +265,7 @@ def methods_command(
         about,
         f"in papers: {', '.join(symbols) or 'no symbol of its own'}",
         f"looks at: {'one number of the output' if method.class_specific else 'no output; it refuses a target'}",
-        f"needs: {method.needs}",
+        f"needs: {method.needs_in_words}",
         f"options: {options or 'none'}",
         f"cite: {method.paper if preset is None else preset.paper}",
     )
@@ -276,10 +276,10 @@ def methods_command(
 
 def _list_methods() -> None:
     from wherefrom.cli.listing import Entry, show
-    from wherefrom.index import stored
+    from wherefrom.index import listed
 
     groups: dict[str, list[Entry]] = {}
-    for each in stored()["methods"]:
+    for each in listed("methods"):
         kind = "Towards one output" if each["towards"] else "What a token is made of, towards no class"
         kind = "Random scores" if each["random"] else kind
         made_of = f" (of {each['of']})" if each["of"] else ""

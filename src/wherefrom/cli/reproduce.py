@@ -12,9 +12,9 @@ from wherefrom.cli.explain import Device
 
 
 def complete_recipe(typed: str) -> list[str]:
-    from wherefrom.index import stored
+    from wherefrom.index import listed
 
-    return [each["name"] for each in stored()["recipes"] if each["name"].startswith(typed)]
+    return [each["name"] for each in listed("recipes") if each["name"].startswith(typed)]
 
 
 def register(app: typer.Typer) -> None:
@@ -63,10 +63,10 @@ def reproduce_command(
 
 def _list() -> None:
     from wherefrom.cli.listing import Entry, show
-    from wherefrom.index import stored
+    from wherefrom.index import listed
 
     groups: dict[str, list[Entry]] = {}
-    for each in stored()["recipes"]:
+    for each in listed("recipes"):
         where = each["model"] + (f" on {each['data']}" if each["data"] else "")
         groups.setdefault(each["paper"], []).append(Entry(each["name"], each["summary"], (where,)))
     show(groups, ("made with",), "wherefrom reproduce NAME: our numbers beside the paper's")

@@ -1,18 +1,45 @@
-"""One module per idea; importing this room registers them all."""
+"""One module per idea; importing this room registers them all, in the order in which `wherefrom methods` lists them."""
 
-from wherefrom.method import ablation as ablation
-from wherefrom.method import alti as alti
+# isort: off
 from wherefrom.method import attention as attention
-from wherefrom.method import attention_gradients as attention_gradients
-from wherefrom.method import cat as cat
+from wherefrom.method import norms as norms
+from wherefrom.method import alti as alti
+from wherefrom.method import value_zeroing as value_zeroing
+from wherefrom.method import hta as hta
+from wherefrom.method import random as random
 from wherefrom.method import deeplift as deeplift
 from wherefrom.method import gradients as gradients
-from wherefrom.method import hta as hta
 from wherefrom.method import integrated_gradients as integrated_gradients
-from wherefrom.method import norms as norms
-from wherefrom.method import random as random
+from wherefrom.method import attention_gradients as attention_gradients
+from wherefrom.method import cat as cat
 from wherefrom.method import relevance as relevance
-from wherefrom.method import value_zeroing as value_zeroing
-from wherefrom.method.base import Method, MethodSpec, Preset, Scores, choose, list_of_names, lookup, methods, presets
+from wherefrom.method import ablation as ablation
 
-__all__ = ["Method", "MethodSpec", "Preset", "Scores", "choose", "list_of_names", "lookup", "methods", "presets"]
+# isort: on
+from wherefrom.method.base import (
+    Method,
+    MethodSpec,
+    Preset,
+    Scores,
+    choose,
+    list_of_names,
+    lookup,
+    method,
+    methods,
+    preset,
+    presets,
+)
+
+__all__ = [
+    "Method",
+    "MethodSpec",
+    "Preset",
+    "Scores",
+    "choose",
+    "list_of_names",
+    "lookup",
+    "method",
+    "methods",
+    "preset",
+    "presets",
+]

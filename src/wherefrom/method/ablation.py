@@ -5,8 +5,8 @@ r"""Blank-out: how much the prediction loses when a token is taken away.
 Token i is replaced by the unknown token (Abnar & Zuidema; Value Zeroing), the mask (ALTI), padding or a token of
 choice, or deleted. p is the softmax probability over all classes, or over target and foil alone where a foil is given
 (Value Zeroing, section 7; `over` decides otherwise); `of="logit"` takes logits. With `unit="word"` all pieces of a
-word go at once and share its score. `ablation-pairs` takes two tokens at a time: M_ij = p(y | e) − p(y | e without i
-and j).
+word go at once and share its score. It takes one forward pass for each token. `ablation-pairs` takes two tokens at a
+time: M_ij = p(y | e) − p(y | e without i and j).
 
 Replacing goes over every token, special ones included, and only the embedding is replaced: positions and the token that
 the head reads stay those of the sentence, also where padding stands in. A deleted sequence has no place for the token
@@ -27,24 +27,37 @@ from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
 from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
+from wherefrom.work import BatchShape, Work, forward
 
 if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
+IDEA = "taking tokens away"
 By = Literal["unknown", "mask", "pad", "delete"] | int  # what stands in for a token: or a token id
 Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
 
+def _reruns(s: BatchShape, variants: int) -> Work:
+    """A pass for each variant of each sentence, many side by side."""
+    from wherefrom.model.rerun import TOKENS
+
+    together = min(variants, max(1, TOKENS // s.n))
+    side_by_side = forward(s._replace(lengths=(s.n,) * together))
+    return forward(s).times(0.6 * variants * s.depth)._replace(held=side_by_side.held)
+
+
 @method(
     "ablation",
     symbols=("blank-out", "blankout"),
+    idea=IDEA,
     paper=ABNAR_2020,
-    needs="one forward pass per token",
+    needs={"reruns"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
+    cost=lambda s, _: _reruns(s, s.n),
     kind="scores",
     signed=True,
     class_specific=True,
-    blocks=False,
 )
 def ablation(
     output: OutputTrace,
@@ -71,11 +84,13 @@ def ablation(
 
 @method(
     "ablation-pairs",
+    idea=IDEA,
     paper=ABNAR_2020,
-    needs="one forward pass per pair of tokens",
+    needs={"reruns"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
+    cost=lambda s, _: _reruns(s, s.n * (s.n + 1) // 2),
     signed=True,
     class_specific=True,
-    blocks=False,
     aggregate=None,
 )
 def ablation_pairs(

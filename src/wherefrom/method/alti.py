@@ -30,6 +30,7 @@ from wherefrom.method.citations import FERRANDO_2022
 from wherefrom.method.contributions import View, after_attention, after_block, carried, first_norm, own
 from wherefrom.method.normalise import nonzero, to_one_or_self
 from wherefrom.method.tiling import Budget, budget_for, tiles
+from wherefrom.work import MB, BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
@@ -37,10 +38,22 @@ if TYPE_CHECKING:
 FAINT = 0.05  # of ‖y‖_1: rows that share out less are computed again
 
 
+def _cost(s: BatchShape, _: Options) -> Work:
+    return Work(
+        wide=4 * s.rows * s.width**2 + 2 * s.pairs * s.heads * s.width,
+        moved=s.bytes * (4 * s.pairs * s.width + 4 * s.rows * s.heads * s.width),
+        calls=10 * s.rows,
+        held=s.bytes * (5 * s.rows * s.width + 3 * s.pairs) + 2 * min(4 * MB, s.bytes * s.n**2 * s.width),
+    )
+
+
 @method(
     "alti",
+    idea="nearness of what tokens give",
     paper=FERRANDO_2022,
-    needs="attention weights, values, W_O, block input, first norm",
+    needs={"attention", "values", "output-projection", "block-input", "first-norm"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+    cost=_cost,
 )
 @torch.no_grad()
 def alti(

@@ -18,9 +18,12 @@ from torch import Tensor
 
 from wherefrom.method.base import Preset, method, preset
 from wherefrom.method.citations import ABNAR_2020
+from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
+
+IDEA = "attention weights"
 
 
 def heads(layer: LayerTrace) -> Tensor:
@@ -31,7 +34,20 @@ def heads_fixed_residual(layer: LayerTrace) -> Tensor:
     return _halfway(layer.attention)
 
 
-@method("attention", symbols=("W", "Attn"), paper=ABNAR_2020, needs="attention weights", heads=heads)
+def cost(s: BatchShape, _: Options) -> Work:
+    return Work(moved=2 * s.bytes * s.pairs * s.heads, calls=6, held=s.bytes * 2 * s.pairs)
+
+
+@method(
+    "attention",
+    symbols=("W", "Attn"),
+    idea=IDEA,
+    paper=ABNAR_2020,
+    needs={"attention"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+    cost=cost,
+    heads=heads,
+)
 def attention(layer: LayerTrace) -> Tensor:
     """Attention weights, mean over heads."""
     return layer.attention.mean(1)
@@ -40,8 +56,11 @@ def attention(layer: LayerTrace) -> Tensor:
 @method(
     "attention-fixed-residual",
     symbols=("W_FixedRes",),
+    idea=IDEA,
     paper=ABNAR_2020,
-    needs="attention weights",
+    needs={"attention"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+    cost=cost,
     heads=heads_fixed_residual,
 )
 def attention_fixed_residual(layer: LayerTrace) -> Tensor:

@@ -21,21 +21,26 @@ import torch
 from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
-from wherefrom.method.cat import _mean_row
 from wherefrom.method.citations import BARKAN_2021, QIANG_2022
+from wherefrom.method.normalise import mean_row
+from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
     from wherefrom.model import OutputTrace
+
+IDEA = "attention and gradient"
 
 
 @method(
     "grads",
     symbols=("Grads",),
+    idea=IDEA,
     paper=QIANG_2022,
-    needs="one backward pass",
+    needs={"attention", "gradient"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
+    cost=one_backward_pass,
     signed=True,
     class_specific=True,
-    gradient=True,
     aggregate=None,
 )
 def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
@@ -46,18 +51,20 @@ def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
 @method(
     "attention-gradients",
     symbols=("AttGrads", "Grad-SAM"),
+    idea=IDEA,
     paper=BARKAN_2021,
-    needs="one backward pass, attention weights",
+    needs={"attention", "gradient"},
+    checks={"batch-equals-single", "token-permutation"},
+    cost=one_backward_pass,
     kind="scores",
     additive=True,
     class_specific=True,
-    gradient=True,
 )
 def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
     """Attention weights times their positive gradients, over all layers (Grad-SAM)."""
     layers = torch.stack(
         [
-            _mean_row((layer.attention.detach() * gradient.relu()).mean(1), output.mask)
+            mean_row((layer.attention.detach() * gradient.relu()).mean(1), output.mask)
             for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True)
         ]
     )
@@ -66,11 +73,13 @@ def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
 
 @method(
     "attention-gradcam",
+    idea=IDEA,
     paper=QIANG_2022,
-    needs="one backward pass, attention weights",
+    needs={"attention", "gradient"},
+    checks={"batch-equals-single", "token-permutation"},
+    cost=one_backward_pass,
     kind="scores",
     class_specific=True,
-    gradient=True,
 )
 def attention_gradcam(output: OutputTrace, *, of: Of = "logit") -> Scores:
     """Grad-CAM on the last layer's attention heads."""

@@ -1,12 +1,21 @@
 """The registry: a method joins wherefrom by one decorator above one function.
 
-    @method("attention", symbols=("W", "RawAtt"), paper=citations.ABNAR_2020, needs="attention weights")
+    @method(
+        "attention",
+        idea="attention weights",
+        paper=citations.ABNAR_2020,
+        needs={"attention"},
+        checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+        cost=lambda s, _: Work(moved=2 * s.bytes * s.pairs * s.heads),
+    )
     def attention(layer: LayerTrace) -> Tensor:
         '''Mean over heads of the attention weights.'''
         return layer.attention.mean(1)
 
 The function's keyword-only parameters are the method's options; the first line of its docstring is what
-`wherefrom methods` prints. There are three kinds of function:
+`wherefrom methods` prints. What it needs of a model (`NEEDS`), which identities hold (`CHECKS`, which
+`wherefrom.testing.check_method` runs) and what it costs (wherefrom/work.py) is stated here and nowhere else. There are
+three kinds of function:
 
     kind="map"                          layer: LayerTrace        -> that layer's map [B, n, n]
     kind="map", class_specific=True     output: OutputTrace      -> the maps of all layers, L times [B, n, n]
@@ -15,7 +24,7 @@ The function's keyword-only parameters are the method's options; the first line 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -25,12 +34,40 @@ from wherefrom.method.citations import Paper
 from wherefrom.registry import Registry
 from wherefrom.spec import options_of, parse, summary_of
 from wherefrom.typecheck import checked, checks_arguments, kinds_of, shown
+from wherefrom.work import Cost
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Run = Callable[..., Any]  # one of the three kinds above
 Of = Literal["logit", "probability"]  # the number that is explained, an option of most methods
+# What a method needs of a model, and how it is said. A model whose blocks are not known can still give the last four.
+NEEDS = {
+    "attention": "attention weights",
+    "queries-keys": "queries and keys",
+    "values": "values",
+    "output-projection": "W_O",
+    "block-input": "the block's input",
+    "first-norm": "its first norm",
+    "both-norms": "both of its norms",
+    "ffn-matrices": "the matrices of its FFN",
+    "hidden-states": "the hidden states of all layers",
+    "weights": "the weights of all blocks and of the head, in float64",
+    "gradient": "one backward pass",
+    "baseline": "a pass on a baseline",
+    "reruns": "further forward passes",
+    "rerun-gradients": "further forward and backward passes",
+}
+WITHOUT_BLOCKS = {"gradient", "baseline", "reruns", "rerun-gradients"}
+# The identities that may hold of what a method gives, with its options as they come.
+CHECKS = {
+    "batch-equals-single": "a text gets the same in a batch, padded, as alone",
+    "token-permutation": "in a model without positions, words in another order get the same in that order",
+    "hidden-tokens": "a token that attention cannot see gives nothing to the others",
+    "rows-sum-to-one": "each row of a layer's map sums to one",
+    "sign-flips-with-foil": "with target and foil exchanged, every score changes its sign",
+    "adds-up": "the scores add up to what the method promises",
+}
 HOW: dict[str, Any] = {"aggregate": str | None, "layers": Any, "head": int | Literal["all"] | None, "drop_self": bool}
 
 
@@ -54,18 +91,38 @@ class Method:
 
     name: str
     symbols: tuple[str, ...]  # how papers write it; each works as a name
+    idea: str  # what it shares with others: a heading in lists
     paper: Paper
     kind: str  # "map": one [n, n] map per layer; "scores": one number per input token
-    needs: str  # what it reads of the trace, in words
+    needs: frozenset[str]  # what it must have of a model: words of `NEEDS`
+    checks: frozenset[str]  # the identities that hold of it: words of `CHECKS`
     signed: bool  # scores below zero speak against the target
     additive: bool  # the scores of a word's pieces add up to the word's
     class_specific: bool  # explains one output rather than one representation
-    gradient: bool  # needs the graph of the forward pass
-    blocks: bool  # looks inside the model; False: at its embeddings and its output alone
     aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
     run: Run = field(repr=False)
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
     random: bool  # explains nothing: scores to compare with
+    cost: Cost | None = field(repr=False)  # the work of one layer, or towards an output that of the whole model
+
+    @property
+    def gradient(self) -> bool:
+        """Whether it needs the graph of the forward pass."""
+        return "gradient" in self.needs
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it looks inside the model; else at its embeddings and its output alone."""
+        return not self.needs <= WITHOUT_BLOCKS
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether it takes one layer at a time."""
+        return self.kind == "map" and not self.class_specific
+
+    @property
+    def needs_in_words(self) -> str:
+        return ", ".join(said for word, said in NEEDS.items() if word in self.needs) or "nothing but the tokens"
 
     @property
     def summary(self) -> str:
@@ -112,15 +169,16 @@ METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods
 def method(
     name: str,
     *,
+    idea: str,
     paper: Paper,
-    needs: str,
+    needs: Set[str],
+    checks: Set[str],
+    cost: Cost | None = None,
     symbols: tuple[str, ...] = (),
-    kind: str = "map",
+    kind: Literal["map", "scores"] = "map",
     signed: bool = False,
     additive: bool | None = None,
     class_specific: bool = False,
-    gradient: bool = False,
-    blocks: bool = True,
     aggregate: str | None = "rollout",
     heads: Run | None = None,
     random: bool = False,
@@ -130,31 +188,38 @@ def method(
     What a map says is how much token i takes from token j, amounts that add up unless it is signed or `additive` says
     otherwise; scores do where it says so.
     """
+    _refuse_unknown_words(name, "needs", needs, NEEDS)
+    _refuse_unknown_words(name, "checks", checks, CHECKS)
 
     def register(run: Run) -> Run:
         run = checks_arguments(run)
-        joined = aggregate if kind == "map" else None
-        adds = (kind == "map" and not signed) if additive is None else additive
         made = Method(
-            name,
-            symbols,
-            paper,
-            kind,
-            needs,
-            signed,
-            adds,
-            class_specific,
-            gradient,
-            blocks,
-            joined,
-            run,
-            heads,
-            random,
+            name=name,
+            symbols=symbols,
+            idea=idea,
+            paper=paper,
+            kind=kind,
+            needs=frozenset(needs),
+            checks=frozenset(checks),
+            signed=signed,
+            additive=(kind == "map" and not signed) if additive is None else additive,
+            class_specific=class_specific,
+            aggregate=aggregate if kind == "map" else None,
+            run=run,
+            heads=heads,
+            random=random,
+            cost=cost,
         )
         METHODS.add(name, made, symbols)
         return run
 
     return register
+
+
+def _refuse_unknown_words(name: str, what: str, given: Set[str], known: Mapping[str, str]) -> None:
+    for word in sorted(given - known.keys()):
+        hint = did_you_mean(word, known)
+        raise ValueError(f"'{name}' {what} {word!r}; {hint}expected words of {', '.join(known)}")
 
 
 def preset(found: Preset) -> None:

@@ -23,23 +23,28 @@ from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import QIANG_2022
+from wherefrom.method.normalise import mean_row
+from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, OutputTrace
 
+IDEA = "class activation tokens"
 Side = Literal["input", "output"]  # of the blocks
 
 
 @method(
     "cat",
     symbols=("CAT",),
+    idea=IDEA,
     paper=QIANG_2022,
-    needs="one backward pass",
+    needs={"hidden-states", "gradient"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
+    cost=one_backward_pass,
     kind="scores",
     signed=True,
     additive=True,
     class_specific=True,
-    gradient=True,
 )
 def cat(output: OutputTrace, *, at: Side = "input", of: Of = "logit") -> Scores:
     """Hidden states times their gradients, summed over layers."""
@@ -50,13 +55,15 @@ def cat(output: OutputTrace, *, at: Side = "input", of: Of = "logit") -> Scores:
 @method(
     "attcat",
     symbols=("AttCAT",),
+    idea=IDEA,
     paper=QIANG_2022,
-    needs="one backward pass, attention weights",
+    needs={"attention", "hidden-states", "gradient"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
+    cost=one_backward_pass,
     kind="scores",
     signed=True,
     additive=True,
     class_specific=True,
-    gradient=True,
 )
 def attcat(
     output: OutputTrace, *, at: Side = "input", of: Of = "logit", join: Literal["sum", "rollout"] = "sum"
@@ -71,18 +78,12 @@ def attcat(
         step = layer.attention.detach().mean(1) * activation[:, None]  # M^l
         joint = step if joint is None else step @ joint
     assert joint is not None
-    return Scores(_mean_row(joint, output.mask), layers)
+    return Scores(mean_row(joint, output.mask), layers)
 
 
 def received(layer: LayerTrace) -> Tensor:
     """ā_j: the attention that token j receives, mean over heads and over the real tokens that pay it: [B, n]."""
-    return _mean_row(layer.attention.detach().mean(1), layer.mask)
-
-
-def _mean_row(maps: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real rows: [B, n, n] -> [B, n]."""
-    rows = mask.to(maps)
-    return torch.einsum("bij,bi->bj", maps, rows) / rows.sum(-1, keepdim=True)
+    return mean_row(layer.attention.detach().mean(1), layer.mask)
 
 
 def _activations(output: OutputTrace, at: Side, of: Of) -> Tensor:

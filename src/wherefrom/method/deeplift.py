@@ -30,10 +30,11 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidOption, Unsuited
 from wherefrom.method.base import Of, Scores, method
+from wherefrom.method.baseline import Baseline, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
-from wherefrom.method.integrated_gradients import Baseline, check_layer, rerun, swapped
 from wherefrom.method.quadrature import averaged
 from wherefrom.model.parts import Norm
+from wherefrom.work import passes
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, OutputTrace
@@ -45,8 +46,20 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
 @method(
     "deeplift",
     symbols=("DL",),
+    idea="differences from a baseline",
     paper=SHRIKUMAR_2017,
-    needs="the pass on input and baseline, one backward pass",
+    needs={
+        "attention",
+        "queries-keys",
+        "values",
+        "output-projection",
+        "block-input",
+        "both-norms",
+        "ffn-matrices",
+        "baseline",
+    },
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
+    cost=passes(7, 1.2),
     kind="scores",
     signed=True,
     additive=True,

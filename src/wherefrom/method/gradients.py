@@ -22,10 +22,12 @@ from torch import Tensor
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import KINDERMANS_2016, SIMONYAN_2014
 from wherefrom.model.parts import promote
+from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
     from wherefrom.model import OutputTrace
 
+IDEA = "gradients"
 Place = Literal["embeddings", "word"]  # everything that the embedding module adds up, or the word's part
 SALIENCY: dict[str, Callable[[Tensor], Tensor]] = {
     "l2": lambda g: g.norm(dim=-1),
@@ -42,12 +44,13 @@ PRODUCT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @method(
     "saliency",
     symbols=("grad-l2", "sensitivity"),
+    idea=IDEA,
     paper=SIMONYAN_2014,
-    needs="one backward pass",
+    needs={"gradient"},
+    checks={"batch-equals-single", "token-permutation"},
+    cost=one_backward_pass,
     kind="scores",
     class_specific=True,
-    blocks=False,
-    gradient=True,
 )
 def saliency(
     output: OutputTrace, *, norm: Literal["l2", "l1", "sum"] = "l2", at: Place = "embeddings", of: Of = "logit"
@@ -62,14 +65,15 @@ def saliency(
 @method(
     "gradient-x-input",
     symbols=("GradXinput", "input-x-gradient"),
+    idea=IDEA,
     paper=KINDERMANS_2016,
-    needs="one backward pass",
+    needs={"gradient"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
+    cost=one_backward_pass,
     kind="scores",
     signed=True,
     additive=True,
     class_specific=True,
-    blocks=False,
-    gradient=True,
 )
 def gradient_x_input(
     output: OutputTrace, *, norm: Literal["dot", "abs", "l2"] = "dot", at: Place = "embeddings", of: Of = "logit"

@@ -35,16 +35,37 @@ from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.method.base import method
 from wherefrom.method.citations import BRUNNER_2020, MODARRESSI_2022
 from wherefrom.method.tiling import Budget, budget_for, tiles
+from wherefrom.work import MB, BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, Trace
     from wherefrom.model.parts import Block, Norm
 
+IDEA = "sensitivity of a block"
+WHOLE_BLOCK = {"attention", "queries-keys", "values", "output-projection", "block-input", "both-norms", "ffn-matrices"}
 CPU_BYTES = 768 * 2**20  # two d×d matrices a token are kept; if they fit for all tokens, each is computed once
 DEVICE_FACTOR = 32  # times the usual budget of an accelerator
 
 
-@method("hta", paper=BRUNNER_2020, needs="q, k, v and the weights of the block", additive=False)
+def _cost(s: BatchShape, _: Options) -> Work:
+    d, f = s.width, s.units
+    return Work(
+        wide=s.real * (2 * d * d * f + 8 * d**3) + s.real_pairs * (2 * s.heads + 4) * d * d,
+        moved=s.bytes * (s.real * (2 * d * f + 30 * d * d) + 8 * s.real_pairs * s.heads * d),
+        calls=60 * len(s.lengths),
+        held=min(512 * MB, s.bytes * 2 * s.n * d * d) + min(128 * MB, s.bytes * s.n * (d * f + 6 * d * d)),
+    )
+
+
+@method(
+    "hta",
+    idea=IDEA,
+    paper=BRUNNER_2020,
+    needs=WHOLE_BLOCK,
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=_cost,
+    additive=False,
+)
 @torch.no_grad()
 def hta(layer: LayerTrace, *, budget: Budget = None) -> Tensor:
     """Sensitivity of each output vector to each input vector: ‖∂o_i/∂x_j‖."""
@@ -54,8 +75,11 @@ def hta(layer: LayerTrace, *, budget: Budget = None) -> Tensor:
 @method(
     "hta-x-input",
     symbols=("HTAxInput",),
+    idea=IDEA,
     paper=MODARRESSI_2022,
-    needs="q, k, v and the weights of the block",
+    needs=WHOLE_BLOCK,
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=_cost,
     additive=False,
 )
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Rows that sum to one."""
+"""Rows that sum to one, and their mean."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ def nonzero(t: Tensor) -> Tensor:
 def to_one(scores: Tensor) -> Tensor:
     """Each row divided by its sum; a row of zeros stays one."""
     return scores / nonzero(scores.sum(-1, keepdim=True))
+
+
+def mean_row(maps: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the real rows: [B, n, n] -> [B, n]."""
+    rows = mask.to(maps)
+    return torch.einsum("bij,bi->bj", maps, rows) / rows.sum(-1, keepdim=True)
 
 
 def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:

@@ -29,9 +29,12 @@ from wherefrom.method.base import method
 from wherefrom.method.citations import KOBAYASHI_2020, KOBAYASHI_2021, MODARRESSI_2022
 from wherefrom.method.contributions import View, after_attention, after_block, kept, others, own, plain, squared_norms
 from wherefrom.method.normalise import identity_like, nonzero, to_one
+from wherefrom.work import MB, BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
+
+IDEA = "norms of what tokens give"
 
 
 @torch.no_grad()
@@ -47,8 +50,25 @@ def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
     return _halfway(head_norms(layer))
 
 
+def cost(s: BatchShape, _: Options) -> Work:
+    vectors, d = s.rows * s.heads, s.width
+    return Work(
+        wide=2 * s.rows * d * d + 6 * vectors * s.heads * d + 6 * s.pairs * s.heads**2 + 4 * s.rows * d * d,
+        moved=s.bytes * (8 * vectors * d + 10 * s.pairs * s.heads),
+        calls=40 * len(s.lengths),
+        held=s.bytes * (4 * s.pairs + 3 * s.rows * d) + 2 * min(4 * MB, s.bytes * s.n * s.heads * d),
+    )
+
+
 @method(
-    "norm", symbols=("N", "Attn-norm"), paper=KOBAYASHI_2020, needs="attention weights, values, W_O", heads=head_norms
+    "norm",
+    symbols=("N", "Attn-norm"),
+    idea=IDEA,
+    paper=KOBAYASHI_2020,
+    needs={"attention", "values", "output-projection"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=cost,
+    heads=head_norms,
 )
 @torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -59,8 +79,11 @@ def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 @method(
     "norm-fixed-residual",
     symbols=("N_FixedRes",),
+    idea=IDEA,
     paper=MODARRESSI_2022,
-    needs="attention weights, values, W_O",
+    needs={"attention", "values", "output-projection"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+    cost=cost,
     heads=head_norms_fixed_residual,
 )
 @torch.no_grad()
@@ -72,8 +95,11 @@ def norm_fixed_residual(layer: LayerTrace) -> Tensor:
 @method(
     "norm-residual",
     symbols=("N_Res", "Attn-norm + RES"),
+    idea=IDEA,
     paper=KOBAYASHI_2021,
-    needs="attention weights, values, W_O, block input",
+    needs={"attention", "values", "output-projection", "block-input"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=cost,
 )
 @torch.no_grad()
 def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -84,8 +110,11 @@ def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 @method(
     "norm-residual-ln",
     symbols=("N_ResLN", "Attn-norm + RES + LN"),
+    idea=IDEA,
     paper=KOBAYASHI_2021,
-    needs="attention weights, values, W_O, block input, first norm",
+    needs={"attention", "values", "output-projection", "block-input", "first-norm"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=cost,
 )
 @torch.no_grad()
 def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -96,8 +125,11 @@ def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 @method(
     "globenc",
     symbols=("N_Enc",),
+    idea=IDEA,
     paper=MODARRESSI_2022,
-    needs="attention weights, values, W_O, block input, both norms",
+    needs={"attention", "values", "output-projection", "block-input", "both-norms"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=cost,
 )
 @torch.no_grad()
 def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -108,7 +140,15 @@ def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     return _finished(_norms(layer, after_block(layer)), normalize)
 
 
-@method("attention-residual", symbols=("W_Res",), paper=MODARRESSI_2022, needs="as globenc")
+@method(
+    "attention-residual",
+    symbols=("W_Res",),
+    idea=IDEA,
+    paper=MODARRESSI_2022,
+    needs={"attention", "values", "output-projection", "block-input", "both-norms"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+    cost=cost,
+)
 @torch.no_grad()
 def attention_residual(layer: LayerTrace) -> Tensor:
     """Attention without its diagonal, and the residual connection, in globenc's mixing ratio."""

@@ -18,6 +18,7 @@ from wherefrom.method.base import method
 from wherefrom.method.citations import MOHEBBI_2023
 from wherefrom.method.normalise import to_one
 from wherefrom.typecheck import least
+from wherefrom.work import Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 @method(
     "random",
     symbols=("Rand",),
+    idea="to compare with",
     paper=MOHEBBI_2023,
-    needs="nothing but the tokens",
+    needs=set(),
+    checks={"batch-equals-single", "rows-sum-to-one"},
+    cost=lambda s, _: Work(moved=4 * s.bytes * s.pairs, calls=10, held=s.bytes * s.pairs),
     additive=False,
-    blocks=False,
     aggregate="last",
     random=True,
 )

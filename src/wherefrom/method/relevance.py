@@ -42,9 +42,12 @@ from wherefrom.method.lrp_rules import add, clone, linear, linear_one, matmul
 from wherefrom.method.normalise import identity_like, to_one
 from wherefrom.model.float64 import DoubleTrace, Passed, double_trace
 from wherefrom.model.target import Term, terms
+from wherefrom.work import passes
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, OutputTrace
+
+IDEA = "relevance propagation"
 
 
 class Mixed(NamedTuple):
@@ -66,8 +69,11 @@ class Relevance(NamedTuple):
 @method(
     "partial-lrp",
     symbols=("PartialLRP",),
+    idea=IDEA,
     paper=VOITA_2019,
-    needs="a second pass in float64, the weights of all blocks and of the head",
+    needs={"weights"},
+    checks={"batch-equals-single", "token-permutation"},
+    cost=passes(8, 2),
     class_specific=True,
     aggregate=None,
 )
@@ -79,10 +85,12 @@ def partial_lrp(output: OutputTrace) -> list[Tensor]:
 @method(
     "transformer-attribution",
     symbols=("TransAtt",),
+    idea=IDEA,
     paper=CHEFER_2021,
-    needs="one backward pass, a second pass in float64, the weights of all blocks and of the head",
+    needs={"attention", "weights", "gradient"},
+    checks={"batch-equals-single", "token-permutation"},
+    cost=passes(9, 2),
     class_specific=True,
-    gradient=True,
 )
 def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> list[Tensor]:
     """LRP relevance of the attention weights times their gradient, with residual connection."""
@@ -101,9 +109,12 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
 @method(
     "full-lrp",
     symbols=("FullLRP",),
+    idea=IDEA,
     paper=BACH_2015,
+    needs={"weights"},
+    checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
+    cost=passes(8, 2),
     kind="scores",
-    needs="a second pass in float64, the weights of all blocks and of the head",
     signed=True,
     additive=True,
     class_specific=True,

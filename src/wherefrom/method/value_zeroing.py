@@ -31,6 +31,7 @@ from wherefrom.method.citations import MOHEBBI_2023
 from wherefrom.method.contributions import first_norm
 from wherefrom.method.normalise import nonzero, to_one_or_self
 from wherefrom.method.tiling import Budget, budget_for, tiles
+from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
@@ -39,7 +40,28 @@ if TYPE_CHECKING:
 CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
 
 
-@method("value-zeroing", symbols=("VZ",), paper=MOHEBBI_2023, needs="attention weights, values, the whole block")
+def _cost(s: BatchShape, options: Options) -> Work:
+    d, f = s.width, s.units
+    through_w1 = min(2 * s.real * s.heads * d * f, 2 * d * d * f + 2 * s.real * d * f)
+    return Work(
+        wide=through_w1 + s.real_pairs * (2 * s.heads * (f + d) + 2 * f * d),
+        moved=s.bytes * s.real_pairs * (6 * f + 20 * d),
+        activated=s.real_pairs * f,
+        ranked=s.real_pairs * d * (options["metric"] == "spearman"),  # every changed vector is sorted
+        calls=60 * len(s.lengths),
+        held=s.bytes * d * f + 2 * min(CPU_BYTES, s.bytes * s.n**2 * 2 * (d + f)),
+    )
+
+
+@method(
+    "value-zeroing",
+    symbols=("VZ",),
+    idea="taking a token's value away",
+    paper=MOHEBBI_2023,
+    needs={"attention", "values", "output-projection", "block-input", "both-norms", "ffn-matrices"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
+    cost=_cost,
+)
 @torch.no_grad()
 def value_zeroing(
     layer: LayerTrace,

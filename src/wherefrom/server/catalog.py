@@ -133,7 +133,7 @@ def method_cards() -> dict[str, Any]:
             "summary": each.summary,
             "paper": str(each.paper),
             "cite": each.paper.short,
-            "needs": each.needs,
+            "needs": each.needs_in_words,
             "signed": each.signed,
             "class_specific": each.class_specific,
             "heads": each.heads is not None,
