@@ -57,6 +57,7 @@ def test_compare_with_agreement_and_evidence(client: Any, models: dict[str, Mode
     found = Comparison.from_dict(answer)
     assert list(found) == asked["methods"]
     assert np.shape(answer["agreement"]["spearman"]) == (3, 3)
+    assert answer["agreement"]["by_magnitude"] == ["globenc", "saliency"]
     for name, check in zip(found, checks(list(found.values()), models["tiny"]), strict=True):
         written = answer["evidence"][name]
         assert written["sentence"] == str(check)

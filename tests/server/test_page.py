@@ -88,6 +88,7 @@ def test_explain(visit: Open) -> None:
     assert page.locator(".agreement tbody tr").count() == 2
     rho = float(page.locator(".agreement td[title]").first.inner_text().replace("−", "-"))
     assert -1 <= rho <= 1
+    assert "globenc has no signs: with it, magnitudes are compared" in page.locator(".agreement").inner_text()
 
 
 def test_switch_layer_and_hover(visit: Open) -> None:

@@ -8,7 +8,7 @@ it is done, how far the methods agree, and the evidence of each on this very tex
     {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
     {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
     {"event": "failed", "input": 0, "name": "…", "detail": "…"}                     this one alone; the others go on
-    {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]]}
+    {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]], "by_magnitude": ["alti"]}
     {"event": "evidence", "input": 0, "name": "globenc", "sentence": "…", "verdict": "…", …}
     {"event": "note", "detail": "…"}   {"event": "error", "status": 400, "detail": "…"}
     {"event": "done", "seconds": 0.8}
@@ -403,7 +403,9 @@ def _agreed(found: Mapping[str, Explanation]) -> Event:
     except WherefromError as error:
         return {"agreement": {"names": list(found), "spearman": None, "detail": str(error)}}
     rows = [[None if math.isnan(value) else round(float(value), 4) for value in row] for row in matrix]
-    return {"agreement": {"names": list(found), "spearman": rows}}
+    unsigned = [name for name, each in found.items() if not each.signed]
+    mixed = unsigned if len(unsigned) < len(found) else []  # of pairs with these, magnitudes are compared
+    return {"agreement": {"names": list(found), "spearman": rows, "by_magnitude": mixed}}
 
 
 def _evidence(found: Mapping[str, Explanation], opened: Model, sentence: Sentence) -> Iterator[tuple[str, Event]]:

@@ -80,7 +80,7 @@ export function agreement(found) {
     block.append(dressed(make("p", {}, found.detail), small));
     return block;
   }
-  block.append(dressed(make("p", {}, "Spearman’s rank correlation over the words: 1 is the same order, 0 none in common, −1 the reverse."), { ...small, color: "var(--muted)", "margin-bottom": "10px" }));
+  block.append(dressed(make("p", {}, "Spearman’s rank correlation over the words: 1 is the same order, 0 none in common, −1 the reverse." + magnitudes(found.by_magnitude)), { ...small, color: "var(--muted)", "margin-bottom": "10px" }));
   const cell = { padding: "5px 9px", "text-align": "center", "font-weight": "400", "font-variant-numeric": "tabular-nums", "border-radius": "5px", "white-space": "nowrap" };
   const table = dressed(make("table", {}), { "border-spacing": "2px", "font-size": "12.5px" });
   const short = found.names.map((name, i) => (found.names.length > 2 ? String(i + 1) : name));
@@ -96,6 +96,12 @@ export function agreement(found) {
   table.append(body);
   block.append(table);
   return block;
+}
+
+/** What is compared with methods whose scores have no signs, where others have some. */
+function magnitudes(unsigned = []) {
+  if (!unsigned.length) return "";
+  return ` ${unsigned.join(", ")} ${unsigned.length > 1 ? "have" : "has"} no signs: with ${unsigned.length > 1 ? "these" : "it"}, magnitudes are compared.`;
 }
 
 function entry(value, same, cell, title) {
