@@ -16,7 +16,7 @@ from wherefrom.errors import WherefromError
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import ink, intensities, shade
 from wherefrom.view.html import document
-from wherefrom.view.terminal import gaps, highlighted, layer_rows, map_grid, show
+from wherefrom.view.terminal import gaps, highlighted, map_grid, show
 
 TOKENIZER = tiny.tokenizer()
 NASTY = ["<script>alert(1)</script>", '"onmouseover="x', "&amp;", "<img src=x onerror=alert(1)>"]
@@ -98,14 +98,14 @@ def test_intensities() -> None:
     assert intensities(np.array([8.0, 4.0]), signed=True, special=[True, True]).tolist() == [1.0, 0.5]
 
 
-def test_layer_rows_are_the_answering_row() -> None:
+def test_readout_rows_are_the_rows_that_answer_at_every_layer() -> None:
     found = wherefrom.explain("the film", tiny.model(), TOKENIZER, position=1)
-    assert (layer_rows(found) == found.aggregated[:, 1]).all()
+    assert (found.readout_rows == found.aggregated[:, 1]).all()
     raw = wherefrom.explain("the film", tiny.model(), TOKENIZER, method="raw-attention", position="mean")
-    assert (layer_rows(raw) == raw.maps.mean(1)).all()
+    assert (raw.readout_rows == raw.maps.mean(1)).all()
     given = Explanation.from_scores(["a"], [1.0], layer_scores=np.array([[2.0], [3.0]]))
-    assert layer_rows(given).tolist() == [[2.0], [3.0]]
-    assert layer_rows(Explanation.from_scores(["a"], [1.0])) is None
+    assert given.readout_rows.tolist() == [[2.0], [3.0]]
+    assert Explanation.from_scores(["a"], [1.0]).readout_rows is None
 
 
 def test_the_terminal_shows_every_token_and_layer() -> None:

@@ -196,6 +196,10 @@ def test_rows_of_layers_are_those_of_the_maps() -> None:
     reading = wherefrom.explain(TEXT, model, TOKENIZER, method="globenc", rows="readout", keep="maps")
     assert np.allclose(layer_rows(reading), layer_rows(found), atol=1e-6)
     assert np.allclose(layer_rows(reading, of="maps"), layer_rows(found, of="maps"), atol=1e-6)
+    kept = wherefrom.explain(TEXT, model, TOKENIZER, method="globenc", keep="scores")
+    assert np.array_equal(layer_rows(kept), layer_rows(found))
+    with pytest.raises(WherefromError, match="holds no maps"):  # what was kept is aggregated
+        layer_rows(kept, of="maps")
     gradients = wherefrom.explain(TEXT, model, TOKENIZER, method="saliency")
     assert layer_rows(gradients).shape == layer_rows(gradients, of="maps").shape == layer_rows(found).shape
     with pytest.raises(WherefromError, match="holds no aggregated"):

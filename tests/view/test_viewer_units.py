@@ -14,7 +14,6 @@ import tiny
 import wherefrom
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.payload import pack, payload
-from wherefrom.view.terminal import layer_rows
 
 TOKENIZER = tiny.tokenizer()
 
@@ -62,7 +61,7 @@ def test_words_are_joined_as_python_joins_them(modules: Any) -> None:
     assert np.allclose(np.reshape(drawn["joined"], (3, n, n)), words.aggregated, atol=1e-6)
     assert drawn["tokens"] == words.pieces
     assert drawn["scores"] == words.scores.tolist()
-    assert np.array_equal(np.reshape(drawn["rows"], (3, n)), layer_rows(words))
+    assert np.array_equal(np.reshape(drawn["rows"], (3, n)), words.readout_rows)
     assert drawn["position"] == words.position
 
 

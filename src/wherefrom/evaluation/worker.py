@@ -24,7 +24,7 @@ from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
 from wherefrom.metric.base import Again, Case, MetricSpec, Number
 from wherefrom.metric.consistency import Second
-from wherefrom.metric.probing import layer_states, vectors_at
+from wherefrom.metric.probing import layer_states, readout_vectors
 from wherefrom.metric.sanity import Alone, Disturbed
 from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
 from wherefrom.pipeline.execution import run
@@ -391,7 +391,7 @@ class Worker:
             states, _ = layer_states(self.opened, [sentence for _, sentence in batch])
             for row, (outcome, sentence) in enumerate(batch):
                 assert outcome.answer is not None
-                outcome.vectors = vectors_at(states, row, len(sentence), outcome.answer.readout.position)
+                outcome.vectors = readout_vectors(states, row, len(sentence), outcome.answer.readout)
 
 
 def _compared(asked: MetricSpec) -> list[Again]:

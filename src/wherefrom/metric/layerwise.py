@@ -39,27 +39,19 @@ def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "rea
     if of not in ("aggregated", "maps"):
         raise InvalidOption(f"unknown layers of {of!r}; expected 'aggregated' or 'maps'")
     if row not in ("readout", "mean", "max"):
-        raise InvalidOption(f"unknown row {row!r}; expected 'reading', 'mean' or 'max'")
+        raise InvalidOption(f"unknown row {row!r}; expected 'readout', 'mean' or 'max'")
     maps = explanation.aggregated if of == "aggregated" else explanation.maps
-    if (
-        maps is None
-        and row == "readout"
-        and explanation.layer_scores is not None
-        and (of == "aggregated" or explanation.maps is None)
-    ):
-        return np.asarray(explanation.layer_scores, dtype=np.float64)
+    alone = explanation.layer_scores if of == "aggregated" or explanation.aggregate is None else None
+    if maps is None and row == "readout" and alone is not None:
+        return np.asarray(alone, dtype=np.float64)
     if maps is None:
         raise NotDefined(
             f"this explanation by '{explanation.method}' holds no {of} over all rows; explain with an aggregation and "
             f"rows='all', or choose a method that has layers"
         )
-    if row == "max":
-        rows = maps.max(1)
-    elif row == "mean" or explanation.position is None:
-        rows = maps.mean(1)
-    else:
-        rows = maps[:, explanation.position]
-    return np.asarray(rows, dtype=np.float64)
+    if row == "readout":
+        return np.asarray(explanation.readout.row(maps), dtype=np.float64)
+    return np.asarray(maps.max(1) if row == "max" else maps.mean(1), dtype=np.float64)
 
 
 def row_agreement(rows: ArrayLike, reference: ArrayLike, measure: Measure = spearman) -> Array:

@@ -30,6 +30,7 @@ from scipy.special import log_softmax
 
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric.correlation import spearman
+from wherefrom.result.answer import Readout
 
 if TYPE_CHECKING:
     from wherefrom.model import Model, Sentence, Trace
@@ -137,8 +138,8 @@ def representations(
         if found is None:
             found = np.empty((len(states), len(sentences), states[0].shape[-1]), dtype=np.float32)
         for row, i in enumerate(members):
-            at = answer(opened, sentences[i], trace.output, row, position=position).readout.position
-            found[:, i] = vectors_at(states, row, len(sentences[i]), at)
+            readout = answer(opened, sentences[i], trace.output, row, position=position).readout
+            found[:, i] = readout_vectors(states, row, len(sentences[i]), readout)
     assert found is not None
     return found
 
@@ -157,9 +158,9 @@ def layer_states(opened: Model, sentences: list[Sentence]) -> tuple[list[NDArray
     return states, stream(opened, collate(sentences, opened.pad_id), keep)
 
 
-def vectors_at(states: list[NDArray[np.float32]], row: int, n: int, at: int | None) -> NDArray[np.float32]:
-    """Of one sentence of the batch, n tokens long: the vectors of token `at`, or the mean over all: [L + 1, d]."""
-    return np.stack([state[row, :n].mean(0) if at is None else state[row, at] for state in states])
+def readout_vectors(states: list[NDArray[np.float32]], row: int, n: int, readout: Readout) -> NDArray[np.float32]:
+    """Of one sentence of the batch, n tokens long, the vector that answers in every layer: [L + 1, d]."""
+    return np.stack([readout.row(state[row, :n]) for state in states])
 
 
 def fit(x: Array, y: NDArray[np.intp], classes: int, penalty: float) -> Array:

@@ -301,7 +301,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         else _from_maps(shelf, row, n, output)
     )
     if job.keep == "scores":
-        parts = _rows_alone(parts, found.readout.position)
+        parts = _rows_alone(parts, found.readout)
     if job.drop_self and found.readout.position is not None:
         parts["scores"] = parts["scores"].copy()
         parts["scores"][found.readout.position] = 0
@@ -332,12 +332,12 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
     )
 
 
-def _rows_alone(parts: dict[str, Any], position: int | None) -> dict[str, Any]:
-    """Without maps: the row that answers of every layer stays, as copies, lest a row keep its whole map alive."""
+def _rows_alone(parts: dict[str, Any], readout: Readout) -> dict[str, Any]:
+    """Without maps: the readout row of every layer stays, as copies, lest a row keep its whole map alive."""
     maps = parts.get("maps") if parts.get("aggregated") is None else parts["aggregated"]
     rows = parts["layer_scores"]
     if rows is None and maps is not None:
-        rows = maps.mean(1) if position is None else maps[:, position]
+        rows = readout.row(maps)
     return {
         **{name: value for name, value in parts.items() if name not in ("maps", "aggregated", "head_maps")},
         "scores": parts["scores"].copy(),
@@ -370,14 +370,12 @@ def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str
         return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
 
     maps = one(shelf.maps)
-    position = output.answers[row].readout.position
-    sentence = output.trace.batch.sentences[row]
-    aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), position, sentence)
+    readout, sentence = output.answers[row].readout, output.trace.batch.sentences[row]
+    aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)
     if layer_scores is not None:
         scores = layer_scores[-1]
     else:
-        last = (maps if aggregated is None else aggregated)[-1]
-        scores = last.mean(0) if position is None else last[position]
+        scores = readout.row((maps if aggregated is None else aggregated)[-1])
     return {
         "scores": scores,
         "maps": maps,

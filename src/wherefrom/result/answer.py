@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = TypeVar("Number", bound=np.floating[Any])
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,11 @@ class Readout:
 
     position: int | None
     why: str  # "first token", "last token", "mask", "mean", "given", …
+
+    def row(self, of: NDArray[Number]) -> NDArray[Number]:
+        """The readout row of a map, of a stack of maps, or of the tokens' vectors: [..., n, m] -> [..., m]."""
+        found: NDArray[Number] = of.mean(-2) if self.position is None else of[..., self.position, :]
+        return found
 
 
 @dataclass(frozen=True)

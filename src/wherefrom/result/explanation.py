@@ -42,7 +42,7 @@ class Explanation:
     maps: Array | None = None  # [L, n, n]
     aggregated: Array | None = None  # [L, n, n]
     head_maps: Array | None = None  # [L, H, n, n], on request
-    layer_scores: Array | None = None  # [L, n]
+    layer_scores: Array | None = None  # [L, n]: see `readout_rows`
     texts: tuple[str, ...] = ()
     spans: list[Span | None] = field(default_factory=list)  # (which text, start, end) of each token
     special: list[bool] = field(default_factory=list)
@@ -113,6 +113,20 @@ class Explanation:
         if self.readout == NO_READING:
             return None
         return self.readout.why + ("" if self.position is None else f" {self.tokens[self.position]}")
+
+    @property
+    def readout_rows(self) -> Array | None:
+        """What answers at every layer, [L, n]; None for a method that says nothing about layers.
+
+        The readout row of everything aggregated up to that layer, or of the layer's own map where nothing is
+        aggregated; of a method without maps, its scores at that layer. `layer_scores` holds these rows where they do
+        not stand in the maps: for such a method, and where maps were not computed (rows="readout") or kept
+        (keep="scores").
+        """
+        if self.layer_scores is not None:
+            return self.layer_scores
+        maps = self.maps if self.aggregated is None else self.aggregated
+        return None if maps is None else self.readout.row(maps)
 
     @property
     def pieces(self) -> list[str]:

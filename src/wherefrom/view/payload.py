@@ -24,7 +24,7 @@ from wherefrom.errors import InvalidInput
 from wherefrom.result import serialise
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import DARK, WHITE, Colour, hexadecimal, ink, shade
-from wherefrom.view.terminal import gaps, layer_rows, title
+from wherefrom.view.terminal import gaps, title
 
 Array = NDArray[np.floating[Any]]
 
@@ -99,7 +99,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
 
 
 def _unit(explanation: Explanation) -> dict[str, Any]:
-    rows = layer_rows(explanation)
+    rows = explanation.readout_rows
     return {
         "tokens": explanation.pieces,
         "gaps": gaps(explanation),

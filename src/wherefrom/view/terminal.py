@@ -164,20 +164,9 @@ def plain(explanation: Explanation, width: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def layer_rows(explanation: Explanation) -> np.ndarray[Any, Any] | None:
-    """[L, n]: the answering row at every layer, or the method's own layer scores."""
-    if explanation.layer_scores is not None:
-        return explanation.layer_scores
-    maps = explanation.maps if explanation.aggregated is None else explanation.aggregated
-    if maps is None:
-        return None
-    rows: np.ndarray[Any, Any] = maps.mean(1) if explanation.position is None else maps[:, explanation.position]
-    return rows
-
-
 def layer_tables(explanation: Explanation, width: int, depth: str | None = "truecolor") -> Iterator[Table | Text]:
     """Tokens down, layers across, as many as fit: Abnar & Zuidema's figure 2, turned to fit a terminal."""
-    rows = layer_rows(explanation)
+    rows = explanation.readout_rows
     if rows is None:
         yield Text(f"{explanation.method} says nothing about layers; attcat and all maps do", "dim")
         return

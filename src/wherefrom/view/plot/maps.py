@@ -32,7 +32,6 @@ from wherefrom.view.plot.heat import (
     with_row,
 )
 from wherefrom.view.plot.lettering import extent, widest
-from wherefrom.view.terminal import layer_rows
 
 SCALES = ("layer", "row", "all")
 ROW = 0.125  # inches that a layer's row is high
@@ -103,7 +102,7 @@ def one_map(
         (chosen,) = _chosen_layers(each, own, [layer])
         sheet = _map_sheet(f"{name}, layer {chosen}", each, chosen, scale, own)
         found = _stack(each, own)[chosen]
-        row = found.mean(0) if each.position is None else found[each.position]
+        row = each.readout.row(found)
         label = "mean" if each.position is None else each.pieces[each.position]
         sheets.append(with_row(sheet, intensities(row, each.signed, each.position), label))
     return _placed(
@@ -145,7 +144,7 @@ def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, spec
 
 
 def _layer_sheet(name: str, explanation: Explanation, scale: str, tokens: Any, answer: bool) -> Sheet:
-    rows = layer_rows(explanation)
+    rows = explanation.readout_rows
     assert rows is not None  # `draw` has left out those that have none
     strength = _scaled(rows[:, None], explanation, scale)[:, 0]
     labels = [str(layer) for layer in range(len(rows))]
