@@ -28,7 +28,7 @@ def evaluate(data: Any, methods: Any, metrics: Any, model: Any = MODEL, **option
     return wherefrom.evaluate(data, model, TOKENIZER, methods, metrics, threads=1, **options)
 
 
-def test_what_was_cut_away_is_not_missed() -> None:
+def test_what_was_cut_away_is_not_missed(capsys: Any) -> None:
     """A cue or an answer behind the cut has no share of the scores, rather than one of 0."""
     text = "good " * 60 + "film"
     data = [
@@ -40,6 +40,10 @@ def test_what_was_cut_away_is_not_missed() -> None:
         assert run.summary["globenc", metric, None].count == 1
         assert run.summary["globenc", metric, None].undefined == 1
     assert run.summary["globenc", "precision@2", None].undefined == 1
+    run.show(layers=True)
+    said = capsys.readouterr().out
+    assert "(n = 1)" in said  # a mean over fewer examples than were explained
+    assert "no measure of this run has layers" in said
 
 
 def test_the_seed_of_a_run_is_that_of_its_noise() -> None:

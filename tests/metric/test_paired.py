@@ -85,6 +85,10 @@ def test_rounding_is_no_difference() -> None:
     assert (same != other).all()
     found = paired(same, other)
     assert (found.difference, found.effect, found.t_p, found.wilcoxon_p) == (0.0, 0.0, 1.0, 1.0)
+    noise = np.random.default_rng(0).normal(size=10) * 1e-10
+    assert paired(other + noise, other) == found
+    assert paired(other + 100 * noise, other, rounding=1e-6) == found
+    assert paired(other + 100 * noise, other).effect != 0
     mixed = paired([*same, 1.0, 2.0], [*other, 0.5, 1.0])
     assert mixed.wilcoxon_p == pytest.approx(signed_rank_p([0.5, 1.0]))
 

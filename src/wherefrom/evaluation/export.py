@@ -120,6 +120,7 @@ def _cell(found: Summary | None, best: bool) -> str:
     # What rounds to nothing says how small it is; a single value has no interval.
     form = ".3f" if not found.mean or max(abs(found.mean), found.interval) >= 5e-4 else ".0e"
     text = f"{found.mean:{form}}" + (f" ± {found.interval:{form}}" if found.interval == found.interval else "")
+    text += f" (n = {found.count})" if found.undefined else ""  # a mean over fewer examples than its neighbours
     return f"**{text}**" if best else text
 
 
@@ -169,6 +170,8 @@ def show(run: Run, *, layers: bool = False) -> None:
     for part in _narrow(means(run), console.width):
         console.print(_terminal(part))
     head, *rows = by_layer(run, digits=2)
+    if layers and not rows:
+        console.print("\nno measure of this run has layers; one that does: spearman:METHOD@layers", markup=False)
     for metric in dict.fromkeys(row[0] for row in rows if layers):  # narrow tables, one each
         console.print(f"\n{metric}, by layer", markup=False, highlight=False)
         console.print(_terminal([head[1:], *(row[1:] for row in rows if row[0] == metric)]))

@@ -22,7 +22,9 @@ from wherefrom.evaluation.summary import Key
 from wherefrom.extras import need
 from wherefrom.metric.correlation import Summary
 from wherefrom.metric.names import measure_of
-from wherefrom.metric.significance import Paired, holm, paired
+from wherefrom.metric.significance import ROUNDING, Paired, holm, paired
+
+SINGLE = 1e-6  # what other batches change in the numbers of a float32 model, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +205,9 @@ def _tested(pairs: list[tuple[Run, Key, Run, Key]], seed: int) -> list[Compared]
             continue
         one = first is not second and a.method == b.method
         names = (a.method, str(first.path), str(second.path)) if one else ("", a.method, b.method)
-        found.append(Compared(a.metric, a.layer, *names, paired(x, y, seed=seed)))
+        double = all(run.manifest["model"]["dtype"] == "float64" for run in (first, second))
+        rounding = ROUNDING if double else SINGLE
+        found.append(Compared(a.metric, a.layer, *names, paired(x, y, seed=seed, rounding=rounding)))
     if not found:
         raise NotDefined("no measure has a value on two examples in common; a paired test needs two or more")
     by_t, by_rank = (holm([getattr(each.found, name) for each in found]) for name in ("t_p", "wilcoxon_p"))

@@ -24,6 +24,7 @@ from scipy import stats
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 
 BATCH = 2**22  # entries of one batch of resamples
+ROUNDING = 1e-9  # what a sum in another order may change, relative to the largest number
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,20 @@ class Paired:
         )
 
 
-def paired(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.99, resamples: int = 9999, seed: int = 0) -> Paired:
-    """Compare two measurements of the same examples, in the same order; NaN where one has no value."""
+def paired(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    confidence: float = 0.99,
+    resamples: int = 9999,
+    seed: int = 0,
+    rounding: float = ROUNDING,
+) -> Paired:
+    """Compare two measurements of the same examples, in the same order; NaN where one has no value.
+
+    A difference of less than `rounding` times the largest of the measurements counts as none: it has no sign to count
+    and no spread to measure others against.
+    """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
         raise InvalidInput(
@@ -65,10 +78,9 @@ def paired(a: ArrayLike, b: ArrayLike, *, confidence: float = 0.99, resamples: i
     d = (first - second)[~(np.isnan(first) | np.isnan(second))]
     if len(d) < 2:
         raise NotDefined(f"only {len(d)} examples have both values; a paired test needs two or more")
-    # What differs by rounding is equal: it has no sign to count, and equal differences no spread to measure against.
-    rounding = 8 * np.finfo(np.float64).eps * max(np.nanmax(np.abs(first)), np.nanmax(np.abs(second)))
-    d[np.abs(d) <= rounding] = 0.0
-    mean, same = float(d.mean()), bool(np.ptp(d) <= rounding)
+    least = rounding * max(np.nanmax(np.abs(first)), np.nanmax(np.abs(second)))
+    d[np.abs(d) <= least] = 0.0
+    mean, same = float(d.mean()), bool(np.ptp(d) <= least)
     t, t_p = _student(d, same)
     sums, wilcoxon_p = _wilcoxon(d)
     return Paired(
