@@ -42,13 +42,13 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 
 def test_every_error_is_raised_somewhere_and_none_without_its_kind() -> None:
-    made = {
-        node.func.id
-        for file in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    assert {each.__name__ for each in EVERY} - made == {"WherefromError"}
+    made: dict[str, list[str]] = {each.__name__: [] for each in EVERY}
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in made:
+                made[node.func.id].append(f"{file.relative_to(SOURCE)}:{node.lineno}")
+    assert made.pop("WherefromError") == []
+    assert [name for name, places in made.items() if not places] == []
 
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda each: each.__name__)
@@ -89,3 +89,9 @@ def test_inputs_that_fail_alike_keep_their_kind() -> None:
     with pytest.raises(errors.InvalidInput) as mixed:
         wherefrom.explain(["film " * 600, ""])
     assert type(mixed.value) is errors.InvalidInput
+
+
+def test_the_documentation_lists_every_error_with_its_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (?:&emsp;)?`(\w+)` \| `([a-z-]+)` \|", page, re.MULTILINE)
+    assert listed == [(each.__name__, each.code) for each in EVERY]

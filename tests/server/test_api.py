@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,12 @@ import pytest
 
 import tiny
 import wherefrom
+from wherefrom.errors import RunConflict, WherefromError
 from wherefrom.metric.spotcheck import checks
 from wherefrom.model import Model, open_model
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
+from wherefrom.server import refusals
 from wherefrom.server.catalog import examples
 
 TEXT = "the cat sat on a mat and slept"
@@ -132,11 +136,31 @@ def test_progress_goes_by_layers_and_then_by_methods(client: Any, models: dict[s
     assert steps[-1]["done"] == steps[-1]["of"] == depth + 4
 
 
-def test_errors_that_the_page_tells_apart_have_a_code(client: Any) -> None:
+def test_every_error_has_a_code(client: Any) -> None:
     answer = client.post("/api/explain", json={"inputs": "cat " * 400})
     assert answer.json()["code"] == "too-long"
     last = stream(client, inputs="cat " * 400, methods=["attcat"])[-1]
     assert (last["event"], last["code"]) == ("error", "too-long")
+    unknown = client.post("/api/explain", json={"inputs": TEXT, "model": "none"})
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown-name")
+    target = client.post("/api/explain", json={"inputs": TEXT, "target": "furious"})
+    assert (target.status_code, target.json()["code"]) == (422, "invalid-target")
+    assert client.get("/api/nothing").json()["code"] == "not-found"
+    told = stream(client, inputs=TEXT, methods=["alti", "saliency"], layers=[0, 1])
+    assert [(each["name"], each["code"]) for each in told if each["event"] == "failed"] == [
+        ("saliency", "invalid-option")
+    ]
+
+
+def test_the_documentation_lists_every_code_with_its_status() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    listed = {(code, int(status)) for code, status in re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", page, re.MULTILINE)}
+    kinds = [WherefromError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    ours = {(kind.code, refusals.status_of(kind)) for kind in kinds[1:] if kind is not RunConflict}  # it has no runs
+    server = {(code, status) for status, code in refusals.OWN.items()} | {("closing", 503)}
+    assert listed == ours | server
 
 
 def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, Model]) -> None:
@@ -216,7 +240,7 @@ def test_it_is_documented(client: Any) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [
-        ({"inputs": TEXT, "method": "globbenc"}, 400, "did you mean"),
+        ({"inputs": TEXT, "method": "globbenc"}, 404, "did you mean"),
         ({"inputs": TEXT, "method": "attcat", "options": {"depth": 3}}, 422, "'attcat' has no option 'depth'"),
         ({"inputs": TEXT, "method": "attcat", "options": {"method": "alti"}}, 422, "has no option 'method'"),
         (
@@ -260,7 +284,7 @@ def test_a_bad_request_gets_a_sentence(client: Any, asked: Any, status: int, say
     body = json.dumps(asked)
     response = client.post("/api/explain", content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
-    assert {*response.json()} <= {"detail", "code"}
+    assert {*response.json()} == {"detail", "code"}
     assert says in response.json()["detail"]
     assert "Traceback" not in response.text
 
@@ -268,14 +292,18 @@ def test_a_bad_request_gets_a_sentence(client: Any, asked: Any, status: int, say
 def test_the_wrong_way_to_ask_gets_a_sentence_too(client: Any) -> None:
     response = client.get("/api/explain")
     assert response.status_code == 405
-    assert response.json() == {"detail": "/api/explain does not answer GET; send POST"}
+    assert response.json() == {
+        "detail": "/api/explain does not answer GET; send POST",
+        "code": "method-not-allowed",
+    }
 
 
 @pytest.mark.parametrize("body", ["", "{", "[" * 100_000, '{"inputs": NaN}', '{"inputs": 1e999}', "\x00\xff", "null"])
 def test_what_is_no_request_at_all(client: Any, body: str) -> None:
     response = client.post("/api/compare", content=body.encode(), headers={"content-type": "application/json"})
     assert 400 <= response.status_code < 500, response.text
-    assert list(response.json()) == ["detail"]
+    assert list(response.json()) == ["detail", "code"]
+    assert response.json()["code"] in ("bad-request", "invalid-request")
 
 
 def test_what_breaks_inside_is_not_shown(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

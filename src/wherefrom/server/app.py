@@ -15,26 +15,31 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from wherefrom import __version__
-from wherefrom.errors import WherefromError
+from wherefrom.errors import UnknownName, WherefromError
 from wherefrom.model import Model
 from wherefrom.server import handlers
 from wherefrom.server.catalog import examples, method_cards, model_cards
 from wherefrom.server.guard import Guard, Rules
 from wherefrom.server.limits import Limits
-from wherefrom.server.queue import CLOSING, Closed, Event, Full, JobQueue, Waiting, encoded, refusal
+from wherefrom.server.queue import CLOSED, Closed, Event, Full, JobQueue, Waiting, encoded
+from wherefrom.server.refusals import BROKEN, CLOSING, Refusal, own_refusal, refusal
 from wherefrom.server.static import File, page_files
 
 NDJSON = "application/x-ndjson"
 ABOUT = (
     "Where a Transformer's answer comes from, as JSON. Names and meanings are those of the Python package: the answer "
     "of `/api/explain` is read by `Explanation.from_dict`, that of `/api/compare` by `Comparison.from_dict`. Closing "
-    'the connection cancels a request. Every error is `{"detail": "a sentence"}`, some with a `code` for programs.'
+    'the connection cancels a request. Every error is `{"detail": "a sentence", "code": "a-word"}`.'
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "What was asked cannot be answered; `detail` says why."},
-    413: {"description": "The request is too long."},
-    422: {"description": "The request is not of the form described here."},
-    503: {"description": "Too many requests wait; `Retry-After` says in how many seconds to come back."},
+    status: {"description": about, "model": Refusal}
+    for status, about in {
+        400: "What was asked cannot be answered; `detail` says why.",
+        404: "No model or method has this name.",
+        413: "The request is too long.",
+        422: "The request is not of the form described here, or an option has a value that it cannot have.",
+        503: "Too many requests wait, and `Retry-After` says in how many seconds to come back; or memory is short.",
+    }.items()
 }
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
@@ -137,7 +142,7 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
                 {"Retry-After": "5"},
             ) from None
         except Closed:
-            raise HTTPException(503, CLOSING["detail"]) from None
+            return _refused(CLOSING)
         if how is handlers.told:
             return Told(line, job, (text async for _, text in line.events(job)), NDJSON)
         return await _whole(request, line, job)
@@ -174,7 +179,7 @@ async def _whole(request: Request, line: JobQueue, job: Waiting) -> Response:
         async for _ in source:
             pass
         said = json.loads(text)
-        return JSONResponse({key: said[key] for key in ("detail", "code") if key in said}, said["status"])
+        return _refused(said)
     return Told(line, job, _rest(source, text), "application/json")
 
 
@@ -182,7 +187,7 @@ async def _first(source: AsyncIterator[tuple[str, bytes]]) -> tuple[str, bytes]:
     async for kind, text in source:
         if kind != "waiting":
             return kind, text
-    return "error", encoded(CLOSING)
+    return "error", encoded(CLOSED)
 
 
 async def _left(request: Request) -> None:
@@ -201,8 +206,8 @@ def _model(opened: Mapping[str, Model], name: str | None) -> Model:
     if name is None:
         return next(iter(opened.values()))
     if name not in opened:
-        raise HTTPException(
-            404, f"no model is called {name!r} here; there are: {', '.join(opened)} (others are named at the start)"
+        raise UnknownName(
+            f"no model is called {name!r} here; there are: {', '.join(opened)} (others are named at the start)"
         )
     return opened[name]
 
@@ -213,12 +218,11 @@ def _model(opened: Mapping[str, Model], name: str | None) -> Model:
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(WherefromError)
     async def wherefrom_error(_: Request, error: WherefromError) -> JSONResponse:
-        said = refusal(error)
-        return JSONResponse(said, said.pop("status"))
+        return _refused(refusal(error))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": _sentence(error)}, 422)
+        return JSONResponse(own_refusal(422, _sentence(error)), 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
@@ -228,11 +232,15 @@ def _errors(app: FastAPI) -> None:
         if error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
             detail = f"{request.url.path} does not answer {request.method}; send {allowed}"
-        return JSONResponse({"detail": detail}, error.status_code, error.headers)
+        return JSONResponse(own_refusal(error.status_code, detail), error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def broken(_: Request, __: Exception) -> JSONResponse:
-        return JSONResponse({"detail": "something went wrong inside wherefrom; the server's log says what"}, 500)
+        return _refused(BROKEN)
+
+
+def _refused(said: Mapping[str, Any]) -> JSONResponse:
+    return JSONResponse({"detail": said["detail"], "code": said["code"]}, said["status"])
 
 
 def _sentence(error: RequestValidationError) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from wherefrom.server.limits import Limits
+from wherefrom.server.refusals import own_refusal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -226,7 +227,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, refused: Refused) -> None:
-    body = json.dumps({"detail": refused.detail}).encode() if refused.detail else b""
+    body = json.dumps(own_refusal(refused.status, refused.detail)).encode() if refused.detail else b""
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refused.headers}
     if refused.status in (408, 413):
         headers["connection"] = "close"  # the rest of the request is not read

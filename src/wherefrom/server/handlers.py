@@ -7,10 +7,10 @@ it is done, how far the methods agree, and the evidence of each on this very tex
     {"event": "progress", "done": 1, "of": 9, "doing": "layer 1 of 4"}               the pass that all methods share,
     {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
     {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
-    {"event": "failed", "input": 0, "name": "…", "detail": "…"}                     this one alone; the others go on
+    {"event": "failed", "input": 0, "name": "…", "detail": "…", "code": "…"}        this one alone; the others go on
     {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]], "by_magnitude": ["alti"]}
     {"event": "evidence", "input": 0, "name": "globenc", "sentence": "…", "verdict": "…", …}
-    {"event": "note", "detail": "…"}   {"event": "error", "status": 400, "detail": "…"}
+    {"event": "note", "detail": "…"}   {"event": "error", "status": 400, "detail": "…", "code": "…"}
     {"event": "done", "seconds": 0.8}
 """
 
@@ -43,6 +43,7 @@ from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Event, Talk
+from wherefrom.server.refusals import described
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
@@ -322,7 +323,7 @@ def _explanations(
             wanted, note = _fitting(asked, each, sentence, opened)
             jobs[name] = resolve_job(opened, each, wanted)
         except WherefromError as error:
-            yield {"event": "failed", "name": name, "detail": str(error)}
+            yield {"event": "failed", "name": name, **described(error)}
             yield steps.done(name)
             continue
         if note:
@@ -335,7 +336,7 @@ def _explanations(
     yield steps.at("the text")
     for outcome in _outcomes(opened, sentence, question, jobs, passing):
         if outcome.error is not None:
-            yield {"event": "failed", "name": outcome.name, "detail": str(outcome.error)}
+            yield {"event": "failed", "name": outcome.name, **described(outcome.error)}
         else:
             for name, one in by_name([outcome.name], {outcome.name: outcome}, {}).items():
                 yield {"event": "explanation", "name": name, "explanation": one}
@@ -401,7 +402,7 @@ def _agreed(found: Mapping[str, Explanation]) -> Event:
     try:
         matrix = agreement(list(found.values()))
     except WherefromError as error:
-        return {"agreement": {"names": list(found), "spearman": None, "detail": str(error)}}
+        return {"agreement": {"names": list(found), "spearman": None, **described(error)}}
     rows = [[None if math.isnan(value) else round(float(value), 4) for value in row] for row in matrix]
     unsigned = [name for name, each in found.items() if not each.signed]
     mixed = unsigned if len(unsigned) < len(found) else []  # of pairs with these, magnitudes are compared
@@ -416,7 +417,7 @@ def _evidence(found: Mapping[str, Explanation], opened: Model, sentence: Sentenc
             yield left.pop(0), _written(checked)
     except WherefromError as error:
         for name in left:
-            yield name, {"sentence": None, "detail": str(error)}
+            yield name, {"sentence": None, **described(error)}
 
 
 def _written(found: Evidence) -> Event:

@@ -20,14 +20,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from wherefrom.errors import InvalidOption, OverLimit, WherefromError
+from wherefrom.errors import OverLimit, WherefromError
 from wherefrom.server.limits import Limits
+from wherefrom.server.refusals import BROKEN, CLOSING, refusal
 
 Event = dict[str, Any]
+CLOSED: Event = {"event": "error", **CLOSING}
 PULSE = 0.5  # seconds between two words about the place in line
 GRACE = 1.0  # seconds that a job under way has left when the server shuts down, ...
 PATIENCE = 1.5  # ... and then to come to the end of the operation that it is in
-CLOSING: Event = {"event": "error", "status": 503, "detail": "the server is shutting down", "code": "closing"}
 
 log = logging.getLogger("wherefrom.server")
 
@@ -93,7 +94,7 @@ class JobQueue:
             self._jobs.clear()
             self._changed.notify_all()
         for job in waiting:
-            self._post(job, ("error", encoded(CLOSING)))
+            self._post(job, ("error", encoded(CLOSED)))
             self._post(job, None)
 
     def close(self) -> None:
@@ -139,7 +140,7 @@ class JobQueue:
                     found = await asyncio.wait_for(job.outbox.get(), PULSE)
                 except TimeoutError:
                     if self._ends is not None and time.monotonic() > self._ends + PATIENCE:  # the worker is stuck
-                        yield "error", encoded(CLOSING)
+                        yield "error", encoded(CLOSED)
                         return
                     if not job.started:
                         yield "waiting", encoded({"event": "waiting", "ahead": self._ahead(job)})
@@ -216,13 +217,12 @@ class JobQueue:
         except Stopped:
             pass
         except Closed:
-            self._fail(job, CLOSING)
+            self._fail(job, CLOSED)
         except WherefromError as error:
             self._fail(job, {"event": "error", **refusal(error)})
         except Exception:
             log.exception("a request failed")
-            detail = "something went wrong inside wherefrom; the server's log says what"
-            self._fail(job, {"event": "error", "status": 500, "detail": detail})
+            self._fail(job, {"event": "error", **BROKEN})
         self._post(job, None)
 
     def _fail(self, job: Waiting, event: Event) -> None:
@@ -250,12 +250,6 @@ class JobQueue:
             job.loop.call_soon_threadsafe(job.outbox.put_nowait, found)
         except RuntimeError:  # the server has shut down meanwhile
             job.gone = True
-
-
-def refusal(error: WherefromError) -> dict[str, Any]:
-    """An error of the request: a status, a sentence for people, and a code for programs."""
-    status = 422 if isinstance(error, InvalidOption) else 400
-    return {"status": status, "detail": str(error), "code": error.code}
 
 
 def encoded(event: Any) -> bytes:

@@ -1,6 +1,6 @@
 // Asking the server: JSON, and a stream of events, one line of JSON each.
 
-/** What went wrong, in the server's own sentence; `code` where the page has to tell it apart. */
+/** What went wrong, in the server's own sentence, and the code by which the page tells it apart (docs/serve.md). */
 export class Refusal extends Error {
   constructor(detail, code) {
     super(detail);
@@ -33,7 +33,7 @@ export async function compare(asked, told, signal) {
       parts = [next];
     }
   }
-  if (parts.join("").trim()) throw new Refusal("the server stopped in the middle of its answer");
+  if (parts.join("").trim()) throw new Refusal("the server stopped in the middle of its answer", "unreachable");
 }
 
 function tell(line, told) {
@@ -48,7 +48,7 @@ async function reach(path, options) {
     return await fetch(path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal("the server cannot be reached; is `wherefrom serve` still running?");
+    throw new Refusal("the server cannot be reached; is `wherefrom serve` still running?", "unreachable");
   }
 }
 
