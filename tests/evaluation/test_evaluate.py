@@ -318,7 +318,7 @@ def test_a_shard_does_not_depend_on_who_computes_it_or_after_what() -> None:
     assert first == again
 
 
-# Readout runs ----------------------------------------------------------------------------------------------
+# Reading runs ----------------------------------------------------------------------------------------------
 
 
 def test_two_runs_and_two_methods_compare_on_shared_examples(tmp_path: Path) -> None:

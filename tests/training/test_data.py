@@ -1,4 +1,4 @@
-"""Windows rows: every format, and what is said of rows that cannot be used."""
+"""Reading rows: every format, and what is said of rows that cannot be used."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "text.txt").write_text("\n".join(map(str, LINES)))
     shape = pretrain.EncoderShape(layers=2, width=32, heads=2, vocabulary=200)
-    reading = pretrain.Windows(length=32, ratio=2, long_share=0.2, held_out=0.1)
+    reading = pretrain.MaskedText(length=32, ratio=2, long_share=0.2, held_out=0.1)
     outcome = pretrain.pretrain(
         [str(folder / "text.txt")], run(folder / "mlm", steps=60, batch=16, checks=2), shape, reading
     )
@@ -63,7 +63,7 @@ def test_pretraining_learns_and_leaves_a_plain_folder(tiny: Path) -> None:
 def test_pretraining_goes_on_from_a_checkpoint(tiny: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("\n".join(map(str, LINES)))
-    reading = pretrain.Windows(length=32, ratio=1, long_share=0, held_out=0.1)
+    reading = pretrain.MaskedText(length=32, ratio=1, long_share=0, held_out=0.1)
     before = json.loads((tiny / "training.json").read_text())["outcome"]["metrics"]["loss"]
     outcome = pretrain.pretrain(
         [str(text)], run(tmp_path / "more", steps=40, batch=16, checks=1), None, reading, model=str(tiny)

@@ -20,7 +20,7 @@ from wherefrom.registry import Registry, fold
 from wherefrom.work import Work
 
 
-class Run(Protocol):
+class Joining(Protocol):
     def __call__(self, maps: Maps, below: Maps | None = None) -> Maps: ...
 
 
@@ -28,7 +28,7 @@ class Run(Protocol):
 class Aggregation:
     """A way to join layer maps, and what it costs for n tokens, so many layers, bytes a number and rows of the n."""
 
-    run: Run
+    run: Joining
     cost: Callable[[int, int, int, int], Work]
     paths: bool = False  # follows paths through the layers, which the receptive field bends
 

@@ -90,7 +90,7 @@ def pretrain(
         progress=not quiet,
     )  # fmt: skip
     shape = task.EncoderShape(layers, width, heads, vocabulary)
-    reading = task.Windows(length, ratio, long_share, mask_rate, held_out)
+    reading = task.MaskedText(length, ratio, long_share, mask_rate, held_out)
     _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
 
 

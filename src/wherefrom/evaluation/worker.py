@@ -176,7 +176,7 @@ class Worker:
                 self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
         return outcomes, seconds
 
-    # Readout ----------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------
 
     def _masked(self, example: Example) -> Example:
         mask = self.opened.mask_token

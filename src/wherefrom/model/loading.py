@@ -1,4 +1,4 @@
-"""Readout a checkpoint: a shipped model, a folder or a hub id becomes a model and its tokenizer, or a clear error.
+"""Reading a checkpoint: a shipped model, a folder or a hub id becomes a model and its tokenizer, or a clear error.
 
 The caller's process stays as it is: random state, default dtype, inference mode, progress bars and log level.
 """

@@ -1,4 +1,4 @@
-"""Opening a model: a name, a folder or a loaded model becomes an `Model`, or a clear error."""
+"""Opening a model: a name, a folder or a loaded model becomes a `Model`, or a clear error."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Explanation:
 
     Row i of a map is the token being built, column j the token it draws on; layer 0 is the first block.
     `maps` are the method's own layer maps, `aggregated` what the aggregation made of them up to each layer,
-    `scores` the row that answers for the target (`position`, stated with its reason in `reading`).
+    `scores` the row that answers for the target (`position`, stated with its reason in `readout`).
     """
 
     tokens: list[str]
@@ -91,7 +91,7 @@ class Explanation:
         names = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    # Readout ----------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int | None:

@@ -73,7 +73,7 @@ class Body(BaseModel):
     target: Choice | None = Field(
         None, description="A class, a word at the mask, start or end; the prediction if none."
     )
-    foil: Choice | None = Field(None, description="ExplainBody the difference to this class or word.")
+    foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
     position: Choice | None = Field(None, description="The row that answers: an index, first, last, mean or mask.")
     head: Annotated[int, Field(ge=0, le=1000)] | Literal["all"] | None = Field(None, description="One head, or all.")
     layers: tuple[int | None, int | None] | None = Field(None, description="(start, end), as in a slice.")

@@ -251,11 +251,11 @@ def versions(device: Any) -> dict[str, str]:
     import torch
     import transformers
 
-    import wherefrom
+    from wherefrom import __version__
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return {
-        "wherefrom": wherefrom.__version__,
+        "wherefrom": __version__,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "device": name,

@@ -45,7 +45,7 @@ class EncoderShape:
 
 
 @dataclass(frozen=True)
-class Windows:
+class MaskedText:
     """How the text is read: windows of `length`, at the end `ratio` times as long, `rate` of the words hidden."""
 
     length: int = 128
@@ -59,7 +59,7 @@ def pretrain(
     sources: Sequence[str],
     run: loop.Schedule,
     shape: EncoderShape | None = None,
-    reading: Windows | None = None,
+    reading: MaskedText | None = None,
     model: str | None = None,
     tokenizer: str | None = None,
     fresh: bool = False,
@@ -68,7 +68,7 @@ def pretrain(
 
     A new BERT of the given shape, with a new vocabulary unless `tokenizer` names one; or `model` as it is.
     """
-    shape, reading = shape or EncoderShape(), reading or Windows()
+    shape, reading = shape or EncoderShape(), reading or MaskedText()
     if run.steps is None:
         raise InvalidOption("pretraining is counted in steps; give --steps")
     if run.batch % reading.ratio:
@@ -132,7 +132,7 @@ class MaskedTrainer(loop.InOrder):
         return (loss, {"loss": loss}) if return_outputs else loss
 
 
-def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: Windows, total: int | None, run: loop.Schedule) -> Any:
+def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: MaskedText, total: int | None, run: loop.Schedule) -> Any:
     if total is None:  # validation: every window once, in whole batches
         total = max(1, len(ids) // reading.length // run.batch) * run.batch
         short = total
@@ -169,7 +169,7 @@ class _AsDataset(Dataset):  # type: ignore[type-arg]  # batches, not items, are 
 
 
 def _tokenizer(
-    sources: Sequence[str], out: Path, shape: EncoderShape, reading: Windows, name: str | None
+    sources: Sequence[str], out: Path, shape: EncoderShape, reading: MaskedText, name: str | None
 ) -> PreTrainedTokenizerFast:
     if name is not None:
         return AutoTokenizer.from_pretrained(locate(name))
@@ -200,7 +200,7 @@ def _text(sources: Sequence[str]) -> Iterator[str]:
 
 
 def _network(
-    model: str | None, shape: EncoderShape, reading: Windows, tokenizer: PreTrainedTokenizerFast
+    model: str | None, shape: EncoderShape, reading: MaskedText, tokenizer: PreTrainedTokenizerFast
 ) -> PreTrainedModel:
     if model is not None:
         network = AutoModelForMaskedLM.from_pretrained(locate(model), dtype=torch.float32)
