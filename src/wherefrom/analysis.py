@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from torch import Tensor
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.method import norms
 from wherefrom.method.contributions import after_attention, first_norm, kept, own, squared_norms
-from wherefrom.model import LayerTrace, Model, collate, open_model, stream
+from wherefrom.model import Inputs, LayerTrace, Model, ModelLike, Sentence, TokenizerLike, collate, open_model, stream
+from wherefrom.options import Keywords, LoadOptions, ModelOptions
 
 T = TypeVar("T")
 Array = NDArray[np.floating[Any]]
@@ -27,20 +28,20 @@ DEVIATIONS = 3.0  # from the mean: where a weight becomes an outlier (Kovaleva e
 
 
 def mixing_ratios(
-    inputs: Any,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
+    inputs: Inputs,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
     *,
     batch_size: int = 16,
     truncate: bool = False,
-    **opening: Any,
+    **opening: Unpack[ModelOptions],
 ) -> dict[str, Array] | list[dict[str, Array]]:
     """`r_i` of every layer and token, [L, n] for each of N, N_Res, N_ResLN and N_Enc; several inputs give a list.
 
     0: a token is made of itself alone; 1: of the others alone. Arguments as in `explain` (`opening`: task, device,
     dtype, model_kwargs, tokenizer_kwargs).
     """
-    opened, sentences, single = _open(inputs, model, tokenizer, truncate, opening)
+    opened, sentences, single = _open(inputs, model, tokenizer, truncate, **opening)
     found: dict[int, dict[str, Array]] = {}
     for members in opened.batches(sentences, batch_size):
         layers = _collect(opened, [sentences[i] for i in members], _ratios)
@@ -63,13 +64,13 @@ class Anisotropy:
 
 
 def anisotropy(
-    inputs: Any,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
+    inputs: Inputs,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
     *,
     batch_size: int = 16,
     truncate: bool = False,
-    **opening: Any,
+    **opening: Unpack[ModelOptions],
 ) -> Anisotropy:
     """How anisotropic a model's vectors are over all the inputs together, per layer (ALTI, figure 3).
 
@@ -77,7 +78,7 @@ def anisotropy(
     is zero (what j gives to i where attention does not reach) has no direction and is left out. Arguments as in
     `mixing_ratios`.
     """
-    opened, sentences, _ = _open(inputs, model, tokenizer, truncate, opening)
+    opened, sentences, _ = _open(inputs, model, tokenizer, truncate, **opening)
     sums: dict[tuple[int, str], Tensor] = {}
     counts: dict[tuple[int, str], int] = {}
 
@@ -127,13 +128,14 @@ class NormOutliers:
     correlation: float  # Pearson's, between the two; NaN below three dimensions, since two points lie on a line
 
 
-def norm_outliers(model: Any = DEFAULT_MODEL, *, deviations: float = DEVIATIONS, **opening: Any) -> list[NormOutliers]:
+def norm_outliers(
+    model: ModelLike = DEFAULT_MODEL, *, deviations: float = DEVIATIONS, **opening: Unpack[LoadOptions]
+) -> list[NormOutliers]:
     """The outlying weights of both LayerNorms in every block and their correlation (GlobEnc, figure 5).
 
-    A negative correlation says that the second norm takes back what the first one magnifies. `opening` as in
-    `mixing_ratios`. Blocks that layers share (ALBERT) stand once.
+    A negative correlation says that the second norm takes back what the first one magnifies. `opening`: task,
+    device, dtype, model_kwargs. Blocks that layers share (ALBERT) stand once.
     """
-    opening.pop("tokenizer_kwargs", None)
     return [
         _norm_outliers(layer, block.norm1.gamma, block.norm2.gamma, deviations)
         for layer, block in enumerate(open_model(model, **opening).blocks)
@@ -151,9 +153,13 @@ def _norm_outliers(layer: int, first: Tensor, second: Tensor, deviations: float)
 
 
 def _open(
-    inputs: Any, model: Any, tokenizer: Any | None, truncate: bool, opening: dict[str, Any]
-) -> tuple[Model, list[Any], bool]:
-    tokenizer_kwargs = opening.pop("tokenizer_kwargs", None)
+    inputs: Inputs,
+    model: ModelLike,
+    tokenizer: TokenizerLike,
+    truncate: bool,
+    tokenizer_kwargs: Keywords = None,
+    **opening: Unpack[LoadOptions],
+) -> tuple[Model, list[Sentence], bool]:
     opened = open_model(model, tokenizer, **opening)
     opened.need_blocks("this analysis")
     sentences, single = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)

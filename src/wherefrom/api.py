@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, WherefromError, warn
-from wherefrom.method import MethodSpec, choose, list_of_names
-from wherefrom.model import Trace, collate, open_model
+from wherefrom.method import MethodLike, MethodSpec, choose, list_of_names
+from wherefrom.model import (
+    Encoded,
+    Inputs,
+    ManyInputs,
+    ModelLike,
+    OneInput,
+    TokenizerLike,
+    Trace,
+    collate,
+    open_model,
+)
 from wherefrom.model import capture as capture_batch
+from wherefrom.options import (
+    BatchSize,
+    DeviceLike,
+    DtypeLike,
+    ExplainOptions,
+    HeadLike,
+    Kept,
+    Keywords,
+    LayerRange,
+    LongText,
+    OnError,
+    Overlap,
+    RowsKept,
+    TargetLike,
+)
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.bulk import Given, How, chunks, explained, read
@@ -28,42 +53,118 @@ from wherefrom.pipeline.windows import as_read
 from wherefrom.progress import bar
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
-from wherefrom.typecheck import checks_arguments, least
+from wherefrom.result.explanations import Explanations
+from wherefrom.typecheck import checks_arguments
+
+if TYPE_CHECKING:
+    from wherefrom.cost import Estimate
+
+Explained: TypeAlias = Explanation | Comparison | Explanations[Explanation] | Explanations[Comparison]
 
 AHEAD = 16  # batches that a stream reads before it explains them, sentences of similar length together
 
 
+# One overload for each kind of result; what they have in common is ExplainOptions (wherefrom/options.py). They overlap,
+# since a text is itself a sequence of texts, and "all" a target: the first that fits is meant.
+# fmt: off
+@overload
+def explain(  # type: ignore[overload-overlap]
+    inputs: OneInput, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Comparison: ...
+@overload
+def explain(  # type: ignore[overload-overlap]
+    inputs: Encoded, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Explanation | Comparison | Explanations[Explanation] | Explanations[Comparison]: ...
+@overload
+def explain(  # type: ignore[overload-overlap]
+    inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Explanations[Comparison]: ...
+@overload
+def explain(  # type: ignore[overload-overlap]
+    inputs: OneInput, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Explanation: ...
+@overload
+def explain(
+    inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Explanations[Explanation]: ...
+@overload
+def explain(
+    inputs: Inputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[True],
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Estimate: ...
+# fmt: on
 @checks_arguments
 def explain(
-    inputs: Any,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
-    method: str | MethodSpec = DEFAULT_METHOD,
+    inputs: Inputs,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
+    method: MethodLike = DEFAULT_METHOD,
     *,
+    target: TargetLike = None,
+    foil: TargetLike = None,
+    position: TargetLike = None,
     aggregate: str | None = AUTO,
-    target: Any = None,
-    foil: Any = None,
-    position: Any = None,
-    head: int | Literal["all"] | None = None,
-    layers: tuple[int | None, int | None] | None = None,
+    layers: LayerRange = None,
     receptive_field: bool = False,
-    rows: Literal["all", "readout"] = "all",
+    rows: RowsKept = "all",
+    head: HeadLike = None,
     drop_self: bool = False,
-    estimate: bool = False,
-    batch_size: Annotated[int, least(1)] = 16,
-    keep: Literal["maps", "scores"] | None = None,
-    long: Literal["error", "truncate", "windows"] = "error",
-    overlap: Annotated[int, least(0)] | None = None,
+    keep: Kept = None,
+    batch_size: BatchSize = 16,
+    long: LongText = "error",
+    overlap: Overlap = None,
     truncate: bool = False,
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
     progress: bool | None = None,
     task: str | None = None,
-    device: Any = None,
-    dtype: Any = None,
-    model_kwargs: Mapping[str, Any] | None = None,
-    tokenizer_kwargs: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Any:
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
+    estimate: bool = False,
+    **options: object,
+) -> Explained | Estimate:
     """Say which input tokens an output is made of. One input gives one `Explanation`, several give `Explanations`.
 
     inputs: one input is a text, a pair of texts (a tuple of two), token ids, an encoding with `input_ids`, or a row
@@ -114,91 +215,171 @@ def explain(
         job = resolve_job(opened, choices[0], wanted)
         return estimate_job(opened, as_read(opened, sentences, overlap), job, batch_size)
 
-    def by(chosen: MethodSpec) -> Any:
+    def by(chosen: MethodSpec) -> Explained:
         job = resolve_job(opened, chosen, wanted)
         refuse_unseen_targets(opened, questions, [chosen])
         mine = given.copy()
         found = [outcomes[chosen.asked] for outcomes in explained(opened, mine, questions, {chosen.asked: job}, how)]
         every = [each.explanations for each in found]
-        return mine.gathered([by_target(each) if _asks_all(questions[0]) else each[0] for each in every])
+        result: Explained = mine.gathered([by_target(each) if _asks_all(questions[0]) else each[0] for each in every])
+        return result
 
     return auto.first_suited(choices, by)
 
 
+# fmt: off
+@overload
+def explain_stream(  # type: ignore[overload-overlap]
+    inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Iterator[Comparison]: ...
+@overload
+def explain_stream(
+    inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
+    on_error: OnError = ..., progress: bool | None = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
+) -> Iterator[Explanation]: ...
+# fmt: on
 @checks_arguments
 def explain_stream(
-    inputs: Any,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
-    method: str | MethodSpec = DEFAULT_METHOD,
+    inputs: ManyInputs,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
+    method: MethodLike = DEFAULT_METHOD,
     *,
-    batch_size: Annotated[int, least(1)] = 16,
+    target: TargetLike = None,
+    foil: TargetLike = None,
+    position: TargetLike = None,
+    aggregate: str | None = AUTO,
+    layers: LayerRange = None,
+    receptive_field: bool = False,
+    rows: RowsKept = "all",
+    head: HeadLike = None,
+    drop_self: bool = False,
+    keep: Kept = None,
+    batch_size: BatchSize = 16,
+    long: LongText = "error",
+    overlap: Overlap = None,
+    truncate: bool = False,
+    on_error: OnError = "raise",
     progress: bool | None = None,
     task: str | None = None,
-    device: Any = None,
-    dtype: Any = None,
-    model_kwargs: Mapping[str, Any] | None = None,
-    **arguments: Any,
-) -> Iterator[Any]:
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
+    **options: object,
+) -> Iterator[Explanation | Comparison]:
     """Explain inputs as they come: an iterator that gives what `explain` would, in their order, and keeps nothing.
 
-    `inputs` may be endless; a few batches of it are read ahead. Further arguments as in `explain`; target, foil and
-    position are the same for all.
+    `inputs` may be endless; a few batches of it are read ahead. Arguments as in `explain`; target, foil and position
+    are the same for all.
     """
-    for name in ("target", "foil", "position"):
-        if isinstance(arguments.get(name), list | tuple):
+    refuse_misspelt(explain_stream, options)
+    for name, value in (("target", target), ("foil", foil), ("position", position)):
+        if isinstance(value, list | tuple):
             raise InvalidOption(
                 f"{name} is a list; a stream asks the same of every input: leave it out, or use explain"
             )
-    if arguments.get("estimate"):
-        raise InvalidOption(
-            "the length of a stream is not known before it ends; estimate a few of its inputs by explain"
-        )
     if not is_default(method):
-        choose(method)
+        choose(method, options)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    asked: dict[str, Any] = {
+        "target": target,
+        "foil": foil,
+        "position": position,
+        "aggregate": aggregate,
+        "layers": layers,
+        "receptive_field": receptive_field,
+        "rows": rows,
+        "head": head,
+        "drop_self": drop_self,
+        "keep": keep,
+        "batch_size": batch_size,
+        "long": long,
+        "overlap": overlap,
+        "truncate": truncate,
+        "on_error": on_error,
+        "tokenizer_kwargs": tokenizer_kwargs,
+        **options,
+    }
     parts = chunks(inputs, batch_size * AHEAD)
-    total = len(inputs) if hasattr(inputs, "__len__") else None
+    total = len(inputs) if isinstance(inputs, Sized) else None
 
-    def stream() -> Iterator[Any]:
+    def stream() -> Iterator[Explanation | Comparison]:
         with bar(total, progress, worth=total is None or total > batch_size) as advance:
             for part in parts:
-                for each in explain(part, opened, None, method, batch_size=batch_size, progress=False, **arguments):
+                for each in explain(part, opened, None, method, progress=False, **asked):
                     yield each
                     advance(1)
 
     return stream()
 
 
+@overload
+def compare(  # type: ignore[overload-overlap]
+    inputs: OneInput,
+    model: ModelLike = ...,
+    tokenizer: TokenizerLike = ...,
+    methods: str | Iterable[str] = ...,
+    **options: Unpack[ExplainOptions],
+) -> Comparison: ...
+@overload
+def compare(  # type: ignore[overload-overlap]
+    inputs: Encoded,
+    model: ModelLike = ...,
+    tokenizer: TokenizerLike = ...,
+    methods: str | Iterable[str] = ...,
+    **options: Unpack[ExplainOptions],
+) -> Comparison | Explanations[Comparison]: ...
+@overload
+def compare(
+    inputs: ManyInputs,
+    model: ModelLike = ...,
+    tokenizer: TokenizerLike = ...,
+    methods: str | Iterable[str] = ...,
+    **options: Unpack[ExplainOptions],
+) -> Explanations[Comparison]: ...
 @checks_arguments
 def compare(
-    inputs: Any,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
-    methods: Iterable[str] = DEFAULT_METHOD,
+    inputs: Inputs,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
+    methods: str | Iterable[str] = DEFAULT_METHOD,
     *,
+    target: TargetLike = None,
+    foil: TargetLike = None,
+    position: TargetLike = None,
     aggregate: str | None = AUTO,
-    target: Any = None,
-    foil: Any = None,
-    position: Any = None,
-    head: int | Literal["all"] | None = None,
-    layers: tuple[int | None, int | None] | None = None,
+    layers: LayerRange = None,
     receptive_field: bool = False,
-    rows: Literal["all", "readout"] = "all",
+    rows: RowsKept = "all",
+    head: HeadLike = None,
     drop_self: bool = False,
-    batch_size: Annotated[int, least(1)] = 16,
-    keep: Literal["maps", "scores"] | None = None,
-    long: Literal["error", "truncate", "windows"] = "error",
-    overlap: Annotated[int, least(0)] | None = None,
+    keep: Kept = None,
+    batch_size: BatchSize = 16,
+    long: LongText = "error",
+    overlap: Overlap = None,
     truncate: bool = False,
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
     progress: bool | None = None,
     task: str | None = None,
-    device: Any = None,
-    dtype: Any = None,
-    model_kwargs: Mapping[str, Any] | None = None,
-    tokenizer_kwargs: Mapping[str, Any] | None = None,
-) -> Any:
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
+) -> Comparison | Explanations[Comparison]:
     """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
 
     Arguments as in `explain`. Options stand in the names of the methods:
@@ -225,22 +406,23 @@ def compare(
     found = explained(opened, given, questions, jobs, how)
     results = [by_name(list(chosen), outcomes, failed) for outcomes in found]
     _warn_of_failures(results)
-    return given.gathered(results)
+    gathered: Comparison | Explanations[Comparison] = given.gathered(results)
+    return gathered
 
 
 @checks_arguments
 def capture(
-    inputs: Any,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
+    inputs: Inputs,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
     *,
     grad: bool = False,
     truncate: bool = False,
     task: str | None = None,
-    device: Any = None,
-    dtype: Any = None,
-    model_kwargs: Mapping[str, Any] | None = None,
-    tokenizer_kwargs: Mapping[str, Any] | None = None,
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
 ) -> Trace:
     """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md)."""
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
@@ -249,7 +431,7 @@ def capture(
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
 
 
-def _questions(given: Given, target: Any, foil: Any, position: Any) -> list[Question]:
+def _questions(given: Given, target: TargetLike, foil: TargetLike, position: TargetLike) -> list[Question]:
     """What is asked of each sentence; lists have an entry for every input, also for one that could not be read."""
     every = resolve_questions(given.count, given.single, target, foil, position)
     return [every[row] for row in given.sentences]

@@ -9,10 +9,10 @@ need a solver depend on the attention itself and are counted as usual attention 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,11 +22,34 @@ from scipy.sparse.csgraph import maximum_flow
 from wherefrom.aggregate import AGGREGATIONS
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, NotDefined
-from wherefrom.method import MethodSpec, choose, methods
+from wherefrom.method import MethodLike, choose, methods
 from wherefrom.method.value_zeroing import ranks
-from wherefrom.model import Model, Sentence, open_model
+from wherefrom.model import Inputs, Model, ModelLike, Sentence, TokenizerLike, open_model
+from wherefrom.options import (
+    BatchSize,
+    DeviceLike,
+    DtypeLike,
+    HeadLike,
+    Kept,
+    Keywords,
+    LayerRange,
+    LongText,
+    Overlap,
+    RowsKept,
+    TargetLike,
+)
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
-from wherefrom.pipeline.resolution import AUTO, UNASKED, Job, Question, Wanted, refuse_misspelt, resolve_job
+from wherefrom.pipeline.resolution import (
+    AUTO,
+    UNASKED,
+    Job,
+    Question,
+    Wanted,
+    refuse_misspelt,
+    resolve_job,
+    resolve_questions,
+)
+from wherefrom.pipeline.windows import as_read
 from wherefrom.typecheck import checks_arguments, least
 from wherefrom.work import BatchShape, Work, forward
 
@@ -53,25 +76,32 @@ class Estimate:
 
 @checks_arguments
 def estimate(
-    inputs: Any = None,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
-    method: str | MethodSpec = DEFAULT_METHOD,
+    inputs: Inputs | None = None,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
+    method: MethodLike = DEFAULT_METHOD,
     *,
     tokens: Annotated[int, least(1, 1_000_000)] | None = None,
+    target: TargetLike = None,
+    foil: TargetLike = None,
+    position: TargetLike = None,
     aggregate: str | None = AUTO,
-    head: int | Literal["all"] | None = None,
-    layers: tuple[int | None, int | None] | None = None,
+    layers: LayerRange = None,
     receptive_field: bool = False,
-    rows: Literal["all", "readout"] = "all",
-    batch_size: Annotated[int, least(1)] = 16,
+    rows: RowsKept = "all",
+    head: HeadLike = None,
+    drop_self: bool = False,
+    keep: Kept = None,
+    batch_size: BatchSize = 16,
+    long: LongText = "error",
+    overlap: Overlap = None,
     truncate: bool = False,
     task: str | None = None,
-    device: Any = None,
-    dtype: Any = None,
-    model_kwargs: Mapping[str, Any] | None = None,
-    tokenizer_kwargs: Mapping[str, Any] | None = None,
-    **options: Any,
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
+    **options: object,
 ) -> Estimate:
     """Time and memory that `explain` with the same arguments will take on this machine.
 
@@ -82,14 +112,19 @@ def estimate(
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise InvalidOption("expected either inputs to estimate for, or tokens, the length of one")
-    if tokens is not None:
-        inputs = [0] * tokens
-    sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
-    wanted = Wanted(aggregate, layers, receptive_field, rows, head)
+    reader = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long)
+    sentences, single = reader.read(inputs if tokens is None else [0] * tokens)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
     if chosen is None:
-        asked = Question(None, None, 0) if opened.task in PLACED else UNASKED  # one place costs as much as another
-        chosen = candidates(opened, sentences, [asked] * len(sentences), wanted, options)[0]
-    return estimate_job(opened, sentences, resolve_job(opened, chosen, wanted), batch_size)
+        questions = resolve_questions(len(sentences), single, target, foil, position)
+        asked = [_somewhere(opened, question) for question in questions]
+        chosen = candidates(opened, sentences, asked, wanted, options)[0]
+    return estimate_job(opened, as_read(opened, sentences, overlap), resolve_job(opened, chosen, wanted), batch_size)
+
+
+def _somewhere(opened: Model, question: Question) -> Question:
+    """The question; where none is asked of a model that predicts at one place, any: one costs as much as another."""
+    return Question(None, None, 0) if question == UNASKED and opened.task in PLACED else question
 
 
 def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_size: int) -> Estimate:

@@ -135,7 +135,7 @@ def _kind(parameter: inspect.Parameter, run: Any) -> Any:
     if isinstance(kind, str):
         try:
             kind = eval(kind, run.__globals__)  # the annotation as the module itself would read it
-        except NameError:  # a name that is imported for type checkers alone
+        except (NameError, TypeError):  # a name, or a union with one, that type checkers alone can read
             return Any
     if kind is inspect.Parameter.empty:
         kind = type(parameter.default)

@@ -184,7 +184,8 @@ def explain_command(
         batch.explain_file(batch.texts(file, column), out, words=bool(words), keep="scores", **arguments)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
-    result: Any = wherefrom.explain(text if pair is None else (text, pair), **arguments)
+    given: Any = text if pair is None else (text, pair)
+    result: Any = wherefrom.explain(given, **arguments)
     checked = _checked(result, wherefrom.open_model(model, task=task, device=device, dtype=dtype)) if check else None
     _present(result, layers=layers, words=words, checked=checked, as_json=as_json, save=save, kind=kind, html=html)
 

@@ -56,7 +56,8 @@ def reproduce_command(
             folder=folder,
             names=named(names),
         )
-        result.show()
+        for each in result if isinstance(result, list) else [result]:
+            each.show()
         if out is not None:
             print(f"written to {out / recipe.paper}")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from wherefrom.metric.names import measure_of
 from wherefrom.metric.significance import ROUNDING, Paired, holm, paired
 
 SINGLE = 1e-6  # what other batches change in the numbers of a float32 model, relative to the largest
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,7 @@ class Run:
             raise UnknownName(f"the run has no {metric!r} of {method!r} (layer {layer}); it has: {known}")
         return found.mean
 
-    def table(self, name: str = "records") -> Any:
+    def table(self, name: str = "records") -> Table:
         """A pyarrow table: records, curves, examples or summary."""
         if self.finished is None:
             raise RunConflict(f"'{self.path}' is not finished; repeat its command to go on: {self.command}")
@@ -72,7 +75,7 @@ class Run:
             raise UnknownName(f"'{self.path}' has no table {name!r}; expected records, curves, examples or summary")
         return self._read(file)
 
-    def _read(self, file: str, **chosen: Any) -> Any:
+    def _read(self, file: str, **chosen: object) -> Table:
         parquet = need("pyarrow.parquet", extra="eval")
         with self.reading(file):
             return parquet.read_table(self.path / file, **chosen)

@@ -38,10 +38,12 @@ from wherefrom.evaluation.config import (
 )
 from wherefrom.evaluation.gold import gold_classes
 from wherefrom.evaluation.run import Run
-from wherefrom.evaluation.survey import Rows, Survey, choose_rows, items, survey
+from wherefrom.evaluation.survey import DataLike, Rows, Survey, choose_rows, items, survey
 from wherefrom.evaluation.worker import ShardTask, Worker
 from wherefrom.extras import need
 from wherefrom.files import write
+from wherefrom.model import ModelLike, TokenizerLike
+from wherefrom.options import BatchSize, DeviceLike, DtypeLike, Keywords
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checks_arguments, least
 
@@ -51,9 +53,9 @@ SHARD = 64  # rows
 
 @checks_arguments
 def evaluate(
-    data: Any = None,
-    model: Any = DEFAULT_MODEL,
-    tokenizer: Any | None = None,
+    data: DataLike = None,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
     methods: str | Iterable[str] = (),
     metrics: str | Iterable[str] = ("aopc", "log-odds"),
     *,
@@ -66,7 +68,7 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     target: int | str | None = None,
     names: Mapping[Any, str] | None = None,
-    batch_size: Annotated[int, least(1)] = 16,
+    batch_size: BatchSize = 16,
     shard: Annotated[int, least(1)] = SHARD,
     truncate: bool = False,
     seed: Annotated[int, least(0)] = 0,
@@ -74,10 +76,10 @@ def evaluate(
     threads: Annotated[int, least(1, 4096)] | None = None,
     engine: str = "local",
     task: str | None = None,
-    device: Any = None,
-    dtype: Any = None,
-    model_kwargs: Mapping[str, Any] | None = None,
-    tokenizer_kwargs: Mapping[str, Any] | None = None,
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
     progress: bool | None = None,
 ) -> Run:
     """Measure methods on a dataset. The result is a `Run`: a folder with tables, which `out` names.

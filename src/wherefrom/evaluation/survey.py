@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from wherefrom.data import MASK, Dataset, Example, drawn
 from wherefrom.data import read as read_data
@@ -20,10 +20,12 @@ from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.evaluation import planning
 from wherefrom.evaluation.config import count_needs
 from wherefrom.evaluation.worker import Item
+from wherefrom.model import TextInput
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import shown as shown_value
 
 LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
+DataLike: TypeAlias = str | os.PathLike[str] | Dataset | Iterable[TextInput | list[str] | Example] | None
 GIVEN = "given"  # the name of a list of texts or examples
 
 
@@ -51,7 +53,7 @@ class Survey:
     labels: dict[Any, None] = field(default_factory=dict)  # the gold labels that occur
 
 
-def choose_rows(data: Any, rows: Rows) -> Dataset:
+def choose_rows(data: DataLike, rows: Rows) -> Dataset:
     """The examples of a run, kept in memory where they fit."""
     if rows.draw:
         if rows.limit is None:
@@ -82,7 +84,7 @@ def items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterat
         yield Item(row, example, {name: every[row] for name, every in given.items()})
 
 
-def _dataset(data: Any, rows: Rows, limit: int | None) -> Dataset:
+def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
     if data is None:
         raise InvalidOption("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
     if isinstance(data, Dataset):
@@ -92,7 +94,7 @@ def _dataset(data: Any, rows: Rows, limit: int | None) -> Dataset:
     if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
         raise InvalidOption(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
     examples = [
-        each if isinstance(each, Example) else Example(str(row), tuple(each) if isinstance(each, list) else each)
+        each if isinstance(each, Example) else Example(str(row), _text(each))
         for row, each in enumerate(islice(data, limit))
     ]
     for each in examples:
@@ -102,3 +104,8 @@ def _dataset(data: Any, rows: Rows, limit: int | None) -> Dataset:
     if len({each.id for each in examples}) < len(examples):
         raise InvalidInput("two examples have the same id; expected each to have its own")
     return Dataset(GIVEN, "", lambda: iter(examples))
+
+
+def _text(given: Any) -> Any:
+    """A pair may also be a list; whatever else it is, it is looked at later."""
+    return tuple(given) if isinstance(given, list) else given

@@ -18,6 +18,7 @@ from wherefrom.method import ablation as ablation
 # isort: on
 from wherefrom.method.base import (
     Method,
+    MethodLike,
     MethodSpec,
     Preset,
     Scores,
@@ -32,6 +33,7 @@ from wherefrom.method.base import (
 
 __all__ = [
     "Method",
+    "MethodLike",
     "MethodSpec",
     "Preset",
     "Scores",

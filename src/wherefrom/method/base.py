@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption, did_you_mean
@@ -162,6 +162,8 @@ class MethodSpec:
     options: dict[str, Any]
     how: dict[str, Any]  # what `explain` takes beside a method's own options (`HOW`), written into the name
 
+
+MethodLike: TypeAlias = str | MethodSpec
 
 METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods")
 

@@ -1,8 +1,8 @@
 """Opening a model and following one forward pass. The only room that knows Hugging Face modules."""
 
 from wherefrom.model.capture import LayerTrace, Trace, capture, stream
-from wherefrom.model.inputs import Batch, Reader, Sentence, collate
-from wherefrom.model.model import Model, open_model
+from wherefrom.model.inputs import Batch, Encoded, Inputs, ManyInputs, OneInput, Reader, Sentence, TextInput, collate
+from wherefrom.model.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.output import Gradients, OutputTrace
 from wherefrom.model.target import answer, answers
 from wherefrom.result.answer import Answer, Readout, Target
@@ -10,14 +10,21 @@ from wherefrom.result.answer import Answer, Readout, Target
 __all__ = [
     "Answer",
     "Batch",
+    "Encoded",
     "Gradients",
+    "Inputs",
     "LayerTrace",
+    "ManyInputs",
     "Model",
+    "ModelLike",
+    "OneInput",
     "OutputTrace",
     "Reader",
     "Readout",
     "Sentence",
     "Target",
+    "TextInput",
+    "TokenizerLike",
     "Trace",
     "answer",
     "answers",

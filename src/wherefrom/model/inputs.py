@@ -15,10 +15,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
@@ -67,6 +68,13 @@ class Sentence:
         beside = (self.types, self.visible, self.embedded)
         types, visible, embedded = (None if values is None else left(values) for values in beside)
         return replace(self, ids=left(self.ids), types=types, visible=visible, embedded=embedded)
+
+
+TextInput: TypeAlias = str | tuple[str, str]  # a text, or a pair of texts
+OneInput: TypeAlias = TextInput | Sequence[int] | Sentence
+Encoded: TypeAlias = Mapping[str, Any] | Tensor | NDArray[Any]  # one input, or several by a batch axis
+ManyInputs: TypeAlias = Iterable[OneInput | Encoded | Sequence[str]]
+Inputs: TypeAlias = OneInput | Encoded | ManyInputs
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import transformers
 from torch import nn
 from transformers.utils import ModelOutput
 
+from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.model.batching import by_length
 from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
@@ -23,7 +24,8 @@ from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 from wherefrom.model.parts import Block, submodule, submodules
 from wherefrom.model.undo import borrowed, evaluating, hook
-from wherefrom.typecheck import shown
+from wherefrom.options import DeviceLike, DtypeLike, Keywords
+from wherefrom.typecheck import checks_arguments, shown
 
 PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
 
@@ -246,14 +248,19 @@ def _pretrained(model: nn.Module) -> transformers.PreTrainedModel:
     return next(part for part in model.modules() if isinstance(part, transformers.PreTrainedModel))
 
 
+ModelLike: TypeAlias = str | Path | nn.Module | transformers.Pipeline | Model
+TokenizerLike: TypeAlias = transformers.PreTrainedTokenizerBase | None
+
+
+@checks_arguments
 def open_model(
-    model: str | Path | nn.Module | Model,
-    tokenizer: Any | None = None,
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
     *,
     task: str | None = None,
-    device: str | torch.device | None = None,
-    dtype: str | torch.dtype | None = None,
-    model_kwargs: Mapping[str, Any] | None = None,
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    model_kwargs: Keywords = None,
 ) -> Model:
     """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
 

@@ -34,7 +34,7 @@ def reproduce(
     seed: int = 0,
     folder: str | Path | None = None,
     names: Mapping[Any, str] | None = None,
-) -> Any:
+) -> Result | list[Result]:
     """Run a recipe: a `Result` with our numbers beside the paper's. The name of a paper gives a list, all of them.
 
     model: a shipped model, a hub id or a folder, in place of the recipe's own.

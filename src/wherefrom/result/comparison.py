@@ -17,6 +17,7 @@ from wherefrom.result.serialise import PICTURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 FORMAT = "wherefrom.comparison"
 READ = (FORMAT, "whence.comparison")  # what the library was called when the first files were written
@@ -38,9 +39,9 @@ class Comparison(Mapping[str, Explanation]):
     def __len__(self) -> int:
         return len(self.explanations)
 
-    def words(self, how: str | None = None) -> Comparison:
+    def words(self, how: str | None = None, *, rows: str | None = None) -> Comparison:
         """Every explanation over words instead of pieces, joined as `Explanation.words` does."""
-        return Comparison({name: each.words(how) for name, each in self.explanations.items()}, self.failed)
+        return Comparison({name: each.words(how, rows=rows) for name, each in self.explanations.items()}, self.failed)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -67,11 +68,11 @@ class Comparison(Mapping[str, Explanation]):
             {str(name): str(detail) for name, detail in failed.items()},
         )
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """A pandas DataFrame (the extra `pandas`) with a row per token and method."""
         return tabular.dataframe((0, each) for each in self.values())
 
-    def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
+    def save(self, path: str | Path, kind: str = "text", **options: object) -> Path:
         """Write to a .json or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a table
         (.csv, .parquet, .jsonl)."""
         path = Path(path)
@@ -101,7 +102,7 @@ class Comparison(Mapping[str, Explanation]):
         """Coloured words (or pieces) in the terminal, one line per method."""
         view("terminal")(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
 
-    def plot(self, kind: str = "text", **options: Any) -> Figure:
+    def plot(self, kind: str = "text", **options: object) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
 
         width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +20,10 @@ from wherefrom.typecheck import checked, least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 Array = NDArray[np.floating[Any]]
+Place = int | str | slice  # a layer or a token, by its number; a token also by its name
 NO_TARGET = Target("none")
 NO_READING = Readout(None, "unknown")
 UNREAD = 8  # unknown tokens that a remark names
@@ -162,12 +164,18 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: int | slice) -> Array: ...
+    @overload
+    def __getitem__(self, key: tuple[int, int | str, int | str]) -> np.floating[Any]: ...
+    @overload
+    def __getitem__(self, key: tuple[Place, ...]) -> Array | np.floating[Any]: ...
+    def __getitem__(self, key: Place | tuple[Place, ...]) -> Array | np.floating[Any]:
         """`ex[layer]` is that layer's map, `ex[layer, i]` what token i draws on, `ex[layer, i, j]` one number.
 
         Tokens may be named: `ex[-1, "[CLS]", "film"]`. For a method without maps, `ex[layer, i]` is one number.
         """
-        keys = key if isinstance(key, tuple) else (key,)
+        keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
         array = self.maps if self.maps is not None else self.layer_scores
         if array is None:
             raise NotDefined(f"'{self.method}' has no layers to index; its answer is in scores")
@@ -176,7 +184,8 @@ class Explanation:
         layers, *tokens = keys
         if isinstance(layers, int) and not -len(array) <= layers < len(array):
             raise InvalidOption(f"layer {layers} is outside the model's {len(array)} layers")
-        return array[(layers, *(self._token(token) for token in tokens))]
+        found: Array | np.floating[Any] = array[(layers, *(self._token(token) for token in tokens))]
+        return found
 
     def _token(self, token: Any) -> Any:
         if not isinstance(token, str):
@@ -243,7 +252,9 @@ class Explanation:
     # Making, keeping and showing --------------------------------------------------------------------------
 
     @classmethod
-    def from_scores(cls, tokens: Sequence[str], scores: ArrayLike, method: str = "given", **fields: Any) -> Explanation:
+    def from_scores(
+        cls, tokens: Sequence[str], scores: ArrayLike, method: str = "given", **fields: object
+    ) -> Explanation:
         """Scores made elsewhere, as an Explanation: to show, save and evaluate beside wherefrom's own.
 
         >>> Explanation.from_scores(["good", "film"], [0.9, 0.1]).top(1)
@@ -256,7 +267,7 @@ class Explanation:
             raise InvalidInput(f"scores of type {array.dtype} are no numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
         fields.setdefault("signed", bool((array < 0).any()))
-        return cls(tokens=list(tokens), scores=array, method=method, **fields)
+        return cls(tokens=list(tokens), scores=array, method=method, **cast(dict[str, Any], fields))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, numbers and strings, ready for JSON."""
@@ -267,11 +278,11 @@ class Explanation:
         """The inverse of `to_dict`; a WherefromError if the data is not such a dictionary."""
         return serialise.from_dict(cls, data)
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """A pandas DataFrame (the extra `pandas`) with a row per token."""
         return tabular.dataframe([(0, self)])
 
-    def save(self, path: str | Path, kind: str = "text", **options: Any) -> Path:
+    def save(self, path: str | Path, kind: str = "text", **options: object) -> Path:
         """Write to a .json, .npz or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a
         table (.csv, .parquet, .jsonl)."""
         path = Path(path)
@@ -292,7 +303,7 @@ class Explanation:
         """Coloured words in the terminal, or the tokenizer's pieces; with `layers`, the row of every layer beneath."""
         view("terminal")([self], layers=layers, pieces=pieces)
 
-    def plot(self, kind: str = "text", **options: Any) -> Figure:
+    def plot(self, kind: str = "text", **options: object) -> Figure:
         """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.
 
         width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
@@ -317,7 +328,7 @@ class Explanation:
         return str(view("plain-text")(self))
 
 
-def _join(how: str, groups: list[list[int]]) -> Any:
+def _join(how: str, groups: list[list[int]]) -> Callable[[Array, int], Array]:
     """A function that joins groups of entries along one axis of an array."""
     ways = {
         "mean": lambda part, axis: part.mean(axis),

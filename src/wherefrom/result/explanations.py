@@ -4,30 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from wherefrom.display import view
 from wherefrom.result import tabular
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 SHOWN = 10  # explanations that a picture of the list shows
 
 
-class Explanations(list[Any]):
+T = TypeVar("T", bound=Explanation | Comparison)
+
+
+class Explanations(list[T]):
     """A list of `Explanation` (or `Comparison`), one per input, in their order.
 
     With on_error="skip" there is None for an input that was left out, and `skipped` has the reason by its number.
     """
 
-    def __init__(self, found: Iterable[Any] = (), skipped: dict[int, str] | None = None) -> None:
+    def __init__(self, found: Iterable[T] = (), skipped: dict[int, str] | None = None) -> None:
         super().__init__(found)
         self.skipped = dict(skipped or {})
 
-    def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, key: slice) -> Explanations[T]: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> T | Explanations[T]:
         if not isinstance(key, slice):
-            return found
+            return super().__getitem__(key)
+        found = super().__getitem__(key)
         places = range(len(self))[key]
         return Explanations(found, {new: self.skipped[old] for new, old in enumerate(places) if old in self.skipped})
 
@@ -39,11 +49,12 @@ class Explanations(list[Any]):
             elif found is not None:
                 yield row, found
 
-    def words(self, *how: Any, **more: Any) -> Explanations:
+    def words(self, how: str | None = None, *, rows: str | None = None) -> Explanations[T]:
         """Every explanation over words instead of pieces, as `Explanation.words` has it."""
-        return Explanations((None if each is None else each.words(*how, **more) for each in self), self.skipped)
+        joined: list[Any] = [None if each is None else each.words(how, rows=rows) for each in self]
+        return Explanations(joined, self.skipped)
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """A pandas DataFrame (the extra `pandas`), a row per token: which input, which token, its score."""
         return tabular.dataframe(self.each())
 

@@ -18,6 +18,8 @@ from wherefrom.errors import InvalidOption, ResourceUnavailable
 from wherefrom.extras import need
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from wherefrom.result.explanation import Explanation
 
 # The columns, with the types that parquet gives them: of the explanation,
@@ -80,7 +82,7 @@ def rows(number: int, explanation: Explanation) -> Iterator[dict[str, Any]]:
         yield {**shared, **dict(zip(EACH, values, strict=True))}
 
 
-def dataframe(explanations: Numbered) -> Any:
+def dataframe(explanations: Numbered) -> DataFrame:
     """A pandas DataFrame with a row per token."""
     pandas = need("pandas", extra="pandas")
     columns: dict[str, list[Any]] = {name: [] for name in (*SHARED, *EACH)}

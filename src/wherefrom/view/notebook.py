@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from wherefrom.view.html import coloured, escaped
 
 if TYPE_CHECKING:
+    from wherefrom.result.comparison import Comparison
+    from wherefrom.result.explanation import Explanation
     from wherefrom.result.explanations import Explanations
 
 SHOWN = 20  # rows of a table
@@ -23,7 +25,7 @@ def paragraphs(texts: Iterable[str], title: str = "") -> str:
     return (f"<h4>{escaped(title)}</h4>" if title else "") + "".join(f"<p>{escaped(text)}</p>" for text in texts)
 
 
-def explanations(found: Explanations) -> str:
+def explanations(found: Explanations[Explanation] | Explanations[Comparison]) -> str:
     """The first of them: input, method, what is explained, and the text with its colours."""
     shown = [
         [str(row), *map(escaped, (each.method, str(each.prediction or ""), each.explained)), coloured(each)]
