@@ -41,7 +41,7 @@ _HOMES = {
     "WherefromWarning": "wherefrom.errors",
 }
 
-_ROOMS = ("data",)  # whole modules: wherefrom.data.read(...)
+_ROOMS = ("data", "errors")  # whole modules: wherefrom.data.read(...), wherefrom.errors.TooLong
 
 __all__ = [
     "Comparison",
@@ -70,6 +70,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from wherefrom import data as data
+    from wherefrom import errors as errors
     from wherefrom.analysis import anisotropy, mixing_ratios, norm_outliers
     from wherefrom.api import capture, compare, explain, explain_stream
     from wherefrom.cost import Estimate, estimate

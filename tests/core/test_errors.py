@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,8 +62,9 @@ def test_an_error_comes_back_from_another_process_as_it_was(kind: type[Wherefrom
 
 
 def test_the_package_gives_the_root_and_the_room_gives_the_rest() -> None:
-    assert wherefrom.WherefromError is WherefromError
-    assert wherefrom.errors.UnknownName is errors.UnknownName
+    found = "import wherefrom; print(wherefrom.errors.TooLong.code, wherefrom.WherefromError.code)"
+    said = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["too-long", "error"]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,8 @@ def test_the_package_gives_the_root_and_the_room_gives_the_rest() -> None:
         (errors.InvalidInput, {"inputs": ""}),
         (errors.TooLong, {"inputs": "film " * 600}),
         (errors.UnknownName, {"model": "wherefrom/none"}),
+        (errors.UnknownName, {"model": "./nothing/here"}),
+        (errors.UnsupportedModel, {"model": "."}),
     ],
 )
 def test_what_is_wrong_in_a_call_has_its_kind(kind: type[WherefromError], asked: dict[str, object]) -> None:

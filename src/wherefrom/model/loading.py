@@ -20,7 +20,7 @@ import transformers
 from huggingface_hub import constants, get_session, try_to_load_from_cache
 
 from wherefrom import zoo
-from wherefrom.errors import DamagedFile, InvalidOption, UnsupportedModel, WherefromError, warn
+from wherefrom.errors import DamagedFile, InvalidOption, UnknownName, UnsupportedModel, WherefromError, warn
 from wherefrom.model.undo import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
@@ -62,9 +62,11 @@ class Request:
         return {"local_files_only": True} if of_hub and not _reachable() else {}
 
     @property
-    def out_of_reach(self) -> bool:
-        """Whether this is a model of the hub's that is neither here nor can be had."""
-        return bool(self.cached_only) and not isinstance(try_to_load_from_cache(self.source, "config.json"), str)
+    def found(self) -> bool:
+        """Whether there is a folder of this name, or the hub's cache has its configuration."""
+        of_hub = HUB_NAME.fullmatch(self.source)
+        cached = of_hub and isinstance(try_to_load_from_cache(self.source, "config.json"), str)
+        return bool(cached) or Path(self.source).exists()
 
 
 def _reachable() -> bool:
@@ -105,8 +107,8 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
         raise
     except Exception as error:  # whatever a broken checkpoint makes transformers raise
         away = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
-        reason = away if request.out_of_reach else _reason(error)
-        raise UnsupportedModel(
+        reason = away if request.cached_only and not request.found else _reason(error)
+        raise (UnsupportedModel if request.found else UnknownName)(
             f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
             f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
             f"reachable or cached)"
