@@ -170,6 +170,18 @@ def test_an_error_is_one_sentence_without_a_traceback(folder: str, typed: Callab
     assert result.stdout == ""
 
 
+def test_errors_name_the_options_of_the_command(folder: str, typed: Callable[..., Outcome]) -> None:
+    for arguments, said in (
+        (("--from-layer", "3", "--to-layer", "2"), "--from-layer is 3 and --to-layer 2; expected"),
+        (("--method", "attcat", "--position", "1"), "--position chooses the row of a map"),
+        (("--method", "attcat", "--save", "x.png", "--kind", "maps"), "show its scores (--kind text)"),
+        (("--method", "ablation", "-O", "over=pair"), "over='pair' needs a --foil"),  # over is an option of the method
+    ):
+        result = typed("explain", "the film", "--model", folder, *arguments)
+        assert result.returncode == 2
+        assert said in " ".join(result.stderr.split())
+
+
 def test_colour_only_where_it_is_wanted(folder: str, typed: Callable[..., Outcome]) -> None:
     coloured = typed("explain", "a film", "-m", folder, FORCE_COLOR="1", COLORTERM="truecolor", TERM="xterm")
     assert "\x1b[" in coloured.stdout

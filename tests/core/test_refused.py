@@ -86,12 +86,13 @@ def test_broken_weights(part: str, value: float) -> None:
     refused(f"NaN or infinite values \\({part}\\)", [5, 6], model)
 
 
-def test_overflow_with_finite_weights() -> None:
-    model = tiny.model(dtype=torch.float16)
+@pytest.mark.parametrize(("dtype", "finer"), [(torch.float16, "float32"), (torch.float32, "float64")])
+def test_overflow_with_finite_weights(dtype: torch.dtype, finer: str) -> None:
+    model = tiny.model(dtype=dtype)
     with torch.no_grad():
-        model.classifier.weight.fill_(60000)
+        model.classifier.weight.fill_(0.9 * torch.finfo(dtype).max)
         model.bert.pooler.dense.bias.fill_(100)
-    refused("although its weights are finite", [5, 6], model)
+    refused(f"although its weights are finite.*try dtype='{finer}'", [5, 6], model)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", ("the cat", " "), ["the cat", ""]])

@@ -160,6 +160,9 @@ def test_language_models_and_taggers() -> None:
     assert (masked.scores > 0).all()
     tagged = wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method="saliency", position=2)
     assert tagged.target.kind == "class"
+    for method in ("auto", "saliency"):  # what follows blocks is no way out here
+        with pytest.raises(WherefromError, match="say with position= which one is meant: its index, or the word itself$"):
+            wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method=method)
 
 
 @pytest.mark.parametrize("returns", ["tensor", "tuple", "mapping"])

@@ -118,7 +118,8 @@ def test_outliers() -> None:
     assert left.lines[0].get_ydata()[:3].tolist() == [0.0, -0.5, -1.0]
     assert left.get_xlim() == (-0.5, 3.5)
     assert right.collections[0].get_offsets().tolist() == [[0.1, 1.0], [2.0, 0.2]]
-    assert any("layer 1" in text for text in written(picture))
+    assert any("layer 1 (2 outliers)" in text for text in written(picture))
+    assert [each.get_text() for each in left.texts] == ["2", "2", "2"]  # of how many points each correlation is
 
 
 def test_the_shipped_model_is_drawn_by_one_call() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from wherefrom import __version__
 from wherefrom.cli import estimate, evaluate, explain, models, reproduce, serve, train
+from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
 
 app = typer.Typer(
@@ -68,4 +69,5 @@ def _say(kind: str, style: str, message: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True).print(Text.assemble((kind, style), message))
+    told = in_options(message, typer.main.get_command(app), sys.argv[1:])
+    Console(stderr=True).print(Text.assemble((kind, style), told))

@@ -67,7 +67,7 @@ Methods = Annotated[
         autocompletion=complete_method,
     ),
 ]
-Target = Annotated[str | None, typer.Option(help="A class, a word at the mask, start or end; the prediction if none.")]
+Target = Annotated[str | None, typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none.")]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
 Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
 Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]
@@ -109,7 +109,7 @@ Options = Annotated[
 ]
 DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the answering token gives itself to 0.")]
 TaskName = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
-Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
+Dtype = Annotated[str | None, typer.Option(help="float32, float64, bfloat16 or float16.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -208,7 +208,7 @@ def _hub_rows(row: Source, split: str) -> Iterator[Numbered]:
     except MissingExtra as missing:
         raise MissingExtra(
             f"no {row.hub} on this machine, and for the Hugging Face Hub {missing}. Where the files are here, set "
-            f"{VARIABLE} or folder= (--folder) to the folder that holds them"
+            f"{VARIABLE} or folder= to the folder that holds them"
         ) from missing
     passed = 0
     for config in row.configs or (None,):

@@ -353,7 +353,8 @@ def _check_finite(opened: Model, output: Any) -> None:
             f"the model's weights contain NaN or infinite values ({shown}); an explanation of such a model "
             f"would be meaningless. Load an intact checkpoint"
         )
+    finer = {"float32": "float64", "float64": None}.get(opened.dtype, "float32")
     raise NotDefined(
-        f"the model's output is NaN or infinite on this input although its weights are finite (dtype "
-        f"{opened.dtype}); try dtype='float32'"
+        f"the model's output is NaN or infinite on this input although its weights are finite (dtype {opened.dtype}); "
+        + (f"try dtype='{finer}'" if finer else "explain another input")
     )

@@ -363,7 +363,7 @@ class Reader:
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise TooLong(
                 f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; long='windows' explains"
-                f" it piece by piece, truncate=True (--truncate) cuts a text; token ids you cut yourself",
+                f" it piece by piece, truncate=True cuts a text; token ids you cut yourself",
             )
 
 

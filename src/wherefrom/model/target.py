@@ -138,9 +138,9 @@ def no_number(opened: Model) -> WherefromError:
         "meant: its index, or the word itself",
     }
     usual = f"{opened.name} predicts nothing; use a model with a head"
+    maps = ", or choose a method that explains representations (kind 'map' in `wherefrom methods`)"
     return NotDefined(
-        f"there is no number to explain: {lacks.get(opened.task, usual)}, or choose a method that explains "
-        f"representations (kind 'map' in `wherefrom methods`)"
+        f"there is no number to explain: {lacks.get(opened.task, usual)}{maps if opened.family.mapped else ''}"
     )
 
 

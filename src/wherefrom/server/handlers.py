@@ -71,7 +71,7 @@ class Body(BaseModel):
     )
     aggregate: Name | None = Field(AUTO, description="auto, rollout, flow, sum, mean, last, or null.")
     target: Choice | None = Field(
-        None, description="A class, a word at the mask, start or end; the prediction if none."
+        None, description="A class (all: each of them), a word at the mask, start or end; the prediction if none."
     )
     foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
     position: Choice | None = Field(None, description="The row that answers: an index, first, last, mean or mask.")

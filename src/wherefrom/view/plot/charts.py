@@ -240,15 +240,19 @@ def outliers(
     style = _style(0)
     axes.plot([each.layer for each in found], [each.correlation for each in found], marker="o", markersize=2.2,
               linewidth=1.1, label="correlation", **style)  # fmt: skip
+    for each in found:  # a correlation of two points is ±1, whatever they are
+        if each.correlation == each.correlation:
+            label = plain(str(len(each.first)), SMALL - 1, color=picture.theme.faint, va="bottom")
+            _annotate(axes, label, (each.layer, each.correlation), 1.5, ha="center")
     axes.axhline(0, color=picture.theme.faint, linewidth=0.6)
     axes.set_xlim(-0.5, len(found) - 0.5)  # also where a layer has no correlation
     axes.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
-    _name_axes(picture, axes, "layer", "correlation of outliers")
+    _name_axes(picture, axes, "layer", "correlation of outliers, and how many")
     chosen = found[layer]
     other = picture.panel(0, 0, 1, 1)
     _dress(picture, other)
     other.scatter(chosen.first, chosen.second, s=7, linewidths=0, color=_style(1)["color"])
-    _name_axes(picture, other, f"γ of the first norm, layer {chosen.layer}", "γ of the second norm")
+    _name_axes(picture, other, f"γ of the first norm, layer {chosen.layer} ({len(chosen.first)} outliers)", "γ of the second norm")
     total, height = picture.get_size_inches()
     _fit(picture, axes, 0, total * 0.56, height)
     _fit(picture, other, total * 0.57, total, height)

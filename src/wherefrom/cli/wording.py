@@ -1,0 +1,37 @@
+"""Messages of the library in the words of the command line: `position=` is `--position` there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+RENAMED = {"columns": "column", "names": "name"}  # Python's argument, and the option that is given once for each entry
+ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|True\b|(?=[\s;,.)]|$))")
+LAYERS = re.compile(r"\blayers is \((\d+), (\d+)\)")
+
+
+def in_options(message: str, command: Any, words: Sequence[str]) -> str:
+    """A message in which arguments that are options of the command called by these words are named as such.
+
+    What is no option of it (an option of a method) is left as it stands.
+    """
+    options = _options(command, words)
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        named = options.get(RENAMED.get(name, name))
+        return found.group() if named is None else named if value is None else f"{named} {value}"
+
+    if "from_layer" in options:
+        message = LAYERS.sub(r"--from-layer is \1 and --to-layer \2", message)
+    return ARGUMENT.sub(option, message)
+
+
+def _options(command: Any, words: Sequence[str]) -> dict[str, str]:
+    """The options of a command, or of the one inside it that the words call, by their names in Python."""
+    for word in words:
+        if word not in getattr(command, "commands", {}):
+            break
+        command = command.commands[word]
+    return {each.name: max(each.opts, key=len) for each in command.params if each.opts[0].startswith("-")}
