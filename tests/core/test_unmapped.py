@@ -161,7 +161,9 @@ def test_language_models_and_taggers() -> None:
     tagged = wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method="saliency", position=2)
     assert tagged.target.kind == "class"
     for method in ("auto", "saliency"):  # what follows blocks is no way out here
-        with pytest.raises(WherefromError, match="say with position= which one is meant: its index, or the word itself$"):
+        with pytest.raises(
+            WherefromError, match="say with position= which one is meant: its index, or the word itself$"
+        ):
             wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method=method)
 
 

@@ -67,7 +67,10 @@ Methods = Annotated[
         autocompletion=complete_method,
     ),
 ]
-Target = Annotated[str | None, typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none.")]
+Target = Annotated[
+    str | None,
+    typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none."),
+]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
 Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
 Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]

@@ -78,7 +78,9 @@ def check(setting: Setting) -> None:
     """Refuse what can be refused without the model."""
     of_methods = [asked for asked in setting.asked() if asked.probe is None]
     if of_methods and not setting.methods and not setting.given:
-        raise InvalidOption("no methods to evaluate; expected names from `wherefrom methods` (methods=), or scores made elsewhere")
+        raise InvalidOption(
+            "no methods to evaluate; expected names from `wherefrom methods` (methods=), or scores made elsewhere"
+        )
     if not setting.metrics:
         raise InvalidOption("no measures to evaluate by; expected names from `wherefrom metrics`")
     if setting.target == "all":

@@ -247,12 +247,17 @@ def outliers(
     axes.axhline(0, color=picture.theme.faint, linewidth=0.6)
     axes.set_xlim(-0.5, len(found) - 0.5)  # also where a layer has no correlation
     axes.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True))
-    _name_axes(picture, axes, "layer", "correlation of outliers, and how many")
+    _name_axes(picture, axes, "layer (at each point: the number of outliers)", "correlation of outliers")
     chosen = found[layer]
     other = picture.panel(0, 0, 1, 1)
     _dress(picture, other)
     other.scatter(chosen.first, chosen.second, s=7, linewidths=0, color=_style(1)["color"])
-    _name_axes(picture, other, f"γ of the first norm, layer {chosen.layer} ({len(chosen.first)} outliers)", "γ of the second norm")
+    _name_axes(
+        picture,
+        other,
+        f"γ of the first norm, layer {chosen.layer} ({len(chosen.first)} outliers)",
+        "γ of the second norm",
+    )
     total, height = picture.get_size_inches()
     _fit(picture, axes, 0, total * 0.56, height)
     _fit(picture, other, total * 0.57, total, height)
