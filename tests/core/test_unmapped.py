@@ -162,7 +162,7 @@ def test_language_models_and_taggers() -> None:
     assert tagged.target.kind == "class"
     for method in ("auto", "saliency"):  # what follows blocks is no way out here
         with pytest.raises(
-            WherefromError, match="say with position= which one is meant: its index, or the word itself$"
+            WherefromError, match=r"say with position= which one is meant: its index, or the word itself$"
         ):
             wherefrom.explain(tiny.ids(5), model("deberta-v2", "token-classification"), method=method)
 
