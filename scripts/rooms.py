@@ -34,6 +34,7 @@ LIGHT = (
 # From the ground up: a room imports those before it and never one after it.
 ORDER = (
     *LIGHT,
+    "options",
     "result",
     "data",
     "aggregate",
