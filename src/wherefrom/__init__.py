@@ -41,7 +41,7 @@ _HOMES = {
     "WherefromWarning": "wherefrom.errors",
 }
 
-_ROOMS = ("data", "errors")  # whole modules: wherefrom.data.read(...), wherefrom.errors.TooLong
+_ROOMS = ("data", "errors", "testing")  # whole modules: wherefrom.data.read(...), wherefrom.errors.TooLong
 
 __all__ = [
     "Comparison",

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from torch import nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface
 
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
 from wherefrom.model import LayerTrace, Reader, collate, open_model, stream
 from wherefrom.model.families import FAMILIES
-from wherefrom.model.undo import configs
-
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+from wherefrom.testing import CheckFailed, awkward, check_family, state
 
 
 def run(model: Any, on_layer: Any, lengths: tuple[int, ...] = (7, 4)) -> Any:
@@ -33,66 +31,43 @@ def test_every_family_has_a_tiny_model() -> None:
     assert set(tiny.CONFIGS) == set(FAMILIES)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
-def test_blocks_put_together_again_give_the_models_own_hidden_states(variant: str, dtype: torch.dtype) -> None:
-    model = tiny.model(variant, dtype=dtype)
-    trace = wherefrom.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
-    inputs = {"input_ids": trace.batch.ids, "attention_mask": trace.batch.attention_mask}
-    with torch.no_grad():
-        hidden = model(**inputs, output_hidden_states=True).hidden_states
-    real = trace.mask
-    assert len(trace.layers) == len(hidden) - 1
-    # Pre-norm models norm their last hidden state once more.
-    closing = [module for module in model.base_model.children() if isinstance(module, nn.LayerNorm)]
-    last_norm = closing[0] if closing else nn.Identity()
-    for i, layer in enumerate(trace.layers):
-        output = layer.block.finish(layer.block.mix(layer.x, layer.attention, layer.value))
-        if i == len(trace.layers) - 1:
-            output = last_norm(output)
-        assert (hidden[i] - layer.x)[real].abs().max() <= TOLERANCE[dtype]
-        assert (hidden[i + 1] - output)[real].abs().max() <= TOLERANCE[dtype]
-
-
-@pytest.mark.parametrize("variant", tiny.VARIANTS)
-def test_the_recorded_parts_fit_each_other(variant: str) -> None:
-    trace = wherefrom.capture([tiny.ids(8)], tiny.model(variant, dtype=torch.float64))
-    for layer in trace.layers:
-        block = layer.block
-        logits = layer.query @ layer.key.transpose(2, 3) * layer.scaling
-        if trace.opened.causal:
-            logits = logits + torch.full((8, 8), -torch.inf).triu(1)
-        assert torch.allclose(logits.softmax(-1), layer.attention, atol=1e-12)
-        source = block.norm1(layer.x) if block.norm_first else layer.x
-        value = block.part(block.family.value)(source)
-        value = value.chunk(3, -1)[2] if block.family.fused_qkv else value
-        assert torch.allclose(value.unflatten(-1, (layer.heads, -1)).transpose(1, 2), layer.value, atol=1e-12)
-        summed = torch.einsum("bhij,bhjd->bid", layer.attention, layer.f) + block.b_o + layer.x
-        assert torch.allclose(summed, layer.u, atol=1e-12)
-        y = layer.u if block.norm_first else block.norm1(layer.u)
-        w = y + block.ffn(block.norm2(y) if block.norm_first else y)
-        assert torch.allclose(w, layer.w, atol=1e-12)
-        assert torch.allclose(layer.attention.sum(-1), torch.ones(1, layer.heads, 8, dtype=torch.float64))
+def test_every_family_is_followed_exactly(variant: str, dtype: torch.dtype) -> None:
+    check_family(tiny.model(variant, dtype=dtype))
 
 
 @pytest.mark.parametrize("task", tiny.HEADS)
 @pytest.mark.parametrize("variant", ["bert", "roberta", "electra", "distilbert", "albert", "gpt2", "gpt2-encoder"])
-def test_the_output_under_capture_is_that_of_eager_attention(variant: str, task: str) -> None:
+def test_a_family_is_followed_under_every_head(variant: str, task: str) -> None:
     if (variant.startswith("gpt2") and task == "masked-lm") or (
         task == "causal-lm" and variant in ("distilbert", "albert")
     ):
         with pytest.raises(ValueError, match="Unrecognized configuration class"):  # transformers has no such head
             tiny.model(variant, task)
         return
-    model = tiny.model(variant, task, dtype=torch.float64)
-    trace = wherefrom.capture([tiny.ids(9), tiny.ids(5, seed=1)], model)
-    model.set_attn_implementation("eager")
-    with torch.no_grad():
-        eager = model(input_ids=trace.batch.ids, attention_mask=trace.batch.attention_mask)
-    compared = [name for name in ("logits", "start_logits", "end_logits", "last_hidden_state") if name in eager]
-    assert compared
-    for name in compared:
-        torch.testing.assert_close(trace.output[name], eager[name], rtol=0, atol=1e-12)
+    check_family(tiny.model(variant, task, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"norm1": "output.LayerNorm", "norm2": "attention.output.LayerNorm"}, "the residual of block 0"),
+        ({"key": "attention.self.query", "query": "attention.self.key"}, "the queries of block 0"),
+        ({"value": "attention.self.key"}, "the values of block 0"),
+        ({"norm_first": True}, "of block 0"),
+        ({"layers": "encoder.layer"}, "its structure is not the one wherefrom knows"),
+    ],
+)
+def test_a_wrong_row_is_found(wrong: dict[str, Any], message: str) -> None:
+    opened = open_model(tiny.model(dtype=torch.float64))
+    with pytest.raises((CheckFailed, WherefromError), match=message):
+        check_family(replace(opened, family=replace(opened.family, **wrong)))
+
+
+def test_half_precision_would_hide_mistakes() -> None:
+    with pytest.raises(WherefromError, match="bfloat16, whose rounding hides mistakes"):
+        check_family(tiny.model(dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("variant", ["bert", "distilbert", "albert"])
@@ -156,47 +131,19 @@ def test_a_keyword_that_changes_attention_is_refused_by_name(keyword: str, monke
 # The model comes back -------------------------------------------------------------------------------------
 
 
-def state(model: nn.Module) -> dict[str, Any]:
-    """Everything that must be as it was, except the weights themselves."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return {
-        "implementations": [(id(c), c._attn_implementation_internal) for c in configs(model)],
-        "hooks": [[dict(getattr(m, kind)) for kind in kinds] for m in model.modules()],
-        "training": [m.training for m in model.modules()],
-        "requires_grad": [p.requires_grad for p in model.parameters()],
-        "grad": [p.grad is None or float(p.grad.sum()) for p in model.parameters()],
-        "registries": [sorted(r._global_mapping) for r in (AttentionInterface, AttentionMaskInterface)],
-    }
-
-
-def awkward(variant: str, **changes: Any) -> Any:
-    """A model in a state that a careless library would spoil."""
-    model = tiny.model(variant, **changes)
-    model.train()
-    model.get_input_embeddings().eval()
-    for i, parameter in enumerate(model.parameters()):
-        parameter.requires_grad_(i % 2 == 0)
-        if i % 4 == 0:
-            parameter.grad = torch.full_like(parameter, 0.5)
-    next(iter(model.base_model.children())).register_forward_hook(lambda *_: None)
-    return model
-
-
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
 def test_the_model_comes_back_as_it_was(variant: str, implementation: str) -> None:
-    model = awkward(variant)
+    model = awkward(tiny.model(variant))
     model.set_attn_implementation(implementation)
-    weights = {name: p.clone() for name, p in model.named_parameters()}
     before = state(model)
     run(model, lambda _: None)
     assert state(model) == before
-    assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())
 
 
 @pytest.mark.parametrize("where", ["on_layer", "inside the model", "before the first block"])
 def test_also_after_an_exception(where: str) -> None:
-    model = awkward("bert")
+    model = awkward(tiny.model("bert"))
     calls = []
 
     def on_layer(layer: LayerTrace) -> None:
@@ -226,7 +173,7 @@ def test_sub_configs_and_submodels_with_their_own_config_come_back() -> None:
     inner = transformers.BertConfig(**tiny.SHAPE, attn_implementation="eager")
     model.helper = transformers.BertModel(inner)  # a submodel with a config of its own
     before = state(model)
-    assert {name for _, name in before["implementations"]} == {"sdpa", "eager"}
+    assert set(before["attention implementation"]) == {"sdpa", "eager"}
     run(model, lambda _: None)
     assert state(model) == before
 

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_capture import awkward, state
 from transformers.masking_utils import eager_mask
 
 import tiny
@@ -32,6 +31,7 @@ from wherefrom.errors import WherefromError
 from wherefrom.model import open_model, undo
 from wherefrom.model.capture import _RECORDER, attention_forward
 from wherefrom.model.undo import attending, borrowed, evaluating, hook
+from wherefrom.testing import awkward, state
 
 IDS = tiny.ids(5)
 METHODS = ("attention-rollout", "gradient-x-input", "ablation", "deeplift", "full-lrp", "value-zeroing")
@@ -134,7 +134,7 @@ def explain(model: Any, method: str = "attention-rollout") -> Any:
 
 def small() -> Any:
     """One block, in a state that a careless library would spoil."""
-    return awkward("bert", num_hidden_layers=1)
+    return awkward(tiny.model("bert", num_hidden_layers=1))
 
 
 # In the suite ---------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_an_interrupt_at_any_line_of_a_capture() -> None:
 
 
 def test_a_capture_inside_a_capture_is_interrupted() -> None:
-    outer, inner = Watch(small()), Watch(awkward("gpt2", n_layer=1))
+    outer, inner = Watch(small()), Watch(awkward(tiny.model("gpt2", n_layer=1)))
     opened = open_model(outer.model)
 
     def both() -> None:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from test_capture import state
 from torch import nn
 
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
+from wherefrom.testing import state
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 24,

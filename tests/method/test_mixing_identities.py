@@ -1,4 +1,4 @@
-"""What must hold of every context-mixing map, whatever the model."""
+"""What must hold of context-mixing maps beyond what each claims (test_conformance.py): families, padding, shapes."""
 
 from __future__ import annotations
 
@@ -8,40 +8,27 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from test_conformance import spellings
 
 import tiny
 import wherefrom
 from oracles import alti, globenc, value_zeroing
 from traces import apart, layers, maps
-from wherefrom.method import contributions, lookup
+from wherefrom.method import choose, contributions, lookup
 
 NORMS = ("norm", "norm-residual", "norm-residual-ln", "globenc")
-# Ways to be asked for that give rows which sum to one.
-STOCHASTIC: list[tuple[str, dict[str, Any]]] = [
-    ("attention-residual", {}),
-    ("norm-fixed-residual", {}),
-    *((name, {"normalize": True}) for name in NORMS),
-    *(("alti", {"metric": metric, "at": at}) for metric in ("l1", "l2", "cosine") for at in ("attention", "output")),
-    *(("value-zeroing", {"metric": metric}) for metric in ("cosine", "euclidean", "spearman")),
-    ("value-zeroing", {"standardise": True}),
-    ("random", {"seed": 3}),
+# Every registered layer map as it comes and by every choice of its options (tests/method/test_conformance.py).
+ALL = [
+    (asked.method.name, asked.options)
+    for each in wherefrom.methods()
+    if each.by_layer
+    for asked in map(choose, spellings(each))
 ]
-# A method that is registered as a layer's map is here, as it comes.
-REGISTERED = [each.name for each in wherefrom.methods() if each.kind == "map" and not each.class_specific]
-ALL = [*((name, {}) for name in REGISTERED), *(case for case in STOCHASTIC if case[1])]
+STOCHASTIC = [
+    (name, options) for name, options in ALL if "rows-sum-to-one" in lookup(name)[0].checks or options.get("normalize")
+]
 
 pytestmark = pytest.mark.filterwarnings("ignore:alti")  # some rows of random models hold no contribution
-
-
-def test_every_map_has_its_place_here() -> None:
-    assert {name for name, _ in STOCHASTIC} <= set(REGISTERED)
-    assert {"attention", "attention-fixed-residual", "hta", "hta-x-input", *NORMS} <= set(REGISTERED)
-
-
-@pytest.mark.parametrize("name", REGISTERED)
-def test_a_map_is_not_negative_unless_it_says_so(name: str) -> None:
-    if not lookup(name)[0].signed:
-        assert all((found >= 0).all() for layer in layers() for found in maps(layer, name))
 
 
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
@@ -79,31 +66,6 @@ def test_columns_and_rows_of_padding(name: str, options: dict[str, Any]) -> None
         assert (found[0, :2, 2:] == 0).all()
         if name in ("alti", "value-zeroing", "random"):
             assert (found[0, 2:] == 0).all()
-
-
-@pytest.mark.parametrize(("name", "options"), [case for case in ALL if case[0] != "random"], ids=str)
-def test_permuted_tokens_give_permuted_maps(name: str, options: dict[str, Any]) -> None:
-    """Without positions a Transformer does not know the order of its tokens."""
-    model = tiny.model("bert", "encoder", dtype=torch.float64)
-    with torch.no_grad():
-        model.embeddings.position_embeddings.weight.zero_()
-    ids = tiny.ids(8)
-    order = torch.tensor([3, 1, 7, 0, 2, 6, 5, 4])
-    straight = wherefrom.capture([ids], model).layers
-    permuted = wherefrom.capture([[ids[i] for i in order]], model).layers
-    for a, b in zip(straight, permuted, strict=True):
-        assert apart(maps(b, name, **options)[0], maps(a, name, **options)[0][order][:, order]) < 1e-9
-
-
-@pytest.mark.parametrize(("name", "options"), ALL, ids=str)
-def test_tokens_hidden_from_attention_give_nothing_but_are_built(name: str, options: dict[str, Any]) -> None:
-    encoding = {"input_ids": tiny.ids(6), "attention_mask": [0, 1, 1, 1, 1, 0]}
-    for layer in wherefrom.capture(encoding, tiny.model("bert", "encoder", dtype=torch.float64)).layers:
-        found = maps(layer, name, **options)[0]
-        assert found.shape == (6, 6)
-        if name != "random":
-            off_diagonal = found - found.diagonal().diag()
-            assert (off_diagonal[:, [0, 5]] == 0).all()
 
 
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
