@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import wherefrom
 from wherefrom import index
 from wherefrom.cli import app
-from wherefrom.cli.explain import complete_method, complete_model
+from wherefrom.cli.flags import complete_method, complete_model
 from wherefrom.cli.reproduce import complete_recipe
 from wherefrom.method import lookup
 

@@ -8,9 +8,11 @@ from dataclasses import fields
 from typing import Any, get_overloads
 
 import pytest
+import typer
 
 import wherefrom
 from wherefrom import options
+from wherefrom.cli import app
 from wherefrom.pipeline.bulk import How
 from wherefrom.pipeline.resolution import Wanted
 
@@ -69,3 +71,38 @@ def test_a_misspelt_option_is_answered_with_the_one_that_was_meant(name: str) ->
 def test_an_option_of_the_wrong_kind_gets_a_sentence(name: str) -> None:
     with pytest.raises(wherefrom.WherefromError, match="truncate='no'; expected True or False"):
         getattr(wherefrom, name)("a good film", truncate="no")
+
+
+# The command line and the page ---------------------------------------------------------------------------------
+
+
+ASKED_OTHERWISE = {"layers": {"from_layer", "to_layer"}}
+OF_PYTHON = {"model_kwargs", "tokenizer_kwargs", "progress"}  # objects; a terminal shows progress by itself
+COMMANDS: dict[str, frozenset[str]] = {
+    "explain": EVERYTHING - OF_PYTHON - {"keep", "on_error"},  # --out keeps scores and skips what fails
+    "compare": EVERYTHING - OF_PYTHON - {"keep", "on_error", "batch_size"},  # of one text
+    "estimate": TAKES["estimate"] - OF_PYTHON - {"keep", "batch_size"},
+    "evaluate": TAKES["evaluate"] - OF_PYTHON,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_the_options_of_its_function(name: str) -> None:
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    found = {each.name: each for each in command.params}
+    wanted = {flag for option in COMMANDS[name] for flag in ASKED_OTHERWISE.get(option, {option})}
+    shown = {"layers"}  # with a text, or a table: whether every layer is shown
+    assert found.keys() & EVERYTHING - shown == wanted - {"from_layer", "to_layer"}
+    assert wanted <= found.keys()
+    defaults = _parameters(getattr(wherefrom, name))
+    for option in wanted & defaults.keys():
+        assert found[option].default == defaults[option].default, option
+
+
+def test_the_page_takes_the_same_options() -> None:
+    handlers = pytest.importorskip("wherefrom.server.handlers", reason="the server needs the extra `serve`")
+    servers = {*options.ModelOptions.__annotations__, "batch_size", "on_error", "progress"}  # whose model and batches
+    found, reference = handlers.Body.model_fields, _parameters(wherefrom.explain)
+    assert found.keys() & EVERYTHING == EVERYTHING - servers - {"keep"}  # which the page calls maps
+    for option in found.keys() & EVERYTHING:
+        assert found[option].default == reference[option].default, option

@@ -183,6 +183,17 @@ def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, 
     assert (refused.status_code, "classifiers" in refused.json()["detail"]) == (422, True)
 
 
+def test_windows_share_what_was_asked_for_up_to_half(client: Any, models: dict[str, Model]) -> None:
+    text = "the cat is good and the dog was bad . " * 8
+    asked = {"inputs": text, "long": "windows", "overlap": 3, "methods": ["attcat"]}
+    expected = wherefrom.explain(text, models["tiny"], method="attcat", long="windows", overlap=3)
+    compared = Comparison.from_dict(client.post("/api/compare", json=asked).json())
+    assert compared["attcat"].notes == expected.notes
+    assert np.allclose(compared["attcat"].scores, expected.scores, atol=1e-5)
+    refused = client.post("/api/compare", json={**asked, "overlap": 1000})
+    assert "at most half" in refused.json()["detail"]
+
+
 def test_what_one_method_cannot_the_others_can(client: Any) -> None:
     found = stream(client, inputs=TEXT, model="tiny-encoder", methods=["attcat", "globenc"], evidence=True)
     by_kind = {each["event"]: each for each in found}

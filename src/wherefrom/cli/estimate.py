@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli.explain import (
-    Aggregate,
+from wherefrom.cli.explain import method_options
+from wherefrom.cli.flags import (
+    MAPS,
+    MODEL,
+    QUESTION,
+    READING,
     AsJson,
-    Device,
-    Dtype,
-    FromLayer,
+    Asked,
     Method,
     ModelName,
     Options,
     Pair,
-    Receptive,
-    Rows,
-    ToLayer,
-    Truncate,
-    method_options,
+    shared,
 )
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
@@ -32,40 +30,24 @@ def register(app: typer.Typer) -> None:
     app.command("estimate")(estimate_command)
 
 
+@shared(asked=(QUESTION, MAPS, READING, MODEL))
 def estimate_command(
     text: Annotated[str | None, typer.Argument(help="The text; or only its length with --tokens.")] = None,
     pair: Pair = None,
     tokens: Annotated[int | None, typer.Option(help="Estimate for a text of this many tokens.", min=1)] = None,
     model: ModelName = DEFAULT_MODEL,
     method: Method = DEFAULT_METHOD,
-    aggregate: Aggregate = "auto",
-    from_layer: FromLayer = 0,
-    to_layer: ToLayer = None,
-    receptive_field: Receptive = False,
-    rows: Rows = "all",
+    *,
+    asked: Asked,
     option: Options = None,
     as_json: AsJson = False,
-    truncate: Truncate = False,
-    device: Device = None,
-    dtype: Dtype = None,
 ) -> None:
     """Say how long an explanation will take on this machine, and how much memory."""
     import wherefrom
 
-    found = wherefrom.estimate(
-        text if text is None or pair is None else (text, pair),
-        model,
-        method=method,
-        tokens=tokens,
-        aggregate=aggregate,
-        layers=(from_layer, to_layer),
-        receptive_field=receptive_field,
-        rows=cast(Any, rows),
-        truncate=truncate,
-        device=device,
-        dtype=dtype,
-        **method_options(option or []),
-    )
+    given: Any = text if text is None or pair is None else (text, pair)
+    asked |= method_options(option or [])
+    found = wherefrom.estimate(given, model, method=method, tokens=tokens, **asked)
     if as_json:
         print(json.dumps(asdict(found)))
         return

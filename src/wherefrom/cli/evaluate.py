@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wherefrom.cli.explain import Device, Dtype, ModelName, TaskName, Truncate, complete_method
+from wherefrom.cli.flags import MODEL, Asked, BatchSize, ModelName, Truncate, complete_method, shared
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, WherefromError
 
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(runs_app, name="runs")
 
 
+@shared(asked=(MODEL,))
 def evaluate_command(
     data: Annotated[str, typer.Option("--data", "-d", help="A dataset's name, a file, or hub:owner/name.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
@@ -45,7 +46,7 @@ def evaluate_command(
     prefixes: Annotated[bool, typer.Option("--up-to-mask", help="Read only what stands before [MASK].")] = False,
     target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
     name: Names = None,
-    batch_size: Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)] = 16,
+    batch_size: BatchSize = 16,
     shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
     workers: Annotated[int | None, typer.Option(help="Processes, or Ray actors.", min=1)] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker.", min=1)] = None,
@@ -53,9 +54,8 @@ def evaluate_command(
     seed: Annotated[int, typer.Option(help="For methods that draw numbers, and --draw.")] = 0,
     layers: Layers = False,
     truncate: Truncate = False,
-    task: TaskName = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    *,
+    asked: Asked,
 ) -> None:
     """Measure methods on a dataset; killed at any moment, the same command goes on where it stopped."""
     import wherefrom
@@ -82,9 +82,7 @@ def evaluate_command(
         workers=workers,
         threads=threads,
         engine=engine,
-        task=task,
-        device=device,
-        dtype=dtype,
+        **asked,
     )
     run.show(layers=layers)
 

@@ -4,115 +4,39 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wherefrom.cli import batch
+from wherefrom.cli.flags import (
+    MAPS,
+    MODEL,
+    QUESTION,
+    READING,
+    SHOWING,
+    Asked,
+    BatchSize,
+    Column,
+    File,
+    Method,
+    Methods,
+    ModelName,
+    Options,
+    Out,
+    Pair,
+    Written,
+    WrittenOrFile,
+    complete_method,
+    shared,
+)
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, WherefromError
 
 if TYPE_CHECKING:
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation
-
-
-def complete_method(typed: str) -> list[str]:
-    """Names of methods that go on as typed; behind a comma, of the next one."""
-    from wherefrom.index import listed
-
-    before, comma, last = typed.rpartition(",")
-    return [f"{before}{comma}{each['name']}" for each in listed("methods") if each["name"].startswith(last)]
-
-
-def complete_model(typed: str) -> list[str]:
-    from wherefrom import zoo
-
-    return [name for name in zoo.names() if name.startswith(typed)]
-
-
-Written = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
-WrittenOrFile = Annotated[
-    str | None, typer.Argument(help="The text (- reads it from standard input), or none with --file.")
-]
-File = Annotated[
-    Path | None,
-    typer.Option("--file", help="Many texts: a line each, or a .csv, .tsv, .jsonl or .parquet table; - is stdin."),
-]
-Column = Annotated[str, typer.Option("--column", help="The table's column of texts; two (a,b) are a pair.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --file to a .csv, .parquet or .jsonl.")]
-Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
-Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
-Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
-ModelName = Annotated[
-    str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.", autocompletion=complete_model)
-]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        "-M",
-        help="A name from `wherefrom methods`; auto: deeplift, or alti without an output.",
-        autocompletion=complete_method,
-    ),
-]
-Methods = Annotated[
-    str,
-    typer.Option(
-        "--methods",
-        "-M",
-        help="Names from `wherefrom methods`, by commas; auto: four that differ in kind.",
-        autocompletion=complete_method,
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none."),
-]
-Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
-Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
-Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]
-Head = Annotated[str | None, typer.Option(help="One head, counted from 0.")]
-FromLayer = Annotated[int, typer.Option("--from-layer", help="Reach down to the input of this block.", min=0)]
-ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before this block; after the last if none.")]
-Receptive = Annotated[
-    bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
-]
-Rows = Annotated[str, typer.Option(help="all, or reading: only the row that answers, which makes flow fast.")]
-Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its answering row and its map.")]
-Words = Annotated[
-    bool | None,
-    typer.Option("--words/--pieces", help="Words of the text, or the tokenizer's pieces; data is in pieces if none."),
-]
-Check = Annotated[
-    bool,
-    typer.Option("--check", help="Say how far to believe it: words of this text are erased in order and at random."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Save = Annotated[
-    Path | None,
-    typer.Option(
-        "--save",
-        "-o",
-        help="Write to a .json, .npz, .csv, .parquet, .jsonl or .html file, or a .png, .svg or .pdf picture.",
-    ),
-]
-Kind = Annotated[
-    str | None,
-    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph; layers with --layers."),
-]
-Html = Annotated[Path | None, typer.Option("--html", help="Write the viewer to this HTML file, to open in a browser.")]
-Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-O", help="An option of the method, e.g. -O n_steps=50 (see `wherefrom methods NAME`)."),
-]
-DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the answering token gives itself to 0.")]
-TaskName = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
-Dtype = Annotated[str | None, typer.Option(help="float32, float64, bfloat16 or float16.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -122,126 +46,58 @@ def register(app: typer.Typer) -> None:
     app.command("methods")(methods_command)
 
 
+@shared(asked=(QUESTION, MAPS, READING, MODEL), shown=(SHOWING,))
 def explain_command(
     text: WrittenOrFile = None,
     pair: Pair = None,
     model: ModelName = DEFAULT_MODEL,
     method: Method = DEFAULT_METHOD,
-    target: Target = None,
-    foil: Foil = None,
-    position: Position = None,
-    aggregate: Aggregate = "auto",
-    head: Head = None,
-    from_layer: FromLayer = 0,
-    to_layer: ToLayer = None,
-    receptive_field: Receptive = False,
-    rows: Rows = "all",
-    drop_self: DropSelf = False,
+    *,
+    asked: Asked,
     option: Options = None,
-    layers: Layers = False,
-    words: Words = None,
-    check: Check = False,
-    as_json: AsJson = False,
-    save: Save = None,
-    kind: Kind = None,
-    html: Html = None,
-    truncate: Truncate = False,
-    long: Long = "error",
-    overlap: Overlap = None,
+    shown: Asked,
     file: File = None,
     column: Column = "text",
     out: Out = None,
-    task: TaskName = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    batch_size: BatchSize = 16,
 ) -> None:
     """Say which words of a text an answer is made of; of many texts, with --file and --out, into a table."""
     import wherefrom
 
-    arguments: dict[str, Any] = {
-        "model": model,
-        "method": method,
-        "target": target,
-        "foil": foil,
-        "position": _number(position),
-        "aggregate": aggregate,
-        "layers": (from_layer, to_layer),
-        "receptive_field": receptive_field,
-        "rows": rows,
-        "drop_self": drop_self,
-        "head": _number(head),
-        "truncate": truncate,
-        "long": long,
-        "overlap": overlap,
-        "task": task,
-        "device": device,
-        "dtype": dtype,
-        **method_options(option or []),
-    }
+    asked |= {"model": model, "method": method, "batch_size": batch_size, **method_options(option or [])}
     file = _file(text, file, out)
     if file is not None and out is not None:
-        alone = {"--pair": pair, "--save": save, "--html": html, "--kind": kind, "--json": as_json}
-        alone |= {"--layers": layers, "--check": check}
-        if unused := [name for name, value in alone.items() if value]:
-            raise InvalidOption(f"{', '.join(unused)}: for one text; a table of many has one row for each token")
-        batch.explain_file(batch.texts(file, column), out, words=bool(words), keep="scores", **arguments)
+        words = bool(shown.pop("words"))
+        if unused := [name for name, value in {"pair": pair, **shown}.items() if value]:
+            flags = ", ".join(f"--{name.removeprefix('as_')}" for name in unused)
+            raise InvalidOption(f"{flags}: for one text; a table of many has one row for each token")
+        batch.explain_file(batch.texts(file, column), out, words=words, keep="scores", **asked)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
     given: Any = text if pair is None else (text, pair)
-    result: Any = wherefrom.explain(given, **arguments)
-    checked = _checked(result, wherefrom.open_model(model, task=task, device=device, dtype=dtype)) if check else None
-    _present(result, layers=layers, words=words, checked=checked, as_json=as_json, save=save, kind=kind, html=html)
+    result: Any = wherefrom.explain(given, **asked)
+    checked = _checked(result, model, asked) if shown.pop("check") else None
+    _present(result, checked, **shown)
 
 
+@shared(asked=(QUESTION, MAPS, READING, MODEL), shown=(SHOWING,))
 def compare_command(
     text: Written,
     pair: Pair = None,
     model: ModelName = DEFAULT_MODEL,
     methods: Methods = DEFAULT_METHOD,
-    target: Target = None,
-    foil: Foil = None,
-    position: Position = None,
-    aggregate: Aggregate = "auto",
-    from_layer: FromLayer = 0,
-    to_layer: ToLayer = None,
-    receptive_field: Receptive = False,
-    rows: Rows = "all",
-    drop_self: DropSelf = False,
-    layers: Layers = False,
-    words: Words = None,
-    check: Check = False,
-    as_json: AsJson = False,
-    save: Save = None,
-    kind: Kind = None,
-    html: Html = None,
-    truncate: Truncate = False,
-    task: TaskName = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    *,
+    asked: Asked,
+    shown: Asked,
 ) -> None:
     """Several methods on one text, from one forward pass."""
     import wherefrom
     from wherefrom.spec import split
 
-    result: Any = wherefrom.compare(
-        text if pair is None else (text, pair),
-        model,
-        methods=split(methods),
-        target=target,
-        foil=foil,
-        position=_number(position),
-        aggregate=aggregate,
-        layers=(from_layer, to_layer),
-        receptive_field=receptive_field,
-        rows=cast(Any, rows),
-        drop_self=drop_self,
-        truncate=truncate,
-        task=task,
-        device=device,
-        dtype=dtype,
-    )
-    checked = _checked(result, wherefrom.open_model(model, task=task, device=device, dtype=dtype)) if check else None
-    _present(result, layers=layers, words=words, checked=checked, as_json=as_json, save=save, kind=kind, html=html)
+    given = text if pair is None else (text, pair)
+    result: Any = wherefrom.compare(given, model, methods=split(methods), **asked)
+    checked = _checked(result, model, asked) if shown.pop("check") else None
+    _present(result, checked, **shown)
 
 
 def methods_command(
@@ -294,10 +150,10 @@ def _list_methods() -> None:
 
 def _present(
     result: Explanation | Comparison,
+    checked: list[str] | None,
     *,
     layers: bool,
     words: bool | None,
-    checked: list[str] | None,
     as_json: bool,
     save: Path | None,
     kind: str | None,
@@ -335,15 +191,17 @@ def _present(
         )
 
 
-def _checked(result: Explanation | Comparison, model: Any) -> list[str]:
+def _checked(result: Explanation | Comparison, model: str, asked: Asked) -> list[str]:
     """The page's evidence in words, a line for each explanation; where there is none, why."""
+    import wherefrom
     from wherefrom.metric.spotcheck import checks
     from wherefrom.result.explanation import Explanation
 
     named = {result.method: result} if isinstance(result, Explanation) else dict(result)
+    opened = wherefrom.open_model(model, **{name: asked[name] for name in MODEL})
     lines: list[str] = []
     try:
-        for name, found in zip(named, checks(list(named.values()), model), strict=True):
+        for name, found in zip(named, checks(list(named.values()), opened), strict=True):
             lines.append(f"{name}: {found} {found.verdict}")
     except WherefromError as error:
         lines.append(f"no check: {error}")
@@ -361,11 +219,6 @@ def _file(text: str | None, file: Path | None, out: Path | None) -> Path | None:
     if (text is None) == (file is None):
         raise InvalidOption("expected either a text or --file")
     return file
-
-
-def _number(value: str | None) -> int | str | None:
-    """A whole number typed on the command line, or the word itself."""
-    return int(value) if value is not None and re.fullmatch(r"-?[0-9]+", value) else value
 
 
 def method_options(typed: list[str]) -> dict[str, Any]:

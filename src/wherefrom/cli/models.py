@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wherefrom.cli.explain import complete_model
+from wherefrom.cli.flags import complete_model
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wherefrom.cli.evaluate import named
-from wherefrom.cli.explain import Device
+from wherefrom.cli.flags import Device
 
 
 def complete_recipe(typed: str) -> list[str]:

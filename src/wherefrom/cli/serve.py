@@ -8,6 +8,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from wherefrom.cli.flags import Device
+
 
 def register(app: typer.Typer) -> None:
     """Add this file's command to the application."""
@@ -30,7 +32,7 @@ def serve_command(
     token: Annotated[
         str | None, typer.Option(envvar="WHEREFROM_TOKEN", help="What clients must know; made up where one is needed.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")] = None,
+    device: Device = None,
 ) -> None:
     """Explain in a browser: type a text, choose methods, see whether to believe them."""
     from wherefrom.extras import need

@@ -34,6 +34,7 @@ from wherefrom.metric.spotcheck import LEVEL, agreement, checks
 from wherefrom.metric.spotcheck import Check as Evidence
 from wherefrom.model import Model, Sentence
 from wherefrom.model.rerun import watched
+from wherefrom.options import ExplainOptions
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.execution import LARGE_FLOW, attempt
 from wherefrom.pipeline.outcome import Outcome
@@ -84,6 +85,9 @@ class Body(BaseModel):
     long: Literal["error", "truncate", "windows"] = Field(
         "error", description="A text longer than the model reads: an error, cut, or explained in overlapping windows."
     )
+    overlap: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        None, description="Tokens that two windows share: up to half of what the model reads; a quarter if none."
+    )
     maps: bool = Field(True, description="Give the layer maps too; without them the answer is small.")
     evidence: bool = Field(False, description="Check each explanation by erasing words of this text.")
 
@@ -109,11 +113,10 @@ class Body(BaseModel):
 
     def arguments(self) -> dict[str, Any]:
         """What `explain` and `compare` take by name, apart from the method."""
-        names = ("aggregate", "target", "foil", "position", "head", "layers", "receptive_field", "rows", "drop_self")
-        return {
-            **{name: getattr(self, name) for name in (*names, "truncate", "long")},
-            "keep": "maps" if self.maps else None,
+        shared = {
+            name: getattr(self, name) for name in ExplainOptions.__annotations__ if name in type(self).model_fields
         }
+        return {**shared, "keep": "maps" if self.maps else None}
 
 
 class ExplainBody(Body):
@@ -194,7 +197,7 @@ def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Eve
     methods = chosen(asked) or _usual(asked, sentences, question, opened)
     refuse_unseen_targets(opened, [question], list(methods.values()))
     jobs, failed = resolve_jobs(opened, methods, _wanted(asked))
-    every = run_whole(opened, sentences, [question] * len(sentences), jobs, BATCH)
+    every = run_whole(opened, sentences, [question] * len(sentences), jobs, BATCH, asked.overlap)
     found = [by_name(list(methods), outcomes, failed) for outcomes in every]
     yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
 
@@ -204,6 +207,11 @@ def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
     texts = asked.texts(limits)
     reader = opened.reader(truncate=asked.truncate, long=asked.long)
     sentences, _ = reader.read(texts[0] if isinstance(asked.inputs, str) else texts)
+    if asked.overlap is not None and opened.max_length is not None and asked.overlap > opened.max_length // 2:
+        raise OverLimit(
+            f"overlap={asked.overlap}; on this server windows share at most half of the tokens that the model reads, "
+            f"{opened.max_length // 2}"
+        )
     for sentence in sentences:
         if at_once(opened, sentence) > limits.tokens:
             raise OverLimit(
@@ -334,7 +342,7 @@ def _explanations(
 
     following = dict(pairwise(jobs))
     yield steps.at("the text")
-    for outcome in _outcomes(opened, sentence, question, jobs, passing):
+    for outcome in _outcomes(opened, sentence, question, jobs, asked.overlap, passing):
         if outcome.error is not None:
             yield {"event": "failed", "name": outcome.name, **described(outcome.error)}
         else:
@@ -344,11 +352,16 @@ def _explanations(
 
 
 def _outcomes(
-    opened: Model, sentence: Sentence, question: Question, jobs: Mapping[str, Job], passing: Callable[[int], None]
+    opened: Model,
+    sentence: Sentence,
+    question: Question,
+    jobs: Mapping[str, Job],
+    overlap: int | None,
+    passing: Callable[[int], None],
 ) -> Iterator[Outcome]:
     """What each job has, as it is done; of a text in windows all of it at once."""
     if at_once(opened, sentence) < len(sentence):
-        yield from run_whole(opened, [sentence], [question], jobs, BATCH)[0].values()
+        yield from run_whole(opened, [sentence], [question], jobs, BATCH, overlap)[0].values()
     else:
         yield from attempt(opened, [sentence], [question], jobs, 1, on_layer=passing)
 

@@ -1,0 +1,194 @@
+"""The options of commands: each written once, with its help; those of `wherefrom.options` in groups.
+
+    @shared(asked=(QUESTION, MODEL))
+    def command(text: Written, *, asked: Asked, as_json: AsJson = False) -> None: ...
+
+The command has a flag for each option of these groups where `asked` stands, and gets them in it under their names in
+Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import typer
+
+
+def complete_method(typed: str) -> list[str]:
+    """Names of methods that go on as typed; behind a comma, of the next one."""
+    from wherefrom.index import listed
+
+    before, comma, last = typed.rpartition(",")
+    return [f"{before}{comma}{each['name']}" for each in listed("methods") if each["name"].startswith(last)]
+
+
+def complete_model(typed: str) -> list[str]:
+    from wherefrom import zoo
+
+    return [name for name in zoo.names() if name.startswith(typed)]
+
+
+Written = Annotated[str, typer.Argument(help="The text; put [MASK] where a masked language model should predict.")]
+WrittenOrFile = Annotated[
+    str | None, typer.Argument(help="The text (- reads it from standard input), or none with --file.")
+]
+File = Annotated[
+    Path | None,
+    typer.Option("--file", help="Many texts: a line each, or a .csv, .tsv, .jsonl or .parquet table; - is stdin."),
+]
+Column = Annotated[str, typer.Option("--column", help="The table's column of texts; two (a,b) are a pair.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --file to a .csv, .parquet or .jsonl.")]
+Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
+Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
+BatchSize = Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)]
+Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
+ModelName = Annotated[
+    str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.", autocompletion=complete_model)
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        "-M",
+        help="A name from `wherefrom methods`; auto: deeplift, or alti without an output.",
+        autocompletion=complete_method,
+    ),
+]
+Methods = Annotated[
+    str,
+    typer.Option(
+        "--methods",
+        "-M",
+        help="Names from `wherefrom methods`, by commas; auto: four that differ in kind.",
+        autocompletion=complete_method,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none."),
+]
+Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
+Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
+Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]
+Head = Annotated[str | None, typer.Option(help="One head, counted from 0.")]
+FromLayer = Annotated[int, typer.Option("--from-layer", help="Reach down to the input of this block.", min=0)]
+ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before this block; after the last if none.")]
+Receptive = Annotated[
+    bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
+]
+Rows = Annotated[str, typer.Option(help="all, or readout: only the row that answers, which makes flow fast.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its answering row and its map.")]
+Words = Annotated[
+    bool | None,
+    typer.Option("--words/--pieces", help="Words of the text, or the tokenizer's pieces; data is in pieces if none."),
+]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Say how far to believe it: words of this text are erased in order and at random."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        "-o",
+        help="Write to a .json, .npz, .csv, .parquet, .jsonl or .html file, or a .png, .svg or .pdf picture.",
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph; layers with --layers."),
+]
+Html = Annotated[Path | None, typer.Option("--html", help="Write the viewer to this HTML file, to open in a browser.")]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, …")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-O", help="An option of the method, e.g. -O n_steps=50 (see `wherefrom methods NAME`)."),
+]
+DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the answering token gives itself to 0.")]
+TaskName = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
+Dtype = Annotated[str | None, typer.Option(help="float32, float64, bfloat16 or float16.")]
+
+
+class Flag(NamedTuple):
+    """One option of a command: what it is, and its default."""
+
+    kind: Any
+    default: Any = None
+
+
+Asked: TypeAlias = dict[str, Any]  # options of `wherefrom.options`, by name
+Group: TypeAlias = Mapping[str, Flag]
+QUESTION: Group = {"target": Flag(Target), "foil": Flag(Foil), "position": Flag(Position)}
+MAPS: Group = {
+    "aggregate": Flag(Aggregate, "auto"),
+    "head": Flag(Head),
+    "from_layer": Flag(FromLayer, 0),  # which are `layers`
+    "to_layer": Flag(ToLayer),
+    "receptive_field": Flag(Receptive, False),
+    "rows": Flag(Rows, "all"),
+    "drop_self": Flag(DropSelf, False),
+}
+READING: Group = {"truncate": Flag(Truncate, False), "long": Flag(Long, "error"), "overlap": Flag(Overlap)}
+SHOWING: Group = {
+    "layers": Flag(Layers, False),
+    "words": Flag(Words),
+    "check": Flag(Check, False),
+    "as_json": Flag(AsJson, False),
+    "save": Flag(Save),
+    "kind": Flag(Kind),
+    "html": Flag(Html),
+}
+MODEL: Group = {"task": Flag(TaskName), "device": Flag(Device), "dtype": Flag(Dtype)}
+
+
+def shared(**places: Sequence[Group]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of these groups, in place of the parameters under which it gets them."""
+    flags = {
+        place: {name: flag for group in groups for name, flag in group.items()} for place, groups in places.items()
+    }
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            gathered = {place: _in_python({name: given.pop(name) for name in mine}) for place, mine in flags.items()}
+            command(**gathered, **given)
+
+        run.__dict__["__signature__"] = _signature(command, flags)
+        return run
+
+    return decorate
+
+
+def _signature(command: Callable[..., None], flags: Mapping[str, Group]) -> inspect.Signature:
+    """The parameters that the command line sees; they have names there, and no order."""
+    named = inspect.Parameter.KEYWORD_ONLY
+    own = inspect.signature(command, eval_str=True)
+    found: list[inspect.Parameter] = []
+    for each in own.parameters.values():
+        if each.name in flags:
+            mine = flags[each.name].items()
+            found += [inspect.Parameter(name, named, default=flag.default, annotation=flag.kind) for name, flag in mine]
+        else:
+            found.append(each.replace(kind=named))
+    return own.replace(parameters=found)
+
+
+def _in_python(given: Asked) -> Asked:
+    """What was typed as Python takes it."""
+    if "from_layer" in given:
+        given["layers"] = (given.pop("from_layer"), given.pop("to_layer"))
+    for name in given.keys() & {"position", "head"}:
+        given[name] = _number(given[name])
+    return given
+
+
+def _number(value: str | None) -> int | str | None:
+    """A whole number typed on the command line, or the word itself."""
+    return int(value) if value is not None and re.fullmatch(r"-?[0-9]+", value) else value

@@ -1,0 +1,101 @@
+"""`name(option=value)` works wherever a method is named, and gives what the option gives beside the name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+import tiny
+import wherefrom
+from wherefrom.cli import app
+from wherefrom.model import Model, open_model
+
+TEXT = "the film is good"
+PLAIN, OTHER = "random(seed=1)", "random(seed=2)"  # their scores show which of them was run
+LAYERS = "alti(layers=[0, 1], aggregate=sum)"  # what `explain` takes beside a method's own options
+
+
+@pytest.fixture(scope="module")
+def opened() -> Model:
+    return open_model(tiny.model(), tiny.tokenizer())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model")
+    tiny.model().save_pretrained(path)
+    tiny.tokenizer().save_pretrained(path)
+    return str(path)
+
+
+def _wanted(opened: Model) -> Iterator[tuple[str, NDArray[Any]]]:
+    for seed, name in enumerate((PLAIN, OTHER), 1):
+        yield name, wherefrom.explain(TEXT, opened, method="random", seed=seed).scores
+    yield LAYERS, wherefrom.explain(TEXT, opened, method="alti", layers=(0, 1), aggregate="sum").scores
+
+
+def test_explain_takes_options_in_the_name(opened: Model) -> None:
+    for name, scores in _wanted(opened):
+        assert np.allclose(wherefrom.explain(TEXT, opened, method=name).scores, scores)
+        (streamed,) = wherefrom.explain_stream([TEXT], opened, method=name)
+        assert np.allclose(streamed.scores, scores)
+
+
+def test_compare_takes_options_for_each_method(opened: Model) -> None:
+    wanted = dict(_wanted(opened))
+    found = wherefrom.compare(TEXT, opened, methods=list(wanted))
+    assert list(found) == list(wanted)
+    for name, scores in wanted.items():
+        assert np.allclose(found[name].scores, scores)
+
+
+def test_estimate_counts_the_options_in_the_name(opened: Model) -> None:
+    named = wherefrom.estimate(TEXT, opened, method="integrated-gradients(n_steps=200)")
+    beside = wherefrom.estimate(TEXT, opened, method="integrated-gradients", n_steps=200)
+    few = wherefrom.estimate(TEXT, opened, method="integrated-gradients(n_steps=2)")
+    assert named.seconds == pytest.approx(beside.seconds)
+    assert named.seconds > few.seconds
+
+
+def test_evaluate_measures_methods_with_options_side_by_side() -> None:
+    pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
+    names = [PLAIN, OTHER, LAYERS]
+    run = wherefrom.evaluate([TEXT, "the dog was bad"], tiny.model(), tiny.tokenizer(), names, [f"spearman:{PLAIN}"])
+    assert run.mean(PLAIN, f"spearman:{PLAIN}") == pytest.approx(1)
+    assert {key.method for key in run.summary} == set(names)
+
+
+def test_commands_take_options_in_the_name(folder: str, opened: Model) -> None:
+    wanted = dict(_wanted(opened))
+
+    def called(*arguments: str) -> dict[str, Any]:
+        result = CliRunner().invoke(app, [*arguments, "--model", folder, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    assert np.allclose(called("explain", TEXT, "-M", OTHER)["scores"], wanted[OTHER])
+    both = called("compare", TEXT, "-M", f"{PLAIN}, {LAYERS}")["explanations"]
+    assert np.allclose(both[LAYERS]["scores"], wanted[LAYERS], atol=1e-5)
+    assert called("estimate", TEXT, "-M", LAYERS)["method"] == "alti"
+
+
+def test_the_page_takes_options_in_the_name(opened: Model) -> None:
+    pytest.importorskip("fastapi", reason="the page needs the extra `serve`")
+    pytest.importorskip("httpx", reason="the tests of the page need httpx")
+    from starlette.testclient import TestClient
+
+    from wherefrom.server.app import guarded
+
+    wanted = dict(_wanted(opened))
+    with TestClient(guarded({"tiny": opened}, None, None), base_url="http://127.0.0.1:8000") as client:
+        one = client.post("/api/explain", json={"inputs": TEXT, "method": OTHER}).json()
+        both = client.post("/api/compare", json={"inputs": TEXT, "methods": [PLAIN, LAYERS]}).json()
+    assert np.allclose(one["scores"], wanted[OTHER])
+    assert np.allclose(both["explanations"][LAYERS]["scores"], wanted[LAYERS])
