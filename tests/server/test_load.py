@@ -173,11 +173,11 @@ def test_closing_a_stream_stops_the_work(
     models: dict[str, Model], left: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of twelve methods the rest is not begun, and who waits behind is served."""
-    begun: list[int] = []
+    begun: list[str] = []
 
     def slow(*given: Any, **named: Any) -> Any:
         for each in genuine(*given, **named):
-            begun.append(each[1])
+            begun.append(each.name)
             left.wait(60)
             yield each
 
