@@ -31,7 +31,6 @@ IMAGES = DOCS / "img"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n!\[[^\]]*\]\((\S+)\))?", re.MULTILINE | re.DOTALL)
 # AttCAT, figure 5b, and Value Zeroing, figure 4.
 REVIEW = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
-HAT = "the pictures of some hat [MASK] scaring marcus ."
 
 
 def picture(name: str, explanations: Sequence[Explanation], *, width: int, layers: bool = False, title: str) -> None:
@@ -102,8 +101,6 @@ def main() -> None:
     )
     single = wherefrom.explain("a deep and meaningful film .", method="attcat")
     picture("explain", [single], width=104, layers=True, title="wherefrom explain … --method attcat --layers")
-    zeroed = wherefrom.explain(HAT, model="wherefrom/mlm", method="value-zeroing")
-    picture("maps", [zeroed], width=176, layers=True, title="wherefrom explain … --method value-zeroing --layers")
     gallery(DOCS / "gallery.md")
     tour(DOCS / "tour.ipynb")
 

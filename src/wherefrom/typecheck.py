@@ -86,6 +86,12 @@ def shown(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
+def kind_of(value: Any) -> str:
+    """The type of a value with its article: an int, a str."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 def described(kind: Any) -> str:
     """What is expected, in words."""
     parts = [each for each in _alternatives(kind) if each is not NoneType]

@@ -174,7 +174,7 @@ def test_errors_name_the_options_of_the_command(folder: str, typed: Callable[...
     for arguments, said in (
         (("--from-layer", "3", "--to-layer", "2"), "--from-layer is 3 and --to-layer 2; expected"),
         (("--method", "attcat", "--position", "1"), "--position chooses the row of a map"),
-        (("--method", "attcat", "--save", "x.png", "--kind", "maps"), "show its scores (--kind text)"),
+        (("--method", "attcat", "--save", "x.png", "--kind", "maps"), "show scores (--kind text)"),
         (("--method", "ablation", "-O", "over=pair"), "over='pair' needs a --foil"),  # over is an option of the method
     ):
         result = typed("explain", "the film", "--model", folder, *arguments)
@@ -208,7 +208,7 @@ def test_help_is_instant_and_import_is_light() -> None:
 def test_the_public_names_are_all_there() -> None:
     for name in wherefrom.__all__:
         assert getattr(wherefrom, name) is not None
-    assert set(wherefrom.__all__) <= set(dir(wherefrom))
+    assert {"data", "errors", *wherefrom.__all__} == set(dir(wherefrom))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         wherefrom.nonsense  # noqa: B018
 
@@ -254,7 +254,7 @@ def test_lines_that_cannot_be_explained_are_named(folder: str, tmp_path: Path, t
     out = tmp_path / "scores.csv"
     found = typed("explain", "-m", folder, "--file", str(tmp_path / "texts.txt"), "--out", str(out), COLUMNS="200")
     assert found.returncode == 0
-    assert found.stderr.startswith("warning: 1 of 3 inputs were skipped: input 1: the text is empty")
+    assert found.stderr.startswith("warning: 1 of 3 inputs was skipped: input 1: the text is empty")
     assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
 
 

@@ -41,6 +41,13 @@ def test_a_list_reads_at_80_columns_and_uses_160(name: str) -> None:
     assert max(len(line.rstrip()) for line in wide.splitlines()) > 100
 
 
+def test_a_models_card_reads_at_80_columns() -> None:
+    card = printed("models", "wherefrom/sentiment", columns=80)
+    assert max(map(len, card.splitlines())) <= 80
+    commands = card.replace(" \\\n    ", " ")  # as a shell reads them
+    assert "--name 0=negative --name 1=positive --held-out 0.02 --model wherefrom/mlm" in commands
+
+
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_needs_no_torch(name: str) -> None:
     code = (

@@ -316,3 +316,20 @@ def test_tqdm_is_asked_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         progress.quiet_tqdm()
+
+
+def test_several_explanations_as_one_page(tmp_path: Path) -> None:
+    found = wherefrom.compare(["the film", "a cat"], tiny.model(), TOKENIZER, methods=["alti", "attcat"])
+    page = found.save(tmp_path / "all.html").read_text(encoding="utf-8")
+    assert page == found.to_html()
+    assert all(f'"name":"{row}: {name}' in page for row in (0, 1) for name in ("alti", "attcat"))
+
+
+def test_short_reprs() -> None:
+    compared = wherefrom.compare("the film", tiny.model(), TOKENIZER, methods=["alti", "attcat"])
+    assert repr(compared) == "<Comparison of alti, attcat>"
+    trace = wherefrom.capture(["the film", "a cat"], tiny.model(), TOKENIZER)
+    assert repr(trace) == "<Trace of BertForSequenceClassification: 2 inputs, 3 layers>"
+    assert repr(trace.layers[1]) == "<LayerTrace of layer 1: 2 inputs of up to 4 tokens>"
+    assert repr(wherefrom.open_model(tiny.model())) == "<Model 'BertForSequenceClassification': classification, bert>"
+    assert repr(wherefrom.explain(["the film"], tiny.model(), TOKENIZER)).startswith("<1 explanation\n")

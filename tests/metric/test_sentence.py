@@ -92,6 +92,8 @@ def test_what_it_says() -> None:
     assert "does not fall (0.98, then 0.98)" in str(bad)
     assert bad.told is False
     assert "19 of 19 random orders leave a probability as low or lower: on this sentence it cannot be" in bad.verdict
+    nearly = replace(good, random=np.vstack([good.random[:-1], good.probabilities]))
+    assert "1 of 19 random orders leaves a probability" in nearly.verdict
     assert "does not fall (0.50, then 0.60)" in str(check(0.5, 0.5, 0.6))
     few = check(0.98, 0.5, 0.12, words=3, orders=5)
     assert few.told is None

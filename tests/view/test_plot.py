@@ -283,7 +283,7 @@ def test_methods_without_layers_are_left_out_by_name() -> None:
     bare = replace(example(), maps=None, aggregated=None)
     both = Comparison({"whole": example(), "bare": bare})
     for kind in ("layers", "maps", "map", "graph"):
-        with pytest.warns(WherefromWarning, match="bare .*(layers|maps) and is left out of the picture"):
+        with pytest.warns(WherefromWarning, match="bare: .*(layers|maps), so left out of the picture"):
             drawn = both.plot(kind)
         assert drawn.axes
         assert not any("bare" in text for text in written(drawn))
@@ -440,9 +440,9 @@ def test_what_cannot_be_drawn_is_said() -> None:
         "unknown scale 'log'": lambda: found.plot("maps", scale="log"),
         "unknown edges 'all'": lambda: found.plot("graph", edges="all"),
         "outside the 3 layers": lambda: found.plot("map", layer=3),
-        "has no maps; leave": lambda: bare.plot("graph"),
-        "has no maps": lambda: bare.plot("maps"),
-        "says nothing about layers": lambda: bare.plot("layers"),
+        "there are no maps; choose another": lambda: bare.plot("graph"),
+        "there are no maps": lambda: bare.plot("maps"),
+        "nothing is known about layers": lambda: bare.plot("layers"),
         "nothing to draw": lambda: draw({}),
         "no token to show": lambda: Explanation.from_scores(["a"], [1.0], special=[True]).plot("tokens", special=False),
     }.items():

@@ -113,16 +113,21 @@ def metrics_command() -> None:
 @runs_app.command("list")
 def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")] = Path("runs")) -> None:
     """The runs in a folder and how they stand."""
+    from rich.console import Console
+
+    from wherefrom.cli.prose import folded
     from wherefrom.evaluation import runs
     from wherefrom.evaluation.export import described
 
+    console = Console()
     for run in runs(folder):
         try:
             first, second, *_ = described(run)
+            line = f"{first}: {second}, {'not finished' if run.finished is None else 'finished'}"
         except WherefromError as error:  # one that cannot be read does not hide the others
-            print(f"{run.path}: {error}")
-            continue
-        print(f"{first}: {second}, {'not finished' if run.finished is None else 'finished'}")
+            line = f"{run.path}: {error}"
+        # For a program a run is a line.
+        print(folded(line, console.width).removeprefix("  ") if console.is_terminal else line)
 
 
 @runs_app.command("show")

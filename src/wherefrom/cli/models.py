@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wherefrom.cli.flags import complete_model
+from wherefrom.cli.prose import folded
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,7 @@ def _print_card(console: Console, card: Card) -> None:
     def show(title: str, *lines: str) -> None:
         console.print(Text(title, style="bold"))
         for line in lines:
-            console.print(Text(f"  {line}"), soft_wrap=True)
+            console.print(Text(folded(line, console.width)), soft_wrap=True)
 
     show(card.name, card.summary)
     show("architecture", f"{card.architecture}; {card.parameters:,} parameters")

@@ -15,6 +15,13 @@ def fitted(text: str, width: int) -> str:
     return "\n".join(line for part in text.split("\n\n") for line in (*_paragraph(part, width), "")).rstrip("\n")
 
 
+def folded(line: str, width: int) -> str:
+    """One line of a list, indented, in lines of at most `width` letters; a command is folded as a shell reads it."""
+    command = line.startswith("wherefrom ")
+    parts = textwrap.wrap(line, max(20, width - 6), break_on_hyphens=False, break_long_words=False)
+    return "  " + (" \\\n    " if command else "\n    ").join(parts)
+
+
 def _paragraph(text: str, width: int) -> Iterator[str]:
     for kept, lines in groupby(text.splitlines(), _stands_alone):
         if kept:

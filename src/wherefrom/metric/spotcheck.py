@@ -91,11 +91,12 @@ class Check:
                 f"{len(self.words)} words have only {count + 1} orders: too few to tell this one from chance "
                 f"(at the {100 * LEVEL:.0f} % level)."
             )
+        leave = "leaves" if count - self.beaten == 1 else "leave"
         if self.told:
             found = f"all {count} random orders leave a higher probability: told from chance"
         else:
             found = (
-                f"{count - self.beaten} of {count} random orders leave a probability as low or lower: on this "
+                f"{count - self.beaten} of {count} random orders {leave} a probability as low or lower: on this "
                 f"sentence it cannot be told from chance"
             )
         return f"In the mean over 1 to {last} words gone, {found} (at the {100 * LEVEL:.0f} % level)."

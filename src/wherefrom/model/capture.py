@@ -56,6 +56,10 @@ class LayerTrace:
     raw: dict[str, Tensor] = field(repr=False)
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        count, n = self.mask.shape
+        return f"<LayerTrace of layer {self.index}: {count} input{'s' * (count > 1)} of up to {n} tokens>"
+
     @cached_property
     def x(self) -> Tensor:
         """The block's input [B, n, d]."""
@@ -132,6 +136,10 @@ class Trace:
     output: Any = field(repr=False)  # the model's own output object
     tuples: bool = False  # blocks give their output as the first of a tuple
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        n = len(self.batch.sentences)
+        return f"<Trace of {self.opened.name}: {n} input{'s' * (n > 1)}, {len(self.layers)} layers>"
 
     @property
     def mask(self) -> Tensor:

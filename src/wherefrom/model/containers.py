@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, WherefromError
+from wherefrom.typecheck import kind_of
 
 # What rows of text are called, one text or a pair; as transformers' pipelines have them.
 TEXTS = (("text", "text_pair"), ("question", "context"))
@@ -69,7 +70,7 @@ def text_of(row: Mapping[str, Any]) -> str | tuple[str, str] | None:
             continue
         other = row.get(second)
         if not isinstance(text, str) or not isinstance(other, str | None):
-            raise InvalidInput(f"'{first}' holds a {type(text).__name__}; expected one text a row, or a list of texts")
+            raise InvalidInput(f"'{first}' holds {kind_of(text)}; expected one text a row, or a list of texts")
         return text if other is None else (text, other)
     return None
 

@@ -25,7 +25,7 @@ from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, sta
 from wherefrom.model.parts import Block, submodule, submodules
 from wherefrom.model.undo import borrowed, evaluating, hook
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
-from wherefrom.typecheck import checks_arguments, shown
+from wherefrom.typecheck import checks_arguments, kind_of, shown
 
 PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
 
@@ -45,6 +45,9 @@ class Model:
     name: str
     pooling: str | None = None  # the readout position of a sentence embedding: "first", "mean" or "last"
     classes: int | None = None  # how many a head of somebody's own has, whatever the config says
+
+    def __repr__(self) -> str:
+        return f"<Model '{self.name}': {self.task}, {self.family.name}>"
 
     @cached_property
     def pretrained(self) -> transformers.PreTrainedModel:
@@ -237,9 +240,7 @@ def _as_output(found: Any) -> Any:
         found = next(iter(found), None)
     logits = getattr(found, "logits", found)
     if not isinstance(logits, torch.Tensor):
-        raise UnsupportedModel(
-            f"the model returned a {type(found).__name__}; expected logits, or an output that has them"
-        )
+        raise UnsupportedModel(f"the model returned {kind_of(found)}; expected logits, or an output that has them")
     return ModelOutput(logits=logits)
 
 
@@ -309,7 +310,7 @@ def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
     wrapped = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
     if wrapped or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
         raise InvalidOption(
-            f"model is a {type(model).__name__}; expected a model name, a folder, a transformers PreTrainedModel, a "
+            f"model is {kind_of(model)}; expected a model name, a folder, a transformers PreTrainedModel, a "
             f"module of yours around one, or a pipeline (a compiled or wrapped model: pass the model inside it)"
         )
     inner = _pretrained(model)

@@ -27,6 +27,7 @@ from wherefrom.errors import InvalidOption
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.papers import samples
 from wherefrom.registry import Registry
+from wherefrom.typecheck import kind_of
 
 if TYPE_CHECKING:
     from wherefrom.data import Dataset
@@ -225,7 +226,7 @@ def settle(
         raise InvalidOption(f"limit is {limit}; expected a whole number, at least 1")
     if model is not None and not isinstance(model, str | os.PathLike):
         raise InvalidOption(
-            f"model is a {type(model).__name__}; expected a shipped model, a hub id or a folder, by whose name a "
+            f"model is {kind_of(model)}; expected a shipped model, a hub id or a folder, by whose name a "
             f"recipe's runs are kept: save it first (model.save_pretrained, tokenizer.save_pretrained)"
         )
     names = tuple(each.strip() for each in data.split(",") if each.strip()) if data else ()

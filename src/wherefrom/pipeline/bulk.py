@@ -17,6 +17,7 @@ from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.progress import bar
 from wherefrom.result.explanations import Explanations
+from wherefrom.typecheck import kind_of
 
 INPUT_ERRORS = (*EXAMPLE_ERRORS, InvalidTarget, OutOfMemory)  # a target or the memory may fit the other inputs
 GO_ON = "; on_error='skip' goes on without it"
@@ -53,7 +54,8 @@ class Given:
         if self.failed:
             reasons = "; ".join(self.failed[row] for row in sorted(self.failed)[:3])
             more = " …" if len(self.failed) > 3 else ""
-            warn(f"{len(self.failed)} of {self.count} inputs were skipped: {reasons}{more}")
+            were = "was" if len(self.failed) == 1 else "were"
+            warn(f"{len(self.failed)} of {self.count} inputs {were} skipped: {reasons}{more}")
         done = dict(zip(self.sentences, found, strict=True))
         return Explanations([done.get(row) for row in range(self.count)], self.failed)
 
@@ -114,7 +116,7 @@ def chunks(inputs: Any, size: int) -> Iterator[Chunk]:
     items = several(inputs)
     if items is None:
         raise InvalidInput(
-            f"a {type(inputs).__name__} was given; expected several inputs, one after another (a list, a generator, a "
+            f"{kind_of(inputs)} was given; expected several inputs, one after another (a list, a generator, a "
             f"column of a dataset); for a single one use explain"
         )
     return _cut(items, size)

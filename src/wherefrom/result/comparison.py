@@ -39,6 +39,10 @@ class Comparison(Mapping[str, Explanation]):
     def __len__(self) -> int:
         return len(self.explanations)
 
+    def __repr__(self) -> str:
+        failed = f"; failed: {', '.join(self.failed)}" if self.failed else ""
+        return f"<Comparison of {', '.join(self) or 'nothing'}{failed}>"
+
     def words(self, how: str | None = None, *, rows: str | None = None) -> Comparison:
         """Every explanation over words instead of pieces, joined as `Explanation.words` does."""
         return Comparison({name: each.words(how, rows=rows) for name, each in self.explanations.items()}, self.failed)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from wherefrom.display import view
+from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
@@ -59,8 +60,14 @@ class Explanations(list[T]):
         return tabular.dataframe(self.each())
 
     def save(self, path: str | Path) -> Path:
-        """Write a table: .csv and .parquet a row per token, .jsonl a line per explanation."""
-        return tabular.save(self.each(), Path(path))
+        """Write a table (.csv and .parquet a row per token, .jsonl a line per explanation) or the viewer (.html)."""
+        path = Path(path)
+        return write(path, self.to_html()) if path.suffix == ".html" else tabular.save(self.each(), path)
+
+    def to_html(self) -> str:
+        """The viewer with all of them, one under the other: one HTML document that needs nothing beside it."""
+        named = {f"{row}: {view('title')(each)} · {each.explained}": each for row, each in self.each()}
+        return str(view("html-page")(named))
 
     def show(self, *, layers: bool = False) -> None:
         """Coloured text in the terminal, one input after another."""
@@ -76,4 +83,4 @@ class Explanations(list[T]):
         left_out = f", {len(self.skipped)} skipped" if self.skipped else ""
         lines = [f"  {row}: {found!r}" for row, found in enumerate(self[:SHOWN])]
         more = [f"  … {len(self) - SHOWN} more"] if len(self) > SHOWN else []
-        return "\n".join([f"<{len(self)} explanations{left_out}", *lines, *more]) + ">"
+        return "\n".join([f"<{len(self)} explanation{'s' * (len(self) != 1)}{left_out}", *lines, *more]) + ">"

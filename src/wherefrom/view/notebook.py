@@ -34,7 +34,7 @@ def explanations(found: Explanations[Explanation] | Explanations[Comparison]) ->
     more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
     left_out = f", {len(found.skipped)} skipped" if found.skipped else ""
     columns = ("input", "method", "prediction", "explained", "text")
-    return _table(columns, shown, f"{len(found)} explanations{left_out}{more}")
+    return _table(columns, shown, f"{len(found)} explanation{'s' * (len(found) != 1)}{left_out}{more}")
 
 
 def _table(columns: Sequence[str], cells: Sequence[Sequence[str]], caption: str) -> str:

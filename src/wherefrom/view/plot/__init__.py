@@ -90,10 +90,10 @@ def _with_layers(named: Mapping[str, Explanation], kind: str) -> Mapping[str, Ex
     """Those that can be drawn so; a warning names the others, and an error where none can."""
     parts = ("maps", "aggregated", *(("layer_scores",) if kind == "layers" else ()))
     drawn = {name: each for name, each in named.items() if any(getattr(each, part) is not None for part in parts)}
-    lacking = "says nothing about layers" if kind == "layers" else "has no maps"
     missing = [name for name in named if name not in drawn]
+    lacking = f"{', '.join(missing)}: {'nothing is known about layers' if kind == 'layers' else 'there are no maps'}"
     if not drawn:
-        raise NotDefined(f"{', '.join(missing)} {lacking}; leave it out, or show its scores (kind='text')")
+        raise NotDefined(f"{lacking}; choose another method, or show scores (kind='text')")
     if missing:
-        warn(f"{', '.join(missing)} {lacking} and is left out of the picture")
+        warn(f"{lacking}, so left out of the picture")
     return drawn
