@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +46,8 @@ class Sentence:
     visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
     word_ids: list[int | None] | None = None  # the caller's own word of each token, when the text came in words
     unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
+    given: dict[str, list[int]] | None = None  # the ids, mask and types, where these came in and not a text
+    read_by: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `explain` that read the text so
     embedded: list[int] | None = None  # the ids whose embeddings are read, where others stand in for some of `ids`
 
     def __len__(self) -> int:
@@ -255,6 +258,10 @@ class Reader:
             types=_ints(encoding.get("token_type_ids")),
             word_ids=[_word_of(span, words) for span in spans] if words else None,
             unknown=self._unknown(ids),
+            read_by={
+                **({"tokenizer_kwargs": plain} if (plain := _recordable(self.tokenizer_kwargs or {})) else {}),
+                **({"long": "truncate"} if self.truncate and len(ids) >= (extra["max_length"] or inf) else {}),
+            },
         )
 
     def _unknown(self, ids: list[int]) -> list[bool]:
@@ -329,7 +336,8 @@ class Reader:
         self._check(ids)
         special, spans, texts = self._aligned(ids)
         names = token_names(self.tokenizer, ids)
-        return Sentence(ids, names, special, spans, texts, types, visible, unknown=self._unknown(ids))
+        given = {name: cell for name, cell in zip(COLUMNS, (ids, visible, types), strict=True) if cell is not None}
+        return Sentence(ids, names, special, spans, texts, types, visible, unknown=self._unknown(ids), given=given)
 
     def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:
         """Text and offsets for bare ids: decode each run between special tokens and see that it encodes back."""
@@ -483,6 +491,11 @@ def _lists(column: Any) -> list[Any]:
         return list(found)
     except TypeError:
         raise InvalidInput(f"the encoding holds {shown(column)}; expected lists of whole numbers") from None
+
+
+def _recordable(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that a file can hold."""
+    return {name: each for name, each in arguments.items() if isinstance(each, str | int | float)}
 
 
 def _ints(values: Any) -> list[int] | None:

@@ -32,6 +32,7 @@ class _Shelf:
     """One job's results on one batch."""
 
     job: Job
+    questions: Sequence[Question]  # of its sentences
     maps: list[torch.Tensor] = field(default_factory=list)  # [B, n, n] each
     below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
@@ -155,7 +156,7 @@ def _run_batch(
 ) -> Iterator[Outcome]:
     """Job by job what the members have, from one pass."""
     read, asked = [sentences[i] for i in members], [questions[i] for i in members]
-    shelves = {name: _Shelf(job, error=_refused(opened, job, asked)) for name, job in jobs.items()}
+    shelves = {name: _Shelf(job, asked, error=_refused(opened, job, asked)) for name, job in jobs.items()}
     if all(shelf.error for shelf in shelves.values()):
         yield from (outcome for name, shelf in shelves.items() for outcome in shelf.outcomes(name, members))
         return
@@ -314,13 +315,9 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         special=sentence.special,
         unknown=sentence.unknown,
         word_ids=sentence.word_ids,
+        given=sentence.given,
         aggregate=job.reach.aggregate,
-        options={
-            **job.options,
-            **({} if job.head is None else {"head": job.head}),
-            **job.reach.options,
-            **({"drop_self": True} if job.drop_self else {}),
-        },
+        options={**job.chosen, **_asked(output, row, shelf), **sentence.read_by},
         defaults={name: value for name, value in job.method.options.items() if name not in job.options},
         target=found.target if job.method.class_specific else _represented(job.method, sentence, found.readout),
         measured=found.target if job.judged == "target" else found.predicted or found.target,
@@ -330,6 +327,17 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         model=output.trace.opened.name,
         seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
     )
+
+
+def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
+    """What the caller asked of this sentence, as far as the method looks at it: for the record, to ask it again."""
+    question, target = shelf.questions[row], output.answers[row].target
+    wanted: Any = question.target
+    if isinstance(wanted, str) and wanted == "all":  # of which this is one
+        wanted = target.index if target.kind in ("class", "token") else target.kind
+    looks = shelf.job.method.class_specific or output.trace.opened.task == "question-answering"
+    asked = {"target": wanted, "foil": question.foil} if looks else {}
+    return {name: value for name, value in {**asked, "position": question.position}.items() if value is not None}
 
 
 def _rows_alone(parts: dict[str, Any], readout: Readout) -> dict[str, Any]:

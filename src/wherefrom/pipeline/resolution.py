@@ -32,7 +32,8 @@ class Reach:
     def options(self) -> dict[str, Any]:
         """What was asked for beyond the ordinary, for the record."""
         part = {} if (self.start, self.end) == (0, self.depth) else {"layers": [self.start, self.end]}
-        return {**part, **({"receptive_field": True} if self.receptive_field else {})}
+        field = {"receptive_field": True} if self.receptive_field else {}
+        return {**part, **field, **({"rows": "readout"} if self.readout_only else {})}
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ class Job:
     options: dict[str, Any]
     keep: str = "maps"  # or "scores": of a map only the rows that answer
     judged: str = "prediction"  # what measures judge it by if it looks at no output; or "target", as those that do
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What the caller chose, under the names of `explain`: what makes it again, beside the method's name."""
+        head = {} if self.head is None else {"head": self.head}
+        drop_self = {"drop_self": True} if self.drop_self else {}
+        keep = {} if self.keep == _usual_keep(self.reach, self.head) else {"keep": self.keep}
+        return {**self.options, **head, **self.reach.options, **drop_self, **keep}
 
     @property
     def layerwise(self) -> bool:
@@ -137,7 +146,11 @@ def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
     """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
     if keep == "scores" and head == "all":
         raise InvalidOption("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
-    return keep or ("scores" if reach.readout_only and head != "all" else "maps")
+    return keep or _usual_keep(reach, head)
+
+
+def _usual_keep(reach: Reach, head: int | str | None) -> str:
+    return "scores" if reach.readout_only and head != "all" else "maps"
 
 
 def _layers(layers: Any, depth: int) -> tuple[int, int]:

@@ -171,6 +171,8 @@ def _joined(
 ) -> Explanation:
     sentence = whole.sentence
     layers = [each.layer_scores for each in found if each.layer_scores is not None]
+    ours = ("keep", *(("target",) if chosen else ()))  # chosen here, not by the caller
+    asked = {name: value for name, value in found[0].options.items() if name not in ours}
     note = (
         f"{len(sentence)} tokens are more than the model reads: explained in {len(found)} windows that overlap by "
         f"{whole.overlap}, a token's score the mean over its windows"
@@ -192,6 +194,7 @@ def _joined(
         readout=_reading(whole, found),
         prediction=prediction,
         probabilities=probabilities,
+        options={**asked, "long": "windows", "overlap": whole.overlap},
         seconds=sum(each.seconds for each in found),
         notes=[note + ("; the class is that of the highest mean probability" if chosen else "")],
     )

@@ -50,9 +50,10 @@ class Explanation:
     special: list[bool] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)  # the model read [UNK] for what the text says
     word_ids: list[int | None] | None = None  # the word of each token, where the text came in as words
+    given: dict[str, list[int]] | None = None  # the ids, mask and types, where these came in and not a text
     aggregate: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)  # what the caller chose,
-    defaults: dict[str, Any] = field(default_factory=dict)  # and what was left as it is
+    options: dict[str, Any] = field(default_factory=dict)  # what the caller chose, by the names of `explain`,
+    defaults: dict[str, Any] = field(default_factory=dict)  # and the method's options that were left as they are
     delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
     signed: bool = False
     additive: bool = False  # the scores of a word's pieces add up to the word's
@@ -129,6 +130,23 @@ class Explanation:
             return self.layer_scores
         maps = self.maps if self.aggregated is None else self.aggregated
         return None if maps is None else self.readout.row(maps)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What makes it again: `wherefrom.explain(model=…, **explanation.arguments)` gives the same arrays.
+
+        The input, the method, the aggregation and the `options`. Model and tokenizer are the caller's to give, and so
+        is the input of scores made elsewhere that came without a text.
+        """
+        texts: list[Any] = list(self.texts)
+        if self.word_ids is not None:  # it came in words, which are joined by blanks
+            texts = [text.split(" ") for text in texts]
+        inputs = self.given or (texts[0] if len(texts) == 1 else tuple(texts))
+        options = dict(self.options)
+        if "layers" in options:
+            options["layers"] = tuple(options["layers"])
+        made = {"method": self.method, "aggregate": self.aggregate, **options}
+        return {"inputs": inputs, **made} if inputs else made
 
     @property
     def pieces(self) -> list[str]:

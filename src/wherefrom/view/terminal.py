@@ -34,6 +34,8 @@ from wherefrom.view.colour import (
     strengths,
 )
 
+# Options that a title leaves out: what was read and explained stands beside it.
+TOLD = ("target", "foil", "position", "rows", "keep", "long", "overlap", "tokenizer_kwargs")
 CELL = 3  # characters of one entry of a map
 COLUMN = 7  # and of one entry of the table of layers
 DARK_GROUND: Colour = (38, 40, 44)
@@ -83,7 +85,7 @@ def title(explanation: Explanation) -> str:
     parts = [explanation.method]
     if explanation.aggregate and explanation.aggregate not in explanation.method:
         parts.append(explanation.aggregate)
-    parts += [f"{name}={value}" for name, value in explanation.options.items()]
+    parts += [f"{name}={value}" for name, value in explanation.options.items() if name not in TOLD]
     return " · ".join(parts)
 
 
