@@ -11,10 +11,8 @@ must not depend on where its neighbours were padded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
 from math import inf
 from typing import Any, TypeAlias
 
@@ -25,6 +23,7 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
+from wherefrom.model.offsets import offsets, places_of_words, searched, word_of
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
 
@@ -245,8 +244,8 @@ class Reader:
         added = [bool(flag) for flag in encoding["special_tokens_mask"]]
         if all(added):
             raise InvalidInput(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
-        words = [] if not self.in_words else [_places_of_words(each) for each in given]
-        spans = _offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
+        words = [] if not self.in_words else [places_of_words(each) for each in given]
+        spans = offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
         self._check(ids)
         own = ornaments(self.tokenizer)
         return Sentence(
@@ -256,7 +255,7 @@ class Reader:
             spans,
             texts,
             types=_ints(encoding.get("token_type_ids")),
-            word_ids=[_word_of(span, words) for span in spans] if words else None,
+            word_ids=[word_of(span, words) for span in spans] if words else None,
             unknown=self._unknown(ids),
             read_by={
                 **({"tokenizer_kwargs": plain} if (plain := _recordable(self.tokenizer_kwargs or {})) else {}),
@@ -395,36 +394,6 @@ def _runs(breaks: Sequence[bool]) -> Iterator[tuple[int, int]]:
             start = end + 1
 
 
-def searched(tokenizer: Any, texts: Sequence[str], ids: Sequence[int], special: Sequence[bool]) -> list[Span | None]:
-    """Offsets where the tokenizer gives none: each word of the text encoded by itself.
-
-    Only where the words' ids, one after another, are the sentence's; else nothing is known. The pieces of a word that
-    do not spell it (an unknown word, a lost accent) all stand for the whole of it.
-    """
-    found: list[Span] = []
-    alone: list[int] = []
-    marks = "|".join(re.escape(mark) for mark in tokenizer.all_special_tokens)
-    for which, text in enumerate(texts):
-        for match in re.finditer(rf"{marks}|(?:(?!{marks})\S)+" if marks else r"\S+", text):
-            pieces = tokenizer.encode(match.group(), add_special_tokens=False)
-            alone += pieces
-            found += [(which, *place) for place in _places(tokenizer, match.group(), match.start(), pieces)]
-    written = [i for i, ornament in zip(ids, special, strict=True) if not ornament]
-    if alone != written:
-        return [None] * len(ids)
-    left = iter(found)
-    return [None if ornament else next(left) for ornament in special]
-
-
-def _places(tokenizer: Any, word: str, start: int, ids: list[int]) -> list[tuple[int, int]]:
-    """Where each piece of a word that begins at `start` stands: the length of what the pieces so far spell."""
-    tokens = tokenizer.convert_ids_to_tokens(ids)
-    spelt = ["".join(tokenizer.convert_tokens_to_string(tokens[:k]).split()) for k in range(len(tokens) + 1)]
-    if spelt[-1].lower() != word.lower() or any(not word.lower().startswith(part.lower()) for part in spelt):
-        return [(start, start + len(word))] * len(ids)
-    return [(start + len(a), start + len(b)) for a, b in pairwise(spelt)]
-
-
 def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
     """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
     names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
@@ -445,30 +414,6 @@ def _placed(row: int, error: WherefromError) -> WherefromError:
     placed = type(error)(f"input {row}: {error}")
     placed.__cause__ = error
     return placed
-
-
-def _offsets(encoding: Any, words: Sequence[Sequence[tuple[int, int]]]) -> list[Span | None]:
-    """Where each token stands in its text, from a fast tokenizer; offsets within words are moved to their word."""
-    spans: list[Span | None] = []
-    inside = encoding.word_ids() if words else [None] * len(encoding["input_ids"])
-    for owner, word, (start, end) in zip(encoding.sequence_ids(), inside, encoding["offset_mapping"], strict=True):
-        moved = words[owner][word][0] if owner is not None and word is not None else 0
-        spans.append(None if owner is None else (owner, moved + start, moved + end))
-    return spans
-
-
-def _places_of_words(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Where words stand that are joined by blanks."""
-    ends = [0, *accumulate(len(word) + 1 for word in words)]
-    return [(start, start + len(word)) for start, word in zip(ends, words, strict=False)]
-
-
-def _word_of(span: Span | None, words: Sequence[Sequence[tuple[int, int]]]) -> int | None:
-    """The number of the word in which a token begins, counted through both texts of a pair."""
-    if span is None:
-        return None
-    before = sum(len(each) for each in words[: span[0]])
-    return before + next(i for i, (start, end) in enumerate(words[span[0]]) if start <= span[1] <= end)
 
 
 def _is_int(value: Any) -> bool:

@@ -1,0 +1,64 @@
+"""Where each token stands in its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from wherefrom.result.words import Span
+
+
+def offsets(encoding: Any, words: Sequence[Sequence[tuple[int, int]]]) -> list[Span | None]:
+    """Where each token stands in its text, from a fast tokenizer; offsets within words are moved to their word."""
+    spans: list[Span | None] = []
+    inside = encoding.word_ids() if words else [None] * len(encoding["input_ids"])
+    for owner, word, (start, end) in zip(encoding.sequence_ids(), inside, encoding["offset_mapping"], strict=True):
+        moved = words[owner][word][0] if owner is not None and word is not None else 0
+        spans.append(None if owner is None else (owner, moved + start, moved + end))
+    return spans
+
+
+def searched(tokenizer: Any, texts: Sequence[str], ids: Sequence[int], special: Sequence[bool]) -> list[Span | None]:
+    """Offsets where the tokenizer gives none: each word of the text encoded by itself.
+
+    Only where the words' ids, one after another, are the sentence's; else nothing is known. The pieces of a word that
+    do not spell it (an unknown word, a lost accent) all stand for the whole of it.
+    """
+    found: list[Span] = []
+    alone: list[int] = []
+    marks = "|".join(re.escape(mark) for mark in tokenizer.all_special_tokens)
+    for which, text in enumerate(texts):
+        for match in re.finditer(rf"{marks}|(?:(?!{marks})\S)+" if marks else r"\S+", text):
+            pieces = tokenizer.encode(match.group(), add_special_tokens=False)
+            alone += pieces
+            found += [(which, *place) for place in _places(tokenizer, match.group(), match.start(), pieces)]
+    written = [i for i, ornament in zip(ids, special, strict=True) if not ornament]
+    if alone != written:
+        return [None] * len(ids)
+    left = iter(found)
+    return [None if ornament else next(left) for ornament in special]
+
+
+def _places(tokenizer: Any, word: str, start: int, ids: list[int]) -> list[tuple[int, int]]:
+    """Where each piece of a word that begins at `start` stands: the length of what the pieces so far spell."""
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    spelt = ["".join(tokenizer.convert_tokens_to_string(tokens[:k]).split()) for k in range(len(tokens) + 1)]
+    if spelt[-1].lower() != word.lower() or any(not word.lower().startswith(part.lower()) for part in spelt):
+        return [(start, start + len(word))] * len(ids)
+    return [(start + len(a), start + len(b)) for a, b in pairwise(spelt)]
+
+
+def places_of_words(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where words stand that are joined by blanks."""
+    ends = [0, *accumulate(len(word) + 1 for word in words)]
+    return [(start, start + len(word)) for start, word in zip(ends, words, strict=False)]
+
+
+def word_of(span: Span | None, words: Sequence[Sequence[tuple[int, int]]]) -> int | None:
+    """The number of the word in which a token begins, counted through both texts of a pair."""
+    if span is None:
+        return None
+    before = sum(len(each) for each in words[: span[0]])
+    return before + next(i for i, (start, end) in enumerate(words[span[0]]) if start <= span[1] <= end)
