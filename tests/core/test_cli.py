@@ -208,7 +208,7 @@ def test_help_is_instant_and_import_is_light() -> None:
 def test_the_public_names_are_all_there() -> None:
     for name in wherefrom.__all__:
         assert getattr(wherefrom, name) is not None
-    assert {"data", "errors", *wherefrom.__all__} == set(dir(wherefrom))
+    assert {*wherefrom._ROOMS, *wherefrom.__all__} == set(dir(wherefrom))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         wherefrom.nonsense  # noqa: B018
 
