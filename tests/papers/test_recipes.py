@@ -21,7 +21,7 @@ from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import summary
 from wherefrom.papers import Result, attcat, lookup, recipes, value_zeroing
 from wherefrom.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
-from wherefrom.papers.recipe import Measured, Recipe, Reported, Table, number, over_layers, reported, settle
+from wherefrom.papers.recipe import Measured, Recipe, RecipeCall, Reported, Table, number, over_layers, reported, settle
 from wherefrom.papers.samples import half, own
 
 NAMES = [each.name for each in recipes()]
@@ -347,3 +347,19 @@ def test_the_command_lists_and_shows(out: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "grammar:distractor up to the verb test: n = 3" in shown.output
     assert "(0.69 ± 0.27)" in shown.output
+
+
+def test_half_a_model_is_not_taken_for_a_trained_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[Path] = []
+
+    def killed(_rows: Any, way: Any, *_: Any, **__: Any) -> None:
+        trained.append(way.out)
+        way.out.mkdir(exist_ok=True)
+        (way.out / "config.json").write_text("{}")  # a kill leaves this without weights
+        if len(trained) > 1:
+            (way.out / "training.json").write_text("{}")  # written when all is there
+
+    monkeypatch.setattr("wherefrom.training.prompt.prompt", killed)
+    asked = RecipeCall(lookup("value-zeroing/table3"), "wherefrom/mlm", ("own",), 4, out=tmp_path)
+    folders = {value_zeroing.fine_tuned(asked) for _ in range(3)}
+    assert [str(each) for each in trained] == [*folders] * 2

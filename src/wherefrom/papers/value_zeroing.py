@@ -119,13 +119,13 @@ def tested(data: Dataset) -> Dataset:
 
 def fine_tuned(asked: RecipeCall) -> str:
     """The folder of the model, fine-tuned on the other half to prefer the target to the foil."""
-    from wherefrom.training.loop import Schedule
+    from wherefrom.training.loop import REPORT, Schedule
     from wherefrom.training.prompt import PromptColumns, prompt
 
     train = asked.examples(change=lambda data: half(data, test=False))
     key = sha256(f"{asked.model} {train.fingerprint} {asked.seed}".encode()).hexdigest()[:12]
     folder = asked.work / "models" / key
-    if (folder / "config.json").is_file():
+    if (folder / REPORT).is_file():  # written last: what a kill has left is trained on, or anew
         return str(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     rows = folder.with_suffix(".jsonl")
