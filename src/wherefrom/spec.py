@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidOption, did_you_mean
+from wherefrom.typecheck import checked, shown
 
 WORDS = {"True": True, "False": False, "None": None}
 
@@ -21,14 +22,23 @@ def split(text: str) -> list[str]:
     >>> split("aopc, aopc(by=mask, shares=[0.1,0.5])")
     ['aopc', 'aopc(by=mask, shares=[0.1,0.5])']
     """
-    parts, depth = [""], 0
-    for char in text:
+    return [part.strip() for _, part in apart(text, ",") if part.strip()]
+
+
+def apart(text: str, signs: str) -> list[tuple[str, str]]:
+    """A text taken apart at these signs where they stand in no bracket: each part with the sign before it.
+
+    >>> apart("spearman(protocol=dense):ablation@layers", ":@")
+    [('', 'spearman(protocol=dense)'), (':', 'ablation'), ('@', 'layers')]
+    """
+    parts, depth = [("", "")], 0
+    for char in text.strip():
         depth += (char in "([") - (char in ")]")
-        if char == "," and depth == 0:
-            parts.append("")
+        if char in signs and depth == 0:
+            parts.append((char, ""))
         else:
-            parts[-1] += char
-    return [part.strip() for part in parts if part.strip()]
+            parts[-1] = (parts[-1][0], parts[-1][1] + char)
+    return parts
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -61,6 +71,17 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return WORDS.get(text, text)
+
+
+def checked_options(
+    name: str, given: Mapping[str, Any], own: Collection[str], kinds: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options given to a method or metric of this name, each its own and of the right kind; or what is wrong."""
+    if unknown := sorted(given.keys() - set(own)):
+        hint = did_you_mean(unknown[0], own)
+        known = ", ".join(own) or "none"
+        raise InvalidOption(f"'{name}' has no option {', '.join(map(shown, unknown))}; {hint}its options: {known}")
+    return {key: checked(f"'{name}' cannot have {key}", value, kinds[key]) for key, value in given.items()}
 
 
 def summary_of(run: Callable[..., Any]) -> str:

@@ -15,6 +15,7 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache, wraps
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -52,6 +53,19 @@ class within(NamedTuple):
 
     def holds(self, number: float) -> bool:
         return self.low < number < self.high
+
+
+class above(NamedTuple):
+    """The bounds of a number that is more than the first and at most the second, in `Annotated`."""
+
+    low: float
+    high: float | None = None
+
+    def __str__(self) -> str:
+        return f" above {self.low:g}" + ("" if self.high is None else f" and at most {self.high:g}")
+
+    def holds(self, number: float) -> bool:
+        return self.low < number and (self.high is None or number <= self.high)
 
 
 class _Unfit(Exception):
@@ -108,6 +122,13 @@ def described(kind: Any) -> str:
 def kinds_of(run: Callable[..., Any]) -> dict[str, Any]:
     """The kind of each parameter of a function, by name; `Any` where nothing is known of it."""
     return {each.name: _kind(each, inspect.unwrap(run)) for each in inspect.signature(run).parameters.values()}
+
+
+def check_fields(record: Any) -> None:
+    """For a dataclass's `__post_init__`: refuse a field that is not of the kind that its annotation names."""
+    kinds = kinds_of(type(record).__init__)
+    for each in fields(record):
+        object.__setattr__(record, each.name, checked(each.name, getattr(record, each.name), kinds[each.name]))
 
 
 def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:

@@ -119,9 +119,9 @@ def test_models_that_cannot_be_compared_are_refused(tmp_path: Path, monkeypatch:
     given = [wherefrom.explain(text, MODEL, TOKENIZER, "globenc") for text in texts]
     for message, metric, options in (
         ("must be told its model", "consistency", {}),
-        ("unknown way to randomise 'burnt'", "randomisation(way=burnt)", {}),
-        ("unknown disturbance 'rain'", "stability(against=rain)", {}),
-        ("unknown property 'colour'", "mdl(of=colour)", {}),
+        ("way='burnt'; expected 'initial' or 'shuffled'", "randomisation(way=burnt)", {}),
+        ("against='rain'; expected 'batch', 'padding', 'float32'", "stability(against=rain)", {}),
+        ("of='colour'; expected 'label', 'group' or 'target'", "mdl(of=colour)", {}),
         ("needs a gold label, and none of the 2 rows", "mdl", {}),
         ("explains every example once more", "randomisation", {"explanations": {"mine": given}}),
     ):

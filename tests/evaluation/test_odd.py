@@ -91,7 +91,7 @@ def test_scores_are_compared_by_magnitude_unless_told_otherwise() -> None:
     run = evaluate(["good film"], (), "spearman:other", explanations={"mine": mine, "other": other})
     assert run.mean("mine", "spearman:other") == pytest.approx(1)  # with the other's signs it would be -0.2
     with pytest.raises(
-        WherefromError, match="unknown signs 'some' of 'spearman'; expected one of none, reference, both"
+        WherefromError, match="'spearman' cannot have signs='some'; expected 'none', 'reference' or 'both'"
     ):
         evaluate(["good film"], "attention", "spearman(signs=some):saliency")
 

@@ -39,9 +39,9 @@ def test_what_plausibility_refuses() -> None:
         ("marks no token", lambda: run_overlap([1, 2], [0, 0])),
         ("one finite entry", lambda: run_overlap([1, 2], [1])),
         ("one finite entry", lambda: run_overlap([1, np.nan], [0, 1])),
-        ("threshold is 0", lambda: run_overlap([1, 2], [0, 1], threshold=0)),
+        ("threshold=0; expected a number above 0", lambda: run_overlap([1, 2], [0, 1], threshold=0)),
         ("K is 0", lambda: run_overlap([1, 2], [0, 1], k=0)),
-        ("unknown protocol", lambda: auprc([1, 2], [0, 1], "mine")),
+        ("protocol='mine'", lambda: auprc([1, 2], [0, 1], "mine")),
         ("at least one relevant", lambda: auprc([1, 2], [0, 0])),
     ):
         with pytest.raises(WherefromError, match=message):

@@ -127,7 +127,7 @@ def test_what_probing_refuses() -> None:
         ("NaN", lambda: online_code(x + np.nan, y)),
         ("increasing shares", lambda: online_code(x, y, timesteps=(0.5, 0.2, 1))),
         ("increasing shares", lambda: online_code(x, y, timesteps=(0.5,))),
-        ("penalty is 0", lambda: online_code(x, y, penalty=0)),
+        ("penalty=0; expected a number above 0", lambda: online_code(x, y, penalty=0)),
         (r"\[layers, examples, dimensions\]", lambda: layer_codes(x, y)),
     ):
         with pytest.raises(WherefromError, match=message):

@@ -216,7 +216,7 @@ def test_stability() -> None:
 def test_what_sanity_refuses() -> None:
     model = tiny.model()
     for message, call in (
-        ("unknown way", lambda: randomisation(TEXTS, model, TOKENIZER, ["alti"], way="burnt")),
+        ("way='burnt'", lambda: randomisation(TEXTS, model, TOKENIZER, ["alti"], way="burnt")),
         ("expected names", lambda: randomisation(TEXTS, model, TOKENIZER, ["alti", 3])),
         ("no methods", lambda: randomisation(TEXTS, model, TOKENIZER, [])),
         ("unknown method", lambda: stability(TEXTS, model, TOKENIZER, ["altar"])),

@@ -25,6 +25,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidOption
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
+from wherefrom.model.perturb import By, stand_in_for
 from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
 from wherefrom.work import BatchShape, Work, forward
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
 IDEA = "taking tokens away"
-By = Literal["unknown", "mask", "pad", "delete"] | int  # what stands in for a token: or a token id
 Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
@@ -139,8 +139,6 @@ def _over(answer: Answer, over: str) -> Answer:
 
 
 def _replaced(opened: Model, by: str | int) -> Change:
-    from wherefrom.model.perturb import stand_in_for
-
     blank = stand_in_for(opened, by)
     if blank is None:
         raise InvalidOption(f"{opened.name} has no token to blank out by {by!r}; pass by= another way or a token id")

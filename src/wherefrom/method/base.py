@@ -32,8 +32,8 @@ from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.method.citations import Paper
 from wherefrom.registry import Registry
-from wherefrom.spec import options_of, parse, summary_of
-from wherefrom.typecheck import checked, checks_arguments, kinds_of, shown
+from wherefrom.spec import checked_options, options_of, parse, summary_of
+from wherefrom.typecheck import checks_arguments, kinds_of, shown
 from wherefrom.work import Cost
 
 if TYPE_CHECKING:
@@ -245,22 +245,9 @@ def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) ->
     method, preset = lookup(name)
     if twice := written.keys() & (options or {}):
         raise InvalidOption(f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once")
-    how = {key: _option(name, key, written.pop(key), kind) for key, kind in HOW.items() if key in written}
-    every = {**written, **(options or {})}
-    if unknown := every.keys() - method.options:
-        known = ", ".join(method.options) or "none"
-        hint = did_you_mean(min(unknown), method.options)
-        raise InvalidOption(
-            f"'{name}' has no option {', '.join(map(shown, sorted(unknown)))}; {hint}its options: {known}",
-        )
-    kinds = method.kinds
-    return MethodSpec(
-        name, method, preset, {key: _option(name, key, each, kinds[key]) for key, each in every.items()}, how
-    )
-
-
-def _option(name: str, option: str, value: Any, kind: Any) -> Any:
-    return checked(f"'{name}' cannot have {option}", value, kind)
+    how = checked_options(name, {key: written.pop(key) for key in HOW if key in written}, HOW, HOW)
+    own = checked_options(name, {**written, **(options or {})}, method.options, method.kinds)
+    return MethodSpec(name, method, preset, own, how)
 
 
 def list_of_names(methods: Any) -> list[str]:

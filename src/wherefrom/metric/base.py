@@ -78,10 +78,8 @@ class Metric:
     probe: Probe | None = None  # reads the vectors of the whole dataset like this
     requires: tuple[str, ...] = ()  # options that must be given
     at: str = "in layer"  # how a number of one layer is spoken of
-    protocols: tuple[str, ...] = ()  # how it can be computed, the default first
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the values of other options
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # a number must be above and at most these
-    map_protocols: tuple[str, ...] = ()  # those of them that are of whole maps alone
+    narrowed: Mapping[str, Any] = field(default_factory=dict)  # options of which its way or change allows more
+    map_protocols: tuple[str, ...] = ()  # values of `protocol` that are of whole maps alone
 
     @property
     def summary(self) -> str:
@@ -98,7 +96,7 @@ class Metric:
         """What each option may be, as annotations (`wherefrom.typecheck`)."""
         more = (type(each).__init__ for each in (self.way, self.again, self.probe) if each is not None)
         known = {name: kind for each in (self.run, *more) for name, kind in kinds_of(each).items()}
-        return {name: known[name] for name in self.options}
+        return {name: {**known, **self.narrowed}[name] for name in self.options}
 
 
 def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:

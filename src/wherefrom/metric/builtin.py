@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,14 @@ from wherefrom.metric import consistency as models
 from wherefrom.metric import correlation, erasure, layerwise, plausibility, precision, sanity
 from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.probing import Code, Probe
-from wherefrom.metric.ranks import TIES, token_ranks
+from wherefrom.metric.ranks import Ties, token_ranks
 from wherefrom.result.explanation import Explanation
 
 Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
-SIGNS = ("none", "reference", "both")  # whose signs count where two methods are compared; else magnitudes are
-STEPS, SHARES = ("text", "attcat-code"), ("text", "alti-code")  # protocols of erasure
+Signs = Literal["none", "reference", "both"]  # whose signs count where two methods are compared; else magnitudes are
+STEPS = {"protocol": Literal["text", "attcat-code"]}  # of erasure in tenths,
+SHARES = {"protocol": Literal["text", "alti-code"]}  # and in the shares of ERASER
 
 # Agreement with another method ----------------------------------------------------------------------------
 
@@ -56,8 +57,10 @@ def _rows(explanation: Explanation) -> Array:
     return layerwise.layer_rows(explanation, "maps" if explanation.aggregate is None else "aggregated")
 
 
-@metric("spearman", reference=True, where=LEVELS, better="", protocols=("scipy", "dense"), choices={"signs": SIGNS})
-def spearman(case: Case, asked: MetricSpec, *, protocol: str = "scipy", signs: str = "none") -> Iterator[Part]:
+@metric("spearman", reference=True, where=LEVELS, better="")
+def spearman(
+    case: Case, asked: MetricSpec, *, protocol: correlation.Protocol = "scipy", signs: Signs = "none"
+) -> Iterator[Part]:
     """Spearman's ρ with another method's scores, by magnitude unless `signs` says otherwise."""
     for layer, a, b in _compared(case, asked, "scores", signs):
         yield Part(layer, correlation.spearman(a, b, protocol))
@@ -68,11 +71,11 @@ def spearman(case: Case, asked: MetricSpec, *, protocol: str = "scipy", signs: s
     reference=True,
     where=("maps", "scores", "layers"),
     better="",
-    protocols=layerwise.PROTOCOLS,
-    map_protocols=layerwise.PROTOCOLS[1:],
-    choices={"signs": SIGNS},
+    map_protocols=("globenc-code",),
 )
-def pearson(case: Case, asked: MetricSpec, *, protocol: str = "text", signs: str = "none") -> Iterator[Part]:
+def pearson(
+    case: Case, asked: MetricSpec, *, protocol: layerwise.Protocol = "text", signs: Signs = "none"
+) -> Iterator[Part]:
     """Pearson's r with another method, over whole layer maps (GlobEnc, figure 4)."""
     pairs = list(_compared(case, asked, "maps", signs))
     if protocol != "text":
@@ -85,8 +88,8 @@ def pearson(case: Case, asked: MetricSpec, *, protocol: str = "text", signs: str
         yield Part(layer, correlation.pearson(a, b))
 
 
-@metric("kendall", reference=True, where=LEVELS, better="", choices={"signs": SIGNS})
-def kendall(case: Case, asked: MetricSpec, *, signs: str = "none") -> Iterator[Part]:
+@metric("kendall", reference=True, where=LEVELS, better="")
+def kendall(case: Case, asked: MetricSpec, *, signs: Signs = "none") -> Iterator[Part]:
     """Kendall's τ-b with another method's scores, by magnitude unless `signs` says otherwise."""
     for layer, a, b in _compared(case, asked, "scores", signs):
         yield Part(layer, correlation.kendall(a, b))
@@ -100,31 +103,31 @@ def _curve(case: Case, asked: MetricSpec) -> erasure.Curve:
     return case.curves[asked.way]
 
 
-@metric("aopc", way=erasure.Way(), protocols=STEPS)
+@metric("aopc", way=erasure.Way(), narrowed=STEPS)
 def aopc(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area over the perturbation curve, the highest-scored tokens going first (AttCAT, equation 13)."""
     yield Part(None, _curve(case, asked).aopc)
 
 
-@metric("log-odds", better="lower", way=erasure.Way(), protocols=STEPS)
+@metric("log-odds", better="lower", way=erasure.Way(), narrowed=STEPS)
 def log_odds(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Mean logarithm of the share of the probability that is left (AttCAT, equation 14)."""
     yield Part(None, _curve(case, asked).log_odds)
 
 
-@metric("area", better="lower", way=erasure.Way(), protocols=STEPS)
+@metric("area", better="lower", way=erasure.Way(), narrowed=STEPS)
 def area(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area under the curve of the probability as tokens go."""
     yield Part(None, _curve(case, asked).area)
 
 
-@metric("comprehensiveness", way=erasure.Way(shares=erasure.ERASER), protocols=SHARES)
+@metric("comprehensiveness", way=erasure.Way(shares=erasure.ERASER), narrowed=SHARES)
 def comprehensiveness(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """How far the probability falls without the top 1, 5, 10, 20 and 50 % of the tokens, on average (ERASER)."""
     yield Part(None, _curve(case, asked).mean_drop)
 
 
-@metric("sufficiency", better="lower", way=erasure.Way(shares=erasure.ERASER, keep=True), protocols=SHARES)
+@metric("sufficiency", better="lower", way=erasure.Way(shares=erasure.ERASER, keep=True), narrowed=SHARES)
 def sufficiency(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """How far the probability falls when only the top 1, 5, 10, 20 and 50 % are left, on average (ERASER)."""
     yield Part(None, _curve(case, asked).mean_drop)
@@ -133,15 +136,15 @@ def sufficiency(case: Case, asked: MetricSpec) -> Iterator[Part]:
 # Between classes, and tokens that carry no meaning --------------------------------------------------------
 
 
-@metric("confidence", better="lower", every_class=True, protocols=between.PROTOCOLS)
-def confidence(case: Case, asked: MetricSpec, *, protocol: str = "text") -> Iterator[Part]:
+@metric("confidence", better="lower", every_class=True)
+def confidence(case: Case, asked: MetricSpec, *, protocol: between.Protocol = "text") -> Iterator[Part]:
     """Kendall's τ between the scores towards the explained class and towards the others (AttCAT, equation 15)."""
     del asked
     yield Part(None, between.confidence_of(case.classes, case.explanation.measured.label, protocol))
 
 
-@metric("special-rank", better="", choices={"ties": TIES})
-def special_rank(case: Case, asked: MetricSpec, *, ties: str = "average") -> Iterator[Part]:
+@metric("special-rank", better="")
+def special_rank(case: Case, asked: MetricSpec, *, ties: Ties = "average") -> Iterator[Part]:
     """Relevance rank of special tokens and punctuation, 1 the token that contributes most (ALTI, figure 6)."""
     del asked
     for name, rank in token_ranks(case.explanation, ties=ties).items():
@@ -223,15 +226,15 @@ def iou(case: Case, asked: MetricSpec) -> Iterator[Part]:
     yield Part(None, precision.overlap(*_rationale(case)).iou)
 
 
-@metric("iou-f1", needs=("rationale",), bounds={"threshold": (0, 1)})
-def iou_f1(case: Case, asked: MetricSpec, *, threshold: float = 0.5) -> Iterator[Part]:
+@metric("iou-f1", needs=("rationale",))
+def iou_f1(case: Case, asked: MetricSpec, *, threshold: plausibility.Threshold = 0.5) -> Iterator[Part]:
     """F1 of runs of tokens that share half of their union with a run of the rationale (ERASER)."""
     del asked
     yield Part(None, plausibility.run_overlap(*_rationale(case), threshold=threshold).f1)
 
 
-@metric("auprc", needs=("rationale",), protocols=plausibility.PROTOCOLS)
-def auprc(case: Case, asked: MetricSpec, *, protocol: str = "text") -> Iterator[Part]:
+@metric("auprc", needs=("rationale",))
+def auprc(case: Case, asked: MetricSpec, *, protocol: plausibility.Protocol = "text") -> Iterator[Part]:
     """Area under precision and recall of the scores against a human rationale (ERASER)."""
     del asked
     yield Part(None, plausibility.auprc(*_rationale(case), protocol))
@@ -240,8 +243,8 @@ def auprc(case: Case, asked: MetricSpec, *, protocol: str = "text") -> Iterator[
 # By other models, and by the same one disturbed -----------------------------------------------------------
 
 
-@metric("consistency", again=models.Second(), requires=("model",), protocols=("scipy", "dense"))
-def consistency(case: Case, asked: MetricSpec, *, protocol: str = "scipy") -> Iterator[Part]:
+@metric("consistency", again=models.Second(), requires=("model",))
+def consistency(case: Case, asked: MetricSpec, *, protocol: correlation.Protocol = "scipy") -> Iterator[Part]:
     """Spearman's ρ with the scores of a second model, where both predict the same class (ALTI, figure 7)."""
     (second,) = _again(case, asked).values()
     if not models.same_prediction(case.explanation, second):

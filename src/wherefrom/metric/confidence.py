@@ -16,15 +16,17 @@ Qiang et al. (2022), AttCAT: Explaining Transformers via Attentive Class Activat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wherefrom.errors import InvalidInput, InvalidOption, UnknownName
+from wherefrom.errors import InvalidInput, UnknownName
 from wherefrom.metric.correlation import kendall
 from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import checked
 
-PROTOCOLS = ("text", "attcat-code")
+Protocol = Literal["text", "attcat-code"]
 
 
 def confidence(scores: ArrayLike, chosen: int, protocol: str = "text") -> float:
@@ -37,8 +39,7 @@ def confidence(scores: ArrayLike, chosen: int, protocol: str = "text") -> float:
         raise InvalidInput(f"scores have shape {rows.shape}; expected one row of tokens per class, two classes or more")
     if not 0 <= chosen < len(rows):
         raise InvalidInput(f"class {chosen} was chosen, and there are scores for classes 0 to {len(rows) - 1}")
-    if protocol not in PROTOCOLS:
-        raise InvalidOption(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    checked("protocol", protocol, Protocol)
     if protocol == "attcat-code":
         other = 1 if chosen == 0 else chosen - 1
         first, second = (np.argsort(-rows[each]) for each in (chosen, other))  # unstable, as theirs

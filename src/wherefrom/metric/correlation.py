@@ -12,21 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
+from wherefrom.errors import InvalidInput, NotDefined
+from wherefrom.typecheck import checked
 
 Vector = NDArray[np.float64]
+Protocol = Literal["scipy", "dense"]  # ties at their mean rank, or without gaps after them
 
 
 def spearman(a: ArrayLike, b: ArrayLike, protocol: str = "scipy") -> float:
     """Spearman's rank correlation of two score vectors."""
     x, y = _pair(a, b)
-    if protocol not in ("scipy", "dense"):
-        raise InvalidOption(f"unknown protocol {protocol!r}; expected 'scipy' or 'dense'")
+    checked("protocol", protocol, Protocol)
     if _constant(x, y):
         return np.nan
     if protocol == "dense":

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,15 @@ from scipy.integrate import trapezoid
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
-from wherefrom.model.perturb import NAMES, stand_in_for
+from wherefrom.model.perturb import By, stand_in_for
 from wherefrom.model.rerun import numbers
 from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import check_fields
 
-WAYS = ("delete", *NAMES)
 STARTS = ("bos_token_id", "cls_token_id", "eos_token_id")  # what a text may begin with
 TENTHS = tuple(k / 10 for k in range(11))
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
-PROTOCOLS = ("text", "attcat-code", "alti-code")
+Protocol = Literal["text", "attcat-code", "alti-code"]
 TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
 SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
 
@@ -98,20 +98,16 @@ class Curve:
 class Way:
     """How tokens go: what stands in their place, after which shares one looks, and whether the top is taken or kept."""
 
-    by: str | int = "delete"
+    by: By = "delete"
     shares: tuple[float, ...] = TENTHS
     keep: bool = False
-    protocol: str = "text"
+    protocol: Protocol = "text"
 
     def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise InvalidOption(f"unknown protocol {self.protocol!r}; expected one of {', '.join(PROTOCOLS)}")
-        numbers = all(isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares)
-        if not self.shares or not numbers or sorted(set(self.shares)) != list(self.shares):
+        check_fields(self)
+        within = all(0 <= share <= 1 for share in self.shares)
+        if not self.shares or not within or sorted(set(self.shares)) != list(self.shares):
             raise InvalidOption("shares of tokens must be increasing numbers between 0 and 1, such as [0.1, 0.5]")
-        known = self.by in WAYS if isinstance(self.by, str) else type(self.by) is int
-        if not known:
-            raise InvalidOption(f"cannot erase by {self.by!r}; expected {', '.join(WAYS)}, or a token id")
 
     def __str__(self) -> str:
         usual = {TENTHS: "tenths", ERASER: "ERASER's shares"}
@@ -126,10 +122,10 @@ def erasure(
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
     *,
-    by: str | int = "delete",
+    by: By = "delete",
     shares: Sequence[float] = TENTHS,
     keep: bool = False,
-    protocol: str = "text",
+    protocol: Protocol = "text",
 ) -> Any:
     """The erasure curves of explanations of `inputs` (one, or a list of both): a `Curve`, or a list of them.
 

@@ -16,17 +16,19 @@ Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. EACL.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
+from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.metric.correlation import pearson, spearman
 from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import checked
 
 Array = NDArray[np.float64]
 Measure = Callable[[Array, ArrayLike], float]
-PROTOCOLS = ("text", "globenc-code")
+Protocol = Literal["text", "globenc-code"]
 
 
 def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "readout") -> Array:
@@ -36,10 +38,8 @@ def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "rea
     one answer a layer and gives that.
     row: "readout", the row that answers; "mean" or "max" over all rows.
     """
-    if of not in ("aggregated", "maps"):
-        raise InvalidOption(f"unknown layers of {of!r}; expected 'aggregated' or 'maps'")
-    if row not in ("readout", "mean", "max"):
-        raise InvalidOption(f"unknown row {row!r}; expected 'readout', 'mean' or 'max'")
+    checked("of", of, Literal["aggregated", "maps"])
+    checked("row", row, Literal["readout", "mean", "max"])
     maps = explanation.aggregated if of == "aggregated" else explanation.maps
     alone = explanation.layer_scores if of == "aggregated" or explanation.aggregate is None else None
     if maps is None and row == "readout" and alone is not None:
@@ -70,8 +70,7 @@ def map_agreement(maps: ArrayLike, reference: ArrayLike, protocol: str = "text")
     ours, theirs = (np.asarray(each, dtype=np.float64) for each in (maps, reference))
     if ours.ndim != 3 or ours.shape != theirs.shape:
         raise InvalidInput(f"maps have shapes {ours.shape} and {theirs.shape}; expected [layers, tokens, tokens] twice")
-    if protocol not in PROTOCOLS:
-        raise InvalidOption(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    checked("protocol", protocol, Protocol)
     if protocol == "text":
         return np.array([pearson(a, b) for a, b in zip(ours, theirs, strict=True)])
     return np.array(

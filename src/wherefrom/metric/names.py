@@ -25,9 +25,10 @@ from typing import Any
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption
 from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
-from wherefrom.metric.base import METRICS, Metric, MetricSpec, chosen_by
-from wherefrom.spec import parse
-from wherefrom.typecheck import checked
+from wherefrom.metric.base import METRICS, Case, Metric, MetricSpec, Part, chosen_by, metric
+from wherefrom.spec import apart, checked_options, parse
+
+__all__ = ["Case", "Metric", "MetricSpec", "Part", "lookup", "measure_of", "metric", "metrics"]
 
 
 def metrics() -> list[Metric]:
@@ -42,22 +43,12 @@ def metrics() -> list[Metric]:
 
 def lookup(text: str) -> MetricSpec:
     """The measure of a name such as `spearman:saliency@layers`, or an error that says what is known."""
-    head, reference, where = _taken_apart(text)
-    name, options = parse(head)
+    (_, head), *rest = apart(text, ":@")
+    signs = dict(rest)
+    reference, where = signs.get(":", ""), signs.get("@", "")
+    name, written = parse(head)
     found = METRICS.find(name)
-    if unknown := set(options) - set(found.options):
-        known = ", ".join(found.options) or "none"
-        raise InvalidOption(f"'{name}' has no option {', '.join(map(repr, sorted(unknown)))}; its options: {known}")
-    kinds = found.kinds
-    options = {key: checked(f"'{name}' cannot have {key}", value, kinds[key]) for key, value in options.items()}
-    choices = {"protocol": found.protocols, **found.choices}
-    for option, value in options.items():
-        if option in choices and value not in choices[option]:
-            known = ", ".join(choices[option])
-            raise InvalidOption(f"unknown {option} {value!r} of '{name}'; expected one of {known}")
-        if option in found.bounds and not found.bounds[option][0] < value <= found.bounds[option][1]:
-            low, high = found.bounds[option]
-            raise InvalidOption(f"'{name}' cannot have {option}={value!r}; expected more than {low} and at most {high}")
+    options = checked_options(name, written, found.options, found.kinds)
     if found.reference and not reference:
         raise InvalidOption(f"'{name}' compares with another method; say which, e.g. {name}:saliency")
     if reference and not found.reference:
@@ -82,16 +73,3 @@ def _settled(default: Any, options: dict[str, Any]) -> Any:
 def measure_of(metric: str) -> Metric:
     """The measure that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
     return METRICS[re.split("[(:@ ]", metric)[0]]
-
-
-def _taken_apart(text: str) -> tuple[str, str, str]:
-    """NAME(…), REFERENCE and WHERE; signs within brackets belong to the options."""
-    parts: dict[str, str] = {"head": "", ":": "", "@": ""}
-    depth, now = 0, "head"
-    for char in text.strip():
-        depth += (char in "([") - (char in ")]")
-        if depth == 0 and char in ":@":
-            now = char
-        else:
-            parts[now] += char
-    return parts["head"], parts[":"], parts["@"]

@@ -14,22 +14,23 @@ Mathew et al. (2021), HateXplain: A Benchmark Dataset for Explainable Hate Speec
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
-from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
+from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.metric.precision import average_precision, highest, precision_recall
+from wherefrom.typecheck import above, checked
 
-PROTOCOLS = ("text", "eraser-code")
+Protocol = Literal["text", "eraser-code"]
+Threshold = Annotated[float, above(0, 1)]  # a share of the union of two runs
 
 
 def auprc(scores: ArrayLike, rationale: ArrayLike, protocol: str = "text") -> float:
     """Area under the precision–recall curve of the scores against a rationale (a mask over the tokens)."""
-    if protocol not in PROTOCOLS:
-        raise InvalidOption(f"unknown protocol {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    checked("protocol", protocol, Protocol)
     if protocol == "text":
         return average_precision(scores, rationale)
     precision, recall = precision_recall(scores, rationale)
@@ -67,8 +68,7 @@ def run_overlap(scores: ArrayLike, rationale: ArrayLike, k: int | None = None, t
         )
     if not marked.any():
         raise NotDefined("the rationale marks no token; leave such inputs out and report how many")
-    if not 0 < threshold <= 1:
-        raise InvalidOption(f"threshold is {threshold}; expected more than 0 and at most 1")
+    checked("threshold", threshold, Threshold)
     ours, theirs = _runs(highest(values, int(marked.sum()) if k is None else k)), _runs(marked)
     found = sum(max(len(run & other) / len(run | other) for other in theirs) >= threshold for run in ours)
     return Runs(found, len(ours), len(theirs))

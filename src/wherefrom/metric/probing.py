@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,30 +31,28 @@ from scipy.special import log_softmax
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric.correlation import spearman
 from wherefrom.result.answer import Readout
+from wherefrom.typecheck import above, check_fields, checked, least
 
 if TYPE_CHECKING:
     from wherefrom.model import Model, Sentence, Trace
 
 Array = NDArray[np.float64]
 TIMESTEPS = (0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)  # shares of the labels sent
-PROPERTIES = ("label", "group", "target")  # of an example
+Property = Literal["label", "group", "target"]  # of an example
+PROPERTIES: tuple[Property, ...] = get_args(Property)
+Penalty = Annotated[float, above(0)]
 
 
 @dataclass(frozen=True)
 class Probe:
     """Which property of the examples is read off the layers, and how."""
 
-    of: str = "label"
-    penalty: float = 1.0
-    seed: int = 0
+    of: Property = "label"
+    penalty: Penalty = 1.0
+    seed: Annotated[int, least(0)] = 0
 
     def __post_init__(self) -> None:
-        if self.of not in PROPERTIES:
-            raise InvalidOption(f"unknown property {self.of!r}; expected one of {', '.join(PROPERTIES)}")
-        if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float) or not self.penalty > 0:
-            raise InvalidOption(f"penalty is {self.penalty!r}; expected a number above 0")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InvalidOption(f"seed is {self.seed!r}; expected a whole number, at least 0")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,7 @@ def online_code(
     x, y, classes = _checked(vectors, labels)
     if not timesteps or sorted(set(timesteps)) != list(timesteps) or timesteps[0] <= 0 or timesteps[-1] != 1:
         raise InvalidOption("timesteps must be increasing shares that end with 1, such as (0.1, 0.5, 1)")
-    if penalty <= 0:
-        raise InvalidOption(f"penalty is {penalty}; expected a number above 0")
+    checked("penalty", penalty, Penalty)
     order = np.random.default_rng(seed).permutation(len(y))
     x, y = _standardised(x)[order], y[order]
     sent = sorted({max(1, round(share * len(y))) for share in timesteps})

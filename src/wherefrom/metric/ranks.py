@@ -12,16 +12,18 @@ Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Tr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from wherefrom.errors import InvalidInput, InvalidOption
+from wherefrom.errors import InvalidInput
 from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import checked
 
 PUNCTUATION = (",", ".")
-TIES = ("average", "dense")
+Ties = Literal["average", "dense"]
 
 
 def relevance_ranks(scores: ArrayLike, ties: str = "average") -> NDArray[np.float64]:
@@ -29,8 +31,7 @@ def relevance_ranks(scores: ArrayLike, ties: str = "average") -> NDArray[np.floa
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
         raise InvalidInput(f"cannot rank scores of shape {values.shape}; expected two finite numbers or more")
-    if ties not in TIES:
-        raise InvalidOption(f"unknown way to rank ties {ties!r}; expected one of {', '.join(TIES)}")
+    checked("ties", ties, Ties)
     ranks: NDArray[np.float64] = stats.rankdata(values, ties) - 1
     if (values == values[0]).all():
         return np.full(len(values), 0.5)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -29,15 +29,17 @@ from wherefrom.method import choose, list_of_names
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Model, Sentence, collate, open_model
 from wherefrom.model.loading import DTYPES
-from wherefrom.model.variants import WAYS, in_dtype, randomised
+from wherefrom.model.variants import Randomising, in_dtype, randomised
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.outcome import Outcomes
 from wherefrom.pipeline.resolution import Job, Question, Wanted, resolve_job, resolve_questions
 from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import check_fields, least
 
 Array = NDArray[np.float64]
 ByMethod = dict[str, Explanation]  # of one input
-DISTURBANCES = ("batch", "padding", *DTYPES)
+Dtype = Literal["float32", "float64", "bfloat16", "float16"]
+Disturbance = Literal["batch", "padding"] | Dtype
 
 
 @dataclass(frozen=True)
@@ -45,25 +47,21 @@ class Randomised:
     """Which parts of the model are random at a time, and how they are drawn."""
 
     independent: bool = False
-    way: str = "initial"
-    seed: int = 0
+    way: Randomising = "initial"
+    seed: Annotated[int, least(0)] = 0
 
     def __post_init__(self) -> None:
-        if self.way not in WAYS:
-            raise InvalidOption(f"unknown way to randomise {self.way!r}; expected {' or '.join(WAYS)}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InvalidOption(f"seed is {self.seed!r}; expected a whole number, at least 0")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
 class Disturbed:
     """What changes, and should change nothing: the company of a batch, padding, or the dtype."""
 
-    against: str = "batch"
+    against: Disturbance = "batch"
 
     def __post_init__(self) -> None:
-        if self.against not in DISTURBANCES:
-            raise InvalidOption(f"unknown disturbance {self.against!r}; expected one of {', '.join(DISTURBANCES)}")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def randomisation(
     methods: Sequence[str] = ("attention-rollout",),
     *,
     independent: bool = False,
-    way: str = "initial",
+    way: Randomising = "initial",
     magnitude: bool = False,
     target: Any = None,
     foil: Any = None,
@@ -137,7 +135,7 @@ def stability(
     tokenizer: Any | None = None,
     methods: Sequence[str] = ("attention-rollout",),
     *,
-    dtypes: Sequence[str] = ("float64", "bfloat16"),
+    dtypes: Sequence[Dtype] = ("float64", "bfloat16"),
     target: Any = None,
     foil: Any = None,
     position: Any = None,
@@ -149,9 +147,10 @@ def stability(
     opened, sentences, questions, jobs = _settle(inputs, model, tokenizer, methods, target, foil, position)
     alone = explained(Alone(), opened, sentences, questions, jobs)
     questions = _same_targets(questions, alone)
+    disturbances: list[Disturbance] = ["batch", "padding", *dtypes]
     changed = {
         what: explained(Disturbed(what), model, sentences, questions, jobs)
-        for what in ("batch", "padding", *dtypes)
+        for what in disturbances
         for _, model in models(Disturbed(what), opened, sentences[0])
     }
     return {

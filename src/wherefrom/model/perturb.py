@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from wherefrom.model.model import Model
 
+By = Literal["unknown", "mask", "pad", "delete"] | int  # what becomes of a token that is taken away: or a token id
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from wherefrom.errors import InvalidOption
 from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
 from wherefrom.model.undo import hook
+from wherefrom.typecheck import checked
 
-WAYS = ("initial", "shuffled")
+Randomising = Literal["initial", "shuffled"]  # as an untrained model has it; or the trained values in other places
 Part = list[tuple[nn.Module, str]]  # parameters, each as the module that owns it and its name there
 
 
@@ -35,8 +35,7 @@ def randomised(
     would have (normal weights of the config's `initializer_range`, no biases, plain norms); "shuffled" keeps the values
     of every tensor and mixes their places. The yielded models share one copy, which the next step changes.
     """
-    if way not in WAYS:
-        raise InvalidOption(f"unknown way to randomise {way!r}; expected {' or '.join(WAYS)}")
+    checked("way", way, Randomising)
     twin = replace(opened, model=copy.deepcopy(opened.model))
     deviation = float(getattr(opened.config, "initializer_range", 0.02))
     for number, (name, part) in enumerate(parts(twin, batch).items()):
