@@ -35,6 +35,7 @@ from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, WherefromError
 
 if TYPE_CHECKING:
+    from wherefrom.model import Model, Sentence
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation
 
@@ -64,20 +65,21 @@ def explain_command(
     """Say which words of a text an answer is made of; of many texts, with --file and --out, into a table."""
     import wherefrom
 
-    asked |= {"model": model, "method": method, "batch_size": batch_size, **method_options(option or [])}
+    asked |= {"method": method, "batch_size": batch_size, **method_options(option or [])}
     file = _file(text, file, out)
     if file is not None and out is not None:
         words = bool(shown.pop("words"))
         if unused := [name for name, value in {"pair": pair, **shown}.items() if value]:
             flags = ", ".join(f"--{name.removeprefix('as_')}" for name in unused)
             raise InvalidOption(f"{flags}: for one text; a table of many has one row for each token")
-        batch.explain_file(batch.texts(file, column), out, words=words, keep="scores", **asked)
+        batch.explain_file(batch.texts(file, column), out, words=words, keep="scores", model=model, **asked)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
     given: Any = text if pair is None else (text, pair)
-    result: Any = wherefrom.explain(given, **asked)
-    checked = _checked(result, model, asked) if shown.pop("check") else None
-    _present(result, checked, **shown)
+    checking = _read(given, model, asked) if shown.pop("check") else None
+    read: tuple[Any, Any] = checking or (given, model)
+    result: Any = wherefrom.explain(*read, **asked)
+    _present(result, _checked(result, *checking) if checking else None, **shown)
 
 
 @shared(asked=(QUESTION, MAPS, READING, MODEL), shown=(SHOWING,))
@@ -95,9 +97,10 @@ def compare_command(
     from wherefrom.spec import split
 
     given = text if pair is None else (text, pair)
-    result: Any = wherefrom.compare(given, model, methods=split(methods), **asked)
-    checked = _checked(result, model, asked) if shown.pop("check") else None
-    _present(result, checked, **shown)
+    checking = _read(given, model, asked) if shown.pop("check") else None
+    read: tuple[Any, Any] = checking or (given, model)
+    result: Any = wherefrom.compare(*read, methods=split(methods), **asked)
+    _present(result, _checked(result, *checking) if checking else None, **shown)
 
 
 def methods_command(
@@ -191,17 +194,24 @@ def _present(
         )
 
 
-def _checked(result: Explanation | Comparison, model: str, asked: Asked) -> list[str]:
-    """The page's evidence in words, a line for each explanation; where there is none, why."""
+def _read(given: Any, model: str, asked: Asked) -> tuple[Sentence, Model]:
+    """The text as the model reads it, once for the explanation and its check; and the model."""
     import wherefrom
+
+    opened = wherefrom.open_model(model, **{name: asked.pop(name) for name in MODEL})
+    (sentence,), _ = opened.reader(truncate=asked["truncate"], long=asked["long"]).read(given)
+    return sentence, opened
+
+
+def _checked(result: Explanation | Comparison, sentence: Sentence, opened: Model) -> list[str]:
+    """The page's evidence in words, a line for each explanation; where there is none, why."""
     from wherefrom.metric.spotcheck import checks
     from wherefrom.result.explanation import Explanation
 
     named = {result.method: result} if isinstance(result, Explanation) else dict(result)
-    opened = wherefrom.open_model(model, **{name: asked[name] for name in MODEL})
     lines: list[str] = []
     try:
-        for name, found in zip(named, checks(list(named.values()), opened), strict=True):
+        for name, found in zip(named, checks(list(named.values()), opened, sentence=sentence), strict=True):
             lines.append(f"{name}: {found} {found.verdict}")
     except WherefromError as error:
         lines.append(f"no check: {error}")

@@ -199,7 +199,8 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     if opened.max_length is not None and len(explanation.tokens) > opened.max_length:
         raise NotDefined("the text was explained in windows; the check needs one that the model reads in one pass")
     if known is None or known.texts != texts:
-        (known,), _ = opened.reader(truncate=True).read(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+        reader = opened.reader(truncate=True, tokenizer_kwargs=explanation.options.get("tokenizer_kwargs"))
+        (known,), _ = reader.read(explanation.arguments["inputs"])
     if known.tokens != explanation.tokens:
         raise InvalidInput("the explanation is of other tokens than this model reads; pass the model it explains")
     return known
