@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,32 @@ def test_a_user_sees_useful_types(tmp_path: Path, pytestconfig: pytest.Config) -
             assert line.partition("#! ")[2] in said[number], line
         else:
             assert number not in said, said[number]
+
+
+def _public() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Public functions, and the public methods of public classes."""
+    for name in wherefrom.__all__:
+        found = getattr(wherefrom, name)
+        if inspect.isfunction(found):
+            yield name, found
+        elif inspect.isclass(found) and not issubclass(found, Exception):
+            own = {key: each for key, each in vars(found).items() if not key.startswith("_") or key == "__getitem__"}
+            for key, each in own.items():
+                function = each.fget if isinstance(each, property) else getattr(each, "__func__", each)
+                if inspect.isfunction(function):
+                    yield f"{name}.{key}", function
+
+
+def test_no_public_signature_says_any() -> None:
+    vague = [
+        f"{name}: {each.name}"
+        for name, function in _public()
+        for each in (*inspect.signature(function).parameters.values(), _returned(function))
+        if {"Any", "Any | None"} & {each.annotation}
+    ]
+    assert not vague
+
+
+def _returned(function: Callable[..., object]) -> inspect.Parameter:
+    found = inspect.signature(function).return_annotation
+    return inspect.Parameter("what_it_returns", inspect.Parameter.KEYWORD_ONLY, annotation=found)
