@@ -286,6 +286,10 @@ def explain_stream(
     `inputs` may be endless; a few batches of it are read ahead. Arguments as in `explain`; target, foil and position
     are the same for all.
     """
+    if "estimate" in options:
+        raise InvalidOption(
+            "the length of a stream is not known before it ends; estimate a few of its inputs by explain"
+        )
     refuse_misspelt(explain_stream, options)
     for name, value in (("target", target), ("foil", foil), ("position", position)):
         if isinstance(value, list | tuple):

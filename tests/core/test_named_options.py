@@ -55,6 +55,15 @@ def test_compare_takes_options_for_each_method(opened: Model) -> None:
         assert np.allclose(found[name].scores, scores)
 
 
+def test_a_name_may_correct_for_the_receptive_field() -> None:
+    causal = open_model(tiny.model("gpt2", "causal-lm"), tiny.tokenizer())
+    named, plain = "attention-rollout(receptive_field=true)", "attention-rollout"
+    found = wherefrom.compare(TEXT, causal, methods=[named, plain])
+    beside = wherefrom.explain(TEXT, causal, method=plain, receptive_field=True)
+    assert np.allclose(found[named].scores, beside.scores)
+    assert not np.allclose(found[plain].scores, beside.scores)
+
+
 def test_estimate_counts_the_options_in_the_name(opened: Model) -> None:
     named = wherefrom.estimate(TEXT, opened, method="integrated-gradients(n_steps=200)")
     beside = wherefrom.estimate(TEXT, opened, method="integrated-gradients", n_steps=200)

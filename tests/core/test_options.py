@@ -13,6 +13,7 @@ import typer
 import wherefrom
 from wherefrom import options
 from wherefrom.cli import app
+from wherefrom.method.base import HOW
 from wherefrom.pipeline.bulk import How
 from wherefrom.pipeline.resolution import Wanted
 
@@ -53,6 +54,10 @@ def test_overloads_show_every_option(name: str) -> None:
         assert found.keys() & EVERYTHING == EVERYTHING
         for option in EVERYTHING - {"target"}:
             assert found[option].annotation == options.ExplainOptions.__annotations__[option].__forward_arg__
+
+
+def test_a_name_may_say_how_its_method_makes_maps() -> None:
+    assert set(HOW) == set(options.MapOptions.__annotations__) - {"rows", "keep"}  # of which there is one for all
 
 
 def test_what_the_pipeline_is_told_are_the_same_options() -> None:

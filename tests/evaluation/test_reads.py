@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +12,9 @@ import pytest
 import tiny
 import wherefrom
 from wherefrom.data import Dataset, Dropped, Example, drawn, example
+from wherefrom.evaluation import planning
+from wherefrom.evaluation.config import Setting
+from wherefrom.evaluation.worker import Item, Worker
 from wherefrom.model import Reader
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
@@ -72,13 +75,17 @@ def test_each_text_is_tokenised_once(texts: Counter[str]) -> None:
     assert {text: texts[text] for text in data} == Counter(data)  # beside the sentence of ours that is tried first
 
 
-def test_workers_get_the_texts_as_planning_read_them(texts: Counter[str], tmp_path: Path) -> None:
-    """They are told what cannot be read, too, and say so of the example."""
-    data = ["the good film", "the " + "long " * 80 + "film"]
-    run = wherefrom.evaluate(data, MODEL, TOKENIZER, METHODS, METRICS, out=tmp_path / "run", shard=1)
-    assert {text: texts[text] for text in data} == Counter(data)  # beside the sentence of ours that is tried first
-    (reason,) = run.finished["failures"]
-    assert "tokens" in reason
+def test_workers_get_the_texts_as_planning_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that cannot be read: they say of the example what planning found."""
+    worker = Worker.open(Setting(MODEL, ("globenc",), ("aopc",), tokenizer=TOKENIZER))
+    items = [Item(row, Example(str(row), text)) for row, text in enumerate(("the good film", "a" + " long" * 80))]
+    (task,) = planning.cut(0, items, worker.try_read, 4)
+    monkeypatch.setattr(Reader, "read", None)  # nobody may call it from here on
+    outcomes, _ = worker.compute(pickle.loads(pickle.dumps(task)))
+    read = {outcome.item.row: outcome for outcome in outcomes}
+    assert read[0].failure is None
+    assert read[0].tokens == 5
+    assert "tokens" in str(read[1].failure)
 
 
 @pytest.mark.parametrize("kept", [10**6, 30])

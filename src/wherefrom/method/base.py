@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.method.citations import Paper
+from wherefrom.options import HeadLike
 from wherefrom.registry import Registry
 from wherefrom.spec import checked_options, options_of, parse, summary_of
 from wherefrom.typecheck import checks_arguments, kinds_of, shown
@@ -68,7 +69,14 @@ CHECKS = {
     "sign-flips-with-foil": "with target and foil exchanged, every score changes its sign",
     "adds-up": "the scores add up to what the method promises",
 }
-HOW: dict[str, Any] = {"aggregate": str | None, "layers": Any, "head": int | Literal["all"] | None, "drop_self": bool}
+# What a name may say of `options.MapOptions`: `alti(layers=[0, 2])`. How much is kept is one for all methods of a call.
+HOW: dict[str, Any] = {
+    "aggregate": str | None,
+    "layers": Any,
+    "head": HeadLike,
+    "drop_self": bool,
+    "receptive_field": bool,
+}
 
 
 class Scores(NamedTuple):
