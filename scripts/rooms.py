@@ -19,6 +19,7 @@ BEGIN, END = "<!-- rooms: drawn by scripts/rooms.py -->\n", "<!-- end of rooms -
 FACADE = "the package"  # wherefrom/__init__.py, which gives every public name on first use
 # Modules of one file that load nothing heavy: every room may use them.
 LIGHT = (
+    "version",
     "errors",
     "defaults",
     "extras",

@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.progress import quiet_tqdm
-
-__version__ = "0.1.0"
+from wherefrom.version import __version__
 
 # Public name -> the module that holds it (PEP 562: resolved on first use).
 _HOMES = {

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom import __version__
 from wherefrom.cli import estimate, evaluate, explain, models, reproduce, serve, train
 from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.version import __version__
 
 app = typer.Typer(
     name="wherefrom",

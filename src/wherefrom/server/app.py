@@ -14,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from wherefrom import __version__
 from wherefrom.errors import UnknownName, WherefromError
 from wherefrom.model import Model
 from wherefrom.server import handlers
@@ -24,6 +23,7 @@ from wherefrom.server.limits import Limits
 from wherefrom.server.queue import CLOSED, Closed, Event, Full, JobQueue, Waiting, encoded
 from wherefrom.server.refusals import BROKEN, CLOSING, Refusal, own_refusal, refusal
 from wherefrom.server.static import File, page_files
+from wherefrom.version import __version__
 
 NDJSON = "application/x-ndjson"
 ABOUT = (

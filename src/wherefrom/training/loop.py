@@ -251,7 +251,7 @@ def versions(device: Any) -> dict[str, str]:
     import torch
     import transformers
 
-    from wherefrom import __version__
+    from wherefrom.version import __version__
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return {
