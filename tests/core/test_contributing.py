@@ -1,4 +1,4 @@
-"""The method that CONTRIBUTING.md shows can be typed as it stands."""
+"""The method, the metric and the checks that CONTRIBUTING.md shows can be typed as they stand."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ from typing import Any
 import pytest
 import torch
 
-from wherefrom.method import base, citations
+from wherefrom.method import base
+from wherefrom.metric.base import METRICS
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="CONTRIBUTING.md is not beside the tests")
 
 
-@pytest.mark.skipif(not PAGE.exists(), reason="CONTRIBUTING.md is not beside the tests")
-def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(citations, "AUTHOR_2030", citations.ABNAR_2020, raising=False)
-    for name in ("_entries", "_names"):
-        monkeypatch.setattr(base.METHODS, name, dict(getattr(base.METHODS, name)))
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (base.METHODS, METRICS):
+        for part in ("_entries", "_names"):
+            monkeypatch.setattr(registry, part, dict(getattr(registry, part)))
     names: dict[str, Any] = {}
-    for block in blocks[:2]:
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         exec(compile(block, "CONTRIBUTING.md", "exec"), names)
     assert len(names["maps"]) == 10
     assert all(bool((layer >= 0).all()) and layer.dim() == 3 for layer in names["maps"])
     assert isinstance(names["maps"][0], torch.Tensor)
     assert base.lookup("VN")[0].options == {"power": 2.0}
+    assert 0 < names["run"].mean("alti", "concentration(power=2)") < 1
+
+
+def test_every_identity_is_explained() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"- `{word}`: {said}\n" in page for word, said in base.CHECKS.items())

@@ -19,7 +19,7 @@ OUTSIDE = '''
 """Attention that a token receives."""
 from wherefrom.method import method
 from wherefrom.method.citations import ABNAR_2020
-from wherefrom.metric.names import Case, MetricSpec, Part, metric
+from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.work import Work
 
 

@@ -25,10 +25,8 @@ from typing import Any
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption
 from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
-from wherefrom.metric.base import METRICS, Case, Metric, MetricSpec, Part, chosen_by, metric
+from wherefrom.metric.base import METRICS, Metric, MetricSpec, chosen_by
 from wherefrom.spec import apart, checked_options, parse
-
-__all__ = ["Case", "Metric", "MetricSpec", "Part", "lookup", "measure_of", "metric", "metrics"]
 
 
 def metrics() -> list[Metric]:
