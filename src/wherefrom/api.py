@@ -218,10 +218,12 @@ def explain(
     def by(chosen: MethodSpec) -> Explained:
         job = resolve_job(opened, chosen, wanted)
         refuse_unseen_targets(opened, questions, [chosen])
-        mine = given.copy()
-        found = [outcomes[chosen.asked] for outcomes in explained(opened, mine, questions, {chosen.asked: job}, how)]
-        every = [each.explanations for each in found]
-        result: Explained = mine.gathered([by_target(each) if _asks_all(questions[0]) else each[0] for each in every])
+        done = explained(opened, given, questions, {chosen.asked: job}, how)
+        every = {row: outcomes[chosen.asked].explanations for row, outcomes in done.outcomes.items()}
+        all_targets = _asks_all(questions[0])
+        result: Explained = done.gathered(
+            {row: by_target(each) if all_targets else each[0] for row, each in every.items()}
+        )
         return result
 
     return auto.first_suited(choices, by)
@@ -407,10 +409,10 @@ def compare(
         chosen = {name: choose(name) for name in usual}
     refuse_unseen_targets(opened, questions, list(chosen.values()))
     jobs, failed = resolve_jobs(opened, chosen, wanted)
-    found = explained(opened, given, questions, jobs, how)
-    results = [by_name(list(chosen), outcomes, failed) for outcomes in found]
-    _warn_of_failures(results)
-    gathered: Comparison | Explanations[Comparison] = given.gathered(results)
+    done = explained(opened, given, questions, jobs, how)
+    results = {row: by_name(list(chosen), outcomes, failed) for row, outcomes in done.outcomes.items()}
+    _warn_of_failures(results.values())
+    gathered: Comparison | Explanations[Comparison] = done.gathered(results)
     return gathered
 
 
@@ -476,7 +478,7 @@ def _alike(found: Sequence[Explanation]) -> bool:
     return all(each.target == found[0].target and not each.target.towards for each in found)
 
 
-def _warn_of_failures(results: Sequence[Comparison]) -> None:
+def _warn_of_failures(results: Iterable[Comparison]) -> None:
     failed = {name: detail for each in results for name, detail in each.failed.items()}
     for name, detail in failed.items():
         warn(f"{name} is missing from the comparison: {detail}")

@@ -43,21 +43,25 @@ class Given:
     first: int = 0  # the number of the first, where they are a part of a stream
     failed: dict[int, str] = field(default_factory=dict)
 
-    def copy(self) -> Given:
-        """One of its own to take sentences out of."""
-        return replace(self, sentences=dict(self.sentences), failed=dict(self.failed))
 
-    def gathered(self, found: Sequence[Any]) -> Any:
-        """Results in the order of the inputs: the one of a single input, else all of them."""
-        if self.single:
-            return found[0]
+@dataclass(frozen=True, eq=False)
+class ByInput:
+    """What came of the inputs of a call, by their place in it; and why some have come to nothing."""
+
+    given: Given
+    outcomes: dict[int, Outcomes]
+    failed: dict[int, str]
+
+    def gathered(self, results: Mapping[int, Any]) -> Any:
+        """What was made of the outcomes, in the order of the inputs: the one of a single input, else all of them."""
+        if self.given.single:
+            return results[0]
         if self.failed:
             reasons = "; ".join(self.failed[row] for row in sorted(self.failed)[:3])
             more = " …" if len(self.failed) > 3 else ""
             were = "was" if len(self.failed) == 1 else "were"
-            warn(f"{len(self.failed)} of {self.count} inputs {were} skipped: {reasons}{more}")
-        done = dict(zip(self.sentences, found, strict=True))
-        return Explanations([done.get(row) for row in range(self.count)], self.failed)
+            warn(f"{len(self.failed)} of {self.given.count} inputs {were} skipped: {reasons}{more}")
+        return Explanations([results.get(row) for row in range(self.given.count)], self.failed)
 
 
 def read(reader: Reader, inputs: Any, how: How) -> Given:
@@ -71,44 +75,45 @@ def read(reader: Reader, inputs: Any, how: How) -> Given:
     return Given(sentences, len(found), single, first, {row: str(error) for row, error in bad.items()})
 
 
-def explained(
-    opened: Model, given: Given, questions: Sequence[Question], jobs: Mapping[str, Job], how: How
-) -> list[Outcomes]:
-    """For every sentence of `given`; one that fails is taken out of it where the caller goes on past errors."""
-    with bar(len(given.sentences), how.progress, worth=len(given.sentences) > how.batch_size) as advance:
-        asked = [
-            (row, given.sentences[row], question) for row, question in zip(given.sentences, questions, strict=True)
-        ]
-        found = _explained(opened, given, asked, jobs, how, advance)
-    done = [each for each in found if not isinstance(each, WherefromError)]
-    if not done:  # the call was wrong, and not an input
-        raise next(each for each in found if isinstance(each, WherefromError))
-    return done
+def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: Mapping[str, Job], how: How) -> ByInput:
+    """Every sentence of `given`; where the caller goes on past errors, without those that fail."""
+    asked = dict(zip(given.sentences, zip(given.sentences.values(), questions, strict=True), strict=True))
+    skips = how.on_error == "skip" and not given.single
+    with bar(len(asked), how.progress, worth=len(asked) > how.batch_size) as advance:
+        found = _explained(opened, asked, jobs, how, skips, advance)
+    outcomes = {row: each for row, each in found.items() if not isinstance(each, WherefromError)}
+    errors = {row: each for row, each in found.items() if isinstance(each, WherefromError)}
+    if not outcomes:  # the call was wrong, and not an input
+        raise next(iter(errors.values()))
+    failed = {row: f"input {given.first + row}: {error}" for row, error in errors.items()}
+    return ByInput(given, outcomes, {**given.failed, **failed})
 
 
 def _explained(
     opened: Model,
-    given: Given,
-    asked: Sequence[tuple[int, Sentence, Question]],
+    asked: Mapping[int, tuple[Sentence, Question]],
     jobs: Mapping[str, Job],
     how: How,
+    skips: bool,
     advance: Advance,
-) -> list[Outcomes | WherefromError]:
+) -> dict[int, Outcomes | WherefromError]:
     """All of them at once; where that fails and the caller goes on, halves of them, down to the one that fails."""
-    sentences, questions = [each[1] for each in asked], [each[2] for each in asked]
+    sentences, questions = [each for each, _ in asked.values()], [each for _, each in asked.values()]
     try:
-        return [*run_whole(opened, sentences, questions, jobs, how.batch_size, how.overlap, advance)]
+        found = run_whole(opened, sentences, questions, jobs, how.batch_size, how.overlap, advance)
     except INPUT_ERRORS as error:
-        if how.on_error == "raise" or given.single:
+        if not skips:
             raise
-        if len(asked) > 1:
-            half = len(asked) // 2
-            parts = (asked[:half], asked[half:])
-            return [each for part in parts for each in _explained(opened, given, part, jobs, how, lambda _: None)]
-        row = asked[0][0]
-        given.failed[row] = f"input {given.first + row}: {error}"
-        del given.sentences[row]
-        return [error]
+        if len(asked) == 1:
+            return dict.fromkeys(asked, error)
+        rows, half = list(asked), len(asked) // 2
+        halves = ({row: asked[row] for row in part} for part in (rows[:half], rows[half:]))
+        parts = [_explained(opened, each, jobs, how, skips, lambda _: None) for each in halves]
+        return {row: each for part in parts for row, each in part.items()}
+    return {
+        row: {name: replace(each, input=row) for name, each in outcomes.items()}
+        for row, outcomes in zip(asked, found, strict=True)
+    }
 
 
 def chunks(inputs: Any, size: int) -> Iterator[Chunk]:
