@@ -419,7 +419,7 @@ print("matplotlib.pyplot" in sys.modules)
 """
     for block, expected in (
         ("", "False"),
-        ("sys.modules['matplotlib'] = None", "WherefromError this needs the package"),
+        ("sys.modules['matplotlib'] = None", "MissingExtra this needs the package"),
     ):
         run = subprocess.run(
             [sys.executable, "-c", code.format(block=block)], capture_output=True, text=True, check=True
