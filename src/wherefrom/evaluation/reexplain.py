@@ -61,7 +61,7 @@ def explained_again(worker: Worker, how: Again, rows: list[Explained]) -> list[d
 
 def light(explanation: Explanation) -> Explanation:
     """Without its maps, which are most of what it takes."""
-    return replace(explanation, maps=None, aggregated=None, layer_scores=None, head_maps=None)
+    return replace(explanation.without_maps(), layer_scores=None)
 
 
 def _models(worker: Worker, how: Again, rows: list[Explained]) -> Iterator[tuple[str, Explain]]:

@@ -35,7 +35,8 @@ class Explanation:
 
     Row i of a map is the token being built, column j the token it draws on; layer 0 is the first block.
     `maps` are the method's own layer maps, `aggregated` what the aggregation made of them up to each layer,
-    `scores` the row that answers for the target (`position`, stated with its reason in `readout`).
+    `scores` the row that answers for the target (`position`, stated with its reason in `readout`), `layer_scores` what
+    answers at every layer where no maps hold it (`readout_rows` finds it in either).
     """
 
     tokens: list[str]
@@ -222,6 +223,10 @@ class Explanation:
         weight = np.abs(self.scores) if self.signed else self.scores
         order = [int(i) for i in np.argsort(-weight, kind="stable") if special or not self.special[i]]
         return [(i, self.pieces[i], float(self.scores[i])) for i in order[:k]]
+
+    def without_maps(self) -> Explanation:
+        """The same without what takes most of its memory."""
+        return replace(self, maps=None, aggregated=None, head_maps=None)
 
     # Words ------------------------------------------------------------------------------------------------
 

@@ -238,7 +238,7 @@ def _results(asked: Body, found: Any, sentences: Sequence[Sentence], opened: Mod
     results = []
     for each, sentence in zip(every, sentences, strict=True):
         named = each if isinstance(each, Comparison) else {"": each}
-        bare = {name: one if asked.maps else _bare(one) for name, one in named.items()}
+        bare = {name: one if asked.maps else one.without_maps() for name, one in named.items()}
         numbers += sum(map(_numbers, bare.values()))
         _room(numbers, limits)
         evidence = dict(_evidence(named, opened, sentence)) if asked.evidence else {}
@@ -278,7 +278,7 @@ def _told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iter
                 yield {**event, **({"input": which} if event["event"] == "failed" else {})}
                 continue
             name, one = event["name"], event["explanation"]
-            found[name] = one if asked.maps else _bare(one)
+            found[name] = one if asked.maps else one.without_maps()
             numbers += _numbers(found[name]) / (PACKED if asked.form == "viewer" else 1)
             _room(numbers, limits)
             yield {"event": "explanation", "input": which, "name": name, **_shown(asked, name, found[name])}
@@ -454,10 +454,6 @@ def _written(found: Evidence) -> Event:
 
 def _rounded(values: Any) -> list[float]:
     return [round(float(value), 6) for value in values]
-
-
-def _bare(explanation: Explanation) -> Explanation:
-    return replace(explanation, maps=None, aggregated=None, head_maps=None)
 
 
 def _numbers(explanation: Explanation) -> int:

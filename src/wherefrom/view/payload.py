@@ -78,7 +78,7 @@ def _matrices(explanation: Explanation) -> dict[str, Array]:
 def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
     """One explanation: its record as `to_dict` writes it, its arrays packed, and how it reads in pieces and words."""
     arrays = {"scores", "layer_scores", *MATRICES}
-    bare = replace(explanation, maps=None, aggregated=None, head_maps=None, layer_scores=None)
+    bare = replace(explanation.without_maps(), layer_scores=None)
     record = {key: value for key, value in serialise.to_dict(bare).items() if key not in arrays | {"dtypes"}}
     dtypes = {each: str(array.dtype) for each in arrays if (array := getattr(explanation, each)) is not None}
     groups = None if explanation.granularity == "word" else explanation.groups
