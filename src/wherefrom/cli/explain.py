@@ -116,6 +116,7 @@ def methods_command(
 
     from wherefrom.cli.prose import fitted
     from wherefrom.method import lookup
+    from wherefrom.method.base import CHECKS
 
     console = Console()
     method, preset = lookup(name)
@@ -129,6 +130,7 @@ def methods_command(
         f"in papers: {', '.join(symbols) or 'no symbol of its own'}",
         f"looks at: {'one number of the output' if method.class_specific else 'no output; it refuses a target'}",
         f"needs: {method.needs_in_words}",
+        f"identities: {'; '.join(said for word, said in CHECKS.items() if word in method.checks) or 'none is claimed'}",
         f"options: {options or 'none'}",
         f"cite: {method.paper if preset is None else preset.paper}",
     )
