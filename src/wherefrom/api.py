@@ -181,15 +181,15 @@ def explain(
         "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
         difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say
         what a representation is made of look at no target and refuse one.
-    position: the row that answers: a token index, a word that stands once in the text, "first", "last", "mean" or
+    position: the readout position: a token index, a word that stands once in the text, "first", "last", "mean" or
         "mask"; what the head reads if none is given. target, foil and position may be lists, one entry per input.
     head: one head, counted from 0, instead of the mean over all (the layers below stay averaged, Abnar &
         Zuidema A.1); "all" adds every head's layer maps as `head_maps`.
     layers: (start, end), as in a slice: the blocks from `start` up to but not including `end`, so that the
         answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
     receptive_field: for causal models, rollout and flow relative to an even reader (wherefrom/aggregate/receptive.py).
-    drop_self: set what the answering token gives itself to 0, as AttCAT's code does.
-    rows: "all", or "readout" for the row that answers alone, as `layer_scores`: what makes flow fast.
+    drop_self: set what the readout token gives itself to 0, as AttCAT's code does.
+    rows: "all", or "readout" for the readout row alone, as `layer_scores`: what makes flow fast.
     keep: "maps" for everything a method computes, or "scores" to let maps go as soon as they are read (a hundredth of
         the memory): `scores` and `layer_scores` stay. "maps" unless rows="readout".
     long: what becomes of a text longer than the model reads: "error", "truncate" (also truncate=True), or "windows":

@@ -1,6 +1,6 @@
 """Names with options, as they are typed: `random(seed=1), spearman:saliency@layers, aopc(by=mask)`.
 
-The same for methods and measures, on the command line and in Python. Values are JSON where they can be, else words.
+The same for methods and metrics, on the command line and in Python. Values are JSON where they can be, else words.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def checked_options(
 
 
 def summary_of(run: Callable[..., Any]) -> str:
-    """What a method or measure says of itself: the first line of its docstring."""
+    """What a method or metric says of itself: the first line of its docstring."""
     return (inspect.getdoc(run) or "").splitlines()[0]
 
 

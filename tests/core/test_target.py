@@ -1,4 +1,4 @@
-"""Which number is explained and which row answers for it, for every head."""
+"""Which number is explained and which row it is read from, for every head."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_intensities() -> None:
     assert intensities(np.array([1.0, 2.0, 4.0]), signed=False).tolist() == [0.25, 0.5, 1.0]
     assert intensities(np.array([1.0, -2.0]), signed=True).tolist() == [0.5, -1.0]
     assert intensities(np.zeros(2), signed=False).tolist() == [0.0, 0.0]
-    # The answering token's own share does not set the scale.
+    # The readout token's own share does not set the scale.
     assert intensities(np.array([8.0, 1.0, 2.0]), signed=False, own=0).tolist() == [1.0, 0.5, 1.0]
     assert intensities(np.array([3.0]), signed=False, own=0).tolist() == [1.0]
     assert intensities(np.array([3.0, 0.0]), signed=False, own=0).tolist() == [1.0, 0.0]

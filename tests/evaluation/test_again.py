@@ -1,4 +1,4 @@
-"""Measures that explain once more, or probe the layers: the numbers of plain calls, and what must be refused."""
+"""Metrics that explain once more, or probe the layers: the numbers of plain calls, and what must be refused."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
         ("needs a gold answer", "globenc", "precision@5", {}),
         ("stands twice among the methods", "globenc,globenc", "aopc", {}),
         ("no methods to evaluate", "", "aopc", {}),
-        ("no measures to evaluate by", "globenc", "", {}),
+        ("no metrics to evaluate by", "globenc", "", {}),
         ("unknown engine", "globenc", "aopc", {"engine": "steam"}),
         ("workers=0", "globenc", "aopc", {"workers": 0}),
         ("no row of given has a label", "globenc", "aopc", {"target": "label"}),

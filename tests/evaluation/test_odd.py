@@ -43,7 +43,7 @@ def test_what_was_cut_away_is_not_missed(capsys: Any) -> None:
     run.show(layers=True)
     said = capsys.readouterr().out
     assert "(n = 1)" in said  # a mean over fewer examples than were explained
-    assert "no measure of this run has layers" in said
+    assert "no metric of this run has layers" in said
 
 
 def test_the_seed_of_a_run_is_that_of_its_noise() -> None:

@@ -1,4 +1,4 @@
-"""The same sentence as text, as ids and as an encoding is the same sentence: special tokens, scores, measures."""
+"""The same sentence as text, as ids and as an encoding is the same sentence: special tokens, scores, metrics."""
 
 from __future__ import annotations
 

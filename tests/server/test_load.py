@@ -254,7 +254,7 @@ def test_long_flows_are_not_begun(client: Any, monkeypatch: pytest.MonkeyPatch) 
     assert "rows='readout'" in refused.json()["detail"]
     found = client.post("/api/compare", json=asked, headers={"accept": "application/x-ndjson"}).text
     events = {event["event"]: event for event in map(json.loads, found.splitlines())}
-    assert "answering token alone" in events["note"]["detail"]
+    assert "readout token alone" in events["note"]["detail"]
     assert events["explanation"]["explanation"]["aggregated"] is None
     monkeypatch.setattr(handlers, "LONGEST_FLOW", 1000)
     found = client.post("/api/compare", json=asked, headers={"accept": "application/x-ndjson"}).text

@@ -151,7 +151,7 @@ def test_what_a_run_measured() -> None:
     assert left.get_xdata() == pytest.approx([0.01, 0.05, 0.1, 0.2, 0.5])
     for message, metric, kind in (
         ("steps of their own for every length", "aopc(protocol=attcat-code)", "curves"),
-        ("no measure 'comfort'; it has: aopc, aopc", "comfort", None),
+        ("no metric 'comfort'; it has: aopc, aopc", "comfort", None),
         ("measured over whole inputs, not over layers", "aopc", "grid"),
         ("measured over layers, not over whole inputs", "spearman:random@layers", "bars"),
         ("unknown kind of picture 'pie'", "aopc", "pie"),

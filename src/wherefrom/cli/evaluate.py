@@ -14,7 +14,7 @@ from wherefrom.errors import InvalidOption, WherefromError
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
 Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
 Names = Annotated[list[str] | None, typer.Option(help="What the data calls a class of the model: 0=negative. Repeat.")]
-Layers = Annotated[bool, typer.Option("--layers", help="Also every layer, where a measure has layers.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also every layer, where a metric has layers.")]
 
 runs_app = typer.Typer(help="Runs of `wherefrom evaluate`: look, compare, export.", no_args_is_help=True)
 
@@ -95,7 +95,7 @@ def named(pairs: list[str] | None) -> dict[str, str] | None:
 
 
 def metrics_command() -> None:
-    """List the measures that `wherefrom evaluate` takes."""
+    """List the metrics that `wherefrom evaluate` takes."""
     from wherefrom.cli.listing import Entry, show
     from wherefrom.index import listed
 
@@ -164,11 +164,11 @@ def export_command(
     run: Folder,
     form: Form = "md",
     layers: Layers = False,
-    figure: Annotated[str | None, typer.Option(help="Draw this measure into --out, a .png, .svg or .pdf.")] = None,
+    figure: Annotated[str | None, typer.Option(help="Draw this metric into --out, a .png, .svg or .pdf.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of the figure: bars, curves or grid.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
 ) -> None:
-    """The means of a run as a table for a paper or a program, or one measure as a figure."""
+    """The means of a run as a table for a paper or a program, or one metric as a figure."""
     from wherefrom.evaluation import Run
     from wherefrom.evaluation.export import export
     from wherefrom.files import write

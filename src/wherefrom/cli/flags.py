@@ -73,7 +73,7 @@ Target = Annotated[
     typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none."),
 ]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
-Position = Annotated[str | None, typer.Option(help="The row that answers: an index, first, last, mean or mask.")]
+Position = Annotated[str | None, typer.Option(help="The readout position: an index, first, last, mean or mask.")]
 Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]
 Head = Annotated[str | None, typer.Option(help="One head, counted from 0.")]
 FromLayer = Annotated[int, typer.Option("--from-layer", help="Reach down to the input of this block.", min=0)]
@@ -81,8 +81,8 @@ ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before thi
 Receptive = Annotated[
     bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
 ]
-Rows = Annotated[str, typer.Option(help="all, or readout: only the row that answers, which makes flow fast.")]
-Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its answering row and its map.")]
+Rows = Annotated[str, typer.Option(help="all, or readout: only the readout row, which makes flow fast.")]
+Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its readout row and its map.")]
 Words = Annotated[
     bool | None,
     typer.Option("--words/--pieces", help="Words of the text, or the tokenizer's pieces; data is in pieces if none."),
@@ -111,7 +111,7 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", "-O", help="An option of the method, e.g. -O n_steps=50 (see `wherefrom methods NAME`)."),
 ]
-DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the answering token gives itself to 0.")]
+DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the readout token gives itself to 0.")]
 TaskName = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, float64, bfloat16 or float16.")]
 

@@ -1,4 +1,4 @@
-"""Methods and measures over whole datasets: resumable, on one machine or many."""
+"""Methods and metrics over whole datasets: resumable, on one machine or many."""
 
 from wherefrom.evaluation.run import Compared, Run, compare_methods, compare_runs, runs
 from wherefrom.evaluation.steps import evaluate

@@ -45,7 +45,7 @@ class Setting:
     tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self) -> list[MetricSpec]:
-        """The measures, each name settled."""
+        """The metrics, each name settled."""
         return [lookup(name) for name in self.metrics]
 
     def explained(self) -> list[str]:
@@ -82,9 +82,9 @@ def check(setting: Setting) -> None:
             "no methods to evaluate; expected names from `wherefrom methods` (methods=), or scores made elsewhere"
         )
     if not setting.metrics:
-        raise InvalidOption("no measures to evaluate by; expected names from `wherefrom metrics`")
+        raise InvalidOption("no metrics to evaluate by; expected names from `wherefrom metrics`")
     if setting.target == "all":
-        raise InvalidOption("target='all' is no single answer; the measure 'confidence' looks at every class by itself")
+        raise InvalidOption("target='all' is no single answer; the metric 'confidence' looks at every class by itself")
     for each in (setting.batch_size, setting.threads):
         if isinstance(each, bool) or not isinstance(each, int) or each < 1:
             raise InvalidOption(f"batch size or threads is {each!r}; expected a whole number, at least 1")
@@ -162,13 +162,13 @@ def check_second(ours: Model, theirs: Model) -> None:
 def check_needs(
     setting: Setting, having: Mapping[str, int], kinds: Mapping[str, set[str]], rows: int, data: str
 ) -> None:
-    """Refuse a dataset of which no row has what a measure needs."""
+    """Refuse a dataset of which no row has what a metric needs."""
     for asked in setting.asked():
         for need in asked.needs:
             if not having[need]:
                 raise NotDefined(
                     f"'{asked.name}' needs {NEEDS[need]}, and none of the {rows} rows of {data} has that; choose "
-                    f"another dataset or measure, or name the column that holds it (columns=)"
+                    f"another dataset or metric, or name the column that holds it (columns=)"
                 )
         if asked.probe is not None and len(kinds[asked.probe.of]) < 2:
             raise NotDefined(
@@ -190,7 +190,7 @@ def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[s
 
 
 def jobs(opened: Model, setting: Setting) -> dict[str, Job]:
-    """The methods by name, as one capture runs them. Only readout rows are aggregated: measures read no others."""
+    """The methods by name, as one capture runs them. Only readout rows are aggregated: metrics read no others."""
     found = {}
     for name in setting.explained():
         chosen = choose(name)

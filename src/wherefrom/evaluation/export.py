@@ -13,7 +13,7 @@ from wherefrom.evaluation.run import Compared, Run
 from wherefrom.evaluation.summary import RECORDS, SUMMARY_CSV, Key, count_reasons
 from wherefrom.extras import need
 from wherefrom.metric.correlation import Summary
-from wherefrom.metric.names import measure_of
+from wherefrom.metric.names import metric_of
 
 Rows = list[list[str]]  # the heading first
 LATEX = {
@@ -37,11 +37,11 @@ def export_comparison(compared: Sequence[Compared], form: str) -> str:
 
 
 def means(run: Run) -> Rows:
-    """A row for each method, a column for each measure; `mean ± half the 99 % interval`, the best one marked."""
+    """A row for each method, a column for each metric; `mean ± half the 99 % interval`, the best one marked."""
     summary = run.summary
     whole = _answers(summary)
     metrics = list(dict.fromkeys(key.metric for key in whole))
-    methods = list(dict.fromkeys(key.method for key in summary if measure_of(key.metric).probe is None or key in whole))
+    methods = list(dict.fromkeys(key.method for key in summary if metric_of(key.metric).probe is None or key in whole))
     marked = {metric: _best(metric, whole) for metric in metrics}
     rows = [["method", *metrics]]
     for method in methods:
@@ -51,20 +51,20 @@ def means(run: Run) -> Rows:
 
 
 def _answers(summary: dict[Key, Summary]) -> dict[Key, Summary]:
-    """What each measure says in the end: of the answer or, where it has layers alone, of the last one."""
+    """What each metric says in the end: of the answer or, where it has layers alone, of the last one."""
     found: dict[Key, Summary] = {}
     for metric in dict.fromkeys(key.metric for key in summary):
         mine = {key: each for key, each in summary.items() if key.metric == metric}
         layers = [key.layer for key in mine if key.layer is not None]
         answered = any(key.layer is None and each.count for key, each in mine.items())
         layer = None if answered or not layers else max(layers)
-        name = metric if layer is None else f"{metric} {measure_of(metric).at} {layer}"
+        name = metric if layer is None else f"{metric} {metric_of(metric).at} {layer}"
         found |= {Key(key.method, name, None): each for key, each in mine.items() if key.layer == layer}
     return found
 
 
 def by_layer(run: Run, digits: int = 3) -> Rows:
-    """A row for each measure and method, a column for each layer."""
+    """A row for each metric and method, a column for each layer."""
     summary = run.summary
     layers = sorted({key.layer for key in summary if key.layer is not None})
     pairs = dict.fromkeys((key.metric, key.method) for key in summary if key.layer is not None)
@@ -107,7 +107,7 @@ def _signed(value: float) -> str:
 
 def _best(metric: str, whole: dict[Key, Summary]) -> str | None:
     """The method that does best; none where no direction is better."""
-    better = measure_of(metric).better
+    better = metric_of(metric).better
     means = [(each.mean, key.method) for key, each in whole.items() if key.metric == metric and each.count]
     if not better or len(means) < 2:
         return None
@@ -171,14 +171,14 @@ def show(run: Run, *, layers: bool = False) -> None:
         console.print(_terminal(part))
     head, *rows = by_layer(run, digits=2)
     if layers and not rows:
-        console.print("\nno measure of this run has layers; one that does: spearman:METHOD@layers", markup=False)
+        console.print("\nno metric of this run has layers; one that does: spearman:METHOD@layers", markup=False)
     for metric in dict.fromkeys(row[0] for row in rows if layers):  # narrow tables, one each
         console.print(f"\n{metric}, by layer", markup=False, highlight=False)
         console.print(_terminal([head[1:], *(row[1:] for row in rows if row[0] == metric)]))
 
 
 def show_comparison(compared: Sequence[Compared]) -> None:
-    """A narrow table for each measure and what its columns mean; where two runs are compared, which stands above."""
+    """A narrow table for each metric and what its columns mean; where two runs are compared, which stands above."""
     from rich.console import Console
 
     console, said = Console(), {"metric"}
@@ -227,7 +227,7 @@ def described(run: Run) -> list[str]:
 
 
 def undefined(run: Run) -> list[tuple[str, str, int]]:
-    """How often a measure had no value, and why."""
+    """How often a metric had no value, and why."""
     if not any(found.undefined for found in run.summary.values()):
         return []
     parquet, compute = need("pyarrow.parquet", extra="eval"), need("pyarrow.compute", extra="eval")

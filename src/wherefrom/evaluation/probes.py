@@ -1,6 +1,6 @@
 """What probes read off the model's layers, over the whole dataset, when its last shard is there.
 
-The shards keep the vector of the answering token in every layer: "vector 0" goes into block 0, "vector l + 1" comes out
+The shards keep the vector of the readout token in every layer: "vector 0" goes into block 0, "vector l + 1" comes out
 of block l. They are read back one layer at a time, so that memory holds N × d numbers and what a probe makes of them
 (about six times as much, in float64), however many layers there are. The result depends on the shards alone.
 """
@@ -28,7 +28,7 @@ MODEL = "(model)"  # in the place of a method
 def measured(
     whole: Mapping[str, Path], asked: Sequence[MetricSpec], means: Mapping[Key, Summary]
 ) -> dict[Key, Summary]:
-    """The measures of the model among those asked; and compression against the layers' means of each cue measure."""
+    """The metrics of the model among those asked; and compression against the layers' means of each cue metric."""
     found: dict[Key, Summary] = {}
     known: dict[Probe, list[Code]] = {}
     for each in (each for each in asked if each.probe is not None):

@@ -21,7 +21,7 @@ from wherefrom.evaluation import manifest, summary
 from wherefrom.evaluation.summary import Key
 from wherefrom.extras import need
 from wherefrom.metric.correlation import Summary
-from wherefrom.metric.names import measure_of
+from wherefrom.metric.names import metric_of
 from wherefrom.metric.significance import ROUNDING, Paired, holm, paired
 
 SINGLE = 1e-6  # what other batches change in the numbers of a float32 model, relative to the largest
@@ -102,7 +102,7 @@ class Run:
         return shlex.join(self.manifest.get("command", []))
 
     def values(self, key: Key) -> dict[str, float]:
-        """One measure of one method by example; NaN where it has no value."""
+        """One metric of one method by example; NaN where it has no value."""
         chosen = [("method", "=", key.method), ("metric", "=", key.metric)]
         columns = ["example", "layer", "value"]
         found = self._read(summary.RECORDS, columns=columns, filters=chosen)
@@ -149,7 +149,7 @@ def runs(folder: Path) -> Iterator[Run]:
 
 @dataclass(frozen=True)
 class Compared:
-    """One measure of two methods, or of one method in two runs, on the examples that both have."""
+    """One metric of two methods, or of one method in two runs, on the examples that both have."""
 
     metric: str
     layer: int | None
@@ -160,7 +160,7 @@ class Compared:
 
 
 def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0) -> list[Compared]:
-    """Every measure that both runs have, method by method; where they have no method in common, each with each."""
+    """Every metric that both runs have, method by method; where they have no method in common, each with each."""
     one, other = first.manifest["data"], second.manifest["data"]
     if (one["name"], one["split"]) != (other["name"], other["split"]):
         raise NotDefined(
@@ -177,12 +177,12 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
     shared = {key.method for key in ours} & {key.method for key in theirs}
     pairs = [(a, b) for a in ours for b in theirs if a[1:] == b[1:] and (a.method == b.method if shared else True)]
     if not pairs:
-        raise NotDefined("the runs have no measure in common")
+        raise NotDefined("the runs have no metric in common")
     return _tested([(first, a, second, b) for a, b in pairs], seed)
 
 
 def compare_methods(run: Run, *, layers: bool = False, seed: int = 0) -> list[Compared]:
-    """Every two methods of one run, measure by measure."""
+    """Every two methods of one run, metric by metric."""
     keys = list(_keys(run, layers))
     pairs = [(a, b) for a, b in combinations(keys, 2) if a[1:] == b[1:]]
     if not pairs:
@@ -191,8 +191,8 @@ def compare_methods(run: Run, *, layers: bool = False, seed: int = 0) -> list[Co
 
 
 def _keys(run: Run, layers: bool) -> Iterator[Key]:
-    """What is compared: the answer, or the last layer where a measure has only layers; or all layers."""
-    every = [key for key in run.summary if measure_of(key.metric).probe is None]  # which has one value, and no examples
+    """What is compared: the answer, or the last layer where a metric has only layers; or all layers."""
+    every = [key for key in run.summary if metric_of(key.metric).probe is None]  # which has one value, and no examples
     for key in every:
         siblings = [each.layer for each in every if each[:2] == key[:2]]
         last = None if None in siblings else max(each for each in siblings if each is not None)
@@ -212,7 +212,7 @@ def _tested(pairs: list[tuple[Run, Key, Run, Key]], seed: int) -> list[Compared]
         rounding = ROUNDING if double else SINGLE
         found.append(Compared(a.metric, a.layer, *names, paired(x, y, seed=seed, rounding=rounding)))
     if not found:
-        raise NotDefined("no measure has a value on two examples in common; a paired test needs two or more")
+        raise NotDefined("no metric has a value on two examples in common; a paired test needs two or more")
     by_t, by_rank = (holm([getattr(each.found, name) for each in found]) for name in ("t_p", "wilcoxon_p"))
     return [
         replace(each, found=replace(each.found, t_p=float(t), wilcoxon_p=float(w)))

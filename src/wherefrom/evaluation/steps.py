@@ -1,4 +1,4 @@
-"""`evaluate`: methods and measures over a dataset, into a folder that a kill does no harm to.
+"""`evaluate`: methods and metrics over a dataset, into a folder that a kill does no harm to.
 
 The steps are functions, in the order in which they are taken: what was asked is resolved, the data read and surveyed,
 the model opened, the run folder claimed, the missing shards computed, the tables written.
@@ -105,7 +105,7 @@ def evaluate(
     setting = Setting(
         model=model,
         methods=listed(methods, "methods"),
-        metrics=listed(metrics, "measures"),
+        metrics=listed(metrics, "metrics"),
         given=tuple(given),
         tokenizer=tokenizer,
         target=target,

@@ -4,7 +4,7 @@
     records.parquet    one row a number: example, method, metric, layer, value (and why there is none)
     curves.parquet     one row a curve of erasure
     summary.parquet    one row a method, metric and layer: mean, deviation, 99 % interval, counts; and summary.csv;
-                       measures of the model itself have "(model)" for a method
+                       metrics of the model itself have "(model)" for a method
 
 They depend on what is in the shards alone, so a run that was killed ten times has the same bytes as one that was not.
 """

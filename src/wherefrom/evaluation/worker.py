@@ -325,7 +325,7 @@ class Worker:
     # Erasure ----------------------------------------------------------------------------------------------
 
     def _erase(self, waiting: Sequence[_Waiting]) -> None:
-        """All curves of the shard at once, over sentences, methods and ways; then what the measures make of them."""
+        """All curves of the shard at once, over sentences, methods and ways; then what the metrics make of them."""
         ways = list(dict.fromkeys(asked.way for asked in self.asked if asked.way is not None))
         wanted = [(each, way) for each in waiting for way in ways]
         found = self._curves(wanted) if wanted else []
@@ -357,7 +357,7 @@ class Worker:
     # Once more, and the layers' vectors -------------------------------------------------------------------
 
     def _explain_again(self, waiting: Sequence[_Waiting]) -> None:
-        """What the measures say that compare with changed models; every one of those explains the shard once."""
+        """What the metrics say that compare with changed models; every one of those explains the shard once."""
         if not waiting or all(asked.again is None for asked in self.asked):
             return
         methods = len(self.setting.methods)
@@ -386,7 +386,7 @@ class Worker:
                 each.outcome.records += [Record(each.method, number) for number in numbers]
 
     def _keep_vectors(self, explained: list[tuple[ExampleOutcome, Sentence]]) -> None:
-        """Of the token that answers, in every layer."""
+        """The vector of the readout token in every layer."""
         for batch in self.batches(explained):
             states, _ = layer_states(self.opened, [sentence for _, sentence in batch])
             for row, (outcome, sentence) in enumerate(batch):

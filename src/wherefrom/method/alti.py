@@ -7,7 +7,7 @@ r"""ALTI: contributions by how near a token's share lies to the result.
 with g_u(t) = (t − mean t) ⊙ γ / s(u), s with the model's own ε (the authors' code loses it). What is rolled out is
 `alti`. `metric="l2"` puts the Euclidean norm in both places; `metric="cosine"` has no lengths to compare and takes
 C_ij ∝ max(0, cos(y_i, T_ij)). `at="output"` is the authors' LN2 variant: T through both norms against the block's
-output, FFN and β included. What both mean in a pre-norm block stands in `decomposition.py`.
+output, FFN and β included. What both mean in a pre-norm block stands in `contributions.py`.
 
 L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where all shares of
 a row are small beside ‖y_i‖_1, the difference cancels; such a row is computed again by components, as

@@ -1,9 +1,9 @@
 r"""Attention weights and the gradients of the explained number with respect to them.
 
-    grads                 mean_h ∂y/∂α^{h,L}, the answering row of the last layer (AttCAT's baseline Grads)
+    grads                 mean_h ∂y/∂α^{h,L}, the readout row of the last layer (AttCAT's baseline Grads)
     attention-gradients   mean over layers, heads and paying tokens of α ⊙ ReLU(∂y/∂α)           (Grad-SAM)
     attention-gradcam     last layer: (mean_h w_h α^h)⁺ with w_h = mean_ij ∂y/∂α^h_ij, scaled to [0, 1] over the whole
-                          map, the answering row (what AttCAT's code calls AttGrads)
+                          map, the readout row (what AttCAT's code calls AttGrads)
 
 The gradient is taken at the weights after the softmax. Where every entry of a gradcam is clamped away, the authors'
 code gives 0/0 and this one 0.

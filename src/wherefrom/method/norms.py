@@ -10,7 +10,7 @@ r"""Context mixing from the norms of what tokens give to one another.
 with g_u(t) = (t − mean t) ⊙ γ / s(u), A' the attention without its diagonal, rows renormalised, and the mixing
 ratio r_i = ‖Σ_{j≠i} t_ij‖ / (‖Σ_{j≠i} t_ij‖ + ‖t_ii‖), in W_Res that of N_Enc. The bias of V is part of f, that
 of O and β are left out. How the maps are computed without an n×n×d tensor, and what they mean in a pre-norm
-block, stands in `decomposition.py`.
+block, stands in `contributions.py`.
 
 Kobayashi et al. (2020), Attention is Not Only a Weight. https://aclanthology.org/2020.emnlp-main.574
 Kobayashi et al. (2021), Incorporating Residual and Normalization Layers. https://aclanthology.org/2021.emnlp-main.373

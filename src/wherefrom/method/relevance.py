@@ -1,6 +1,6 @@
-r"""Relevance propagated from one output back through the whole model (LRP), and the three readings of it.
+r"""Relevance propagated from one output back through the whole model (LRP), and three methods that read it.
 
-    partial-lrp               mean_h (R_α^h)⁺ of the last layer, the answering row                (Voita et al. 2019)
+    partial-lrp               mean_h (R_α^h)⁺ of the last layer, the readout row                  (Voita et al. 2019)
     transformer-attribution   mean_h (∇α^h ⊙ R_α^h)⁺ + I, rows to one, rolled out over layers     (Chefer et al. 2021)
     full-lrp                  Σ_d R at the output of the embeddings, signed                       (Bach et al. 2015)
 
@@ -18,7 +18,7 @@ R_foil. Started together, +1 and −1 would vanish at the first add, whose rule 
 
 **Float64, whatever the model's dtype.** Add and matmul divide by sums that cancel; in float32 the order of tokens
 changes in every sixth sentence of SST-2. The pass that relevance goes back through is the model's own, repeated in
-float64 from the embeddings on (`model/double.py`); only ∇α comes from the model's own dtype.
+float64 from the embeddings on (`model/float64.py`); only ∇α comes from the model's own dtype.
 
 **A patent.** The README of LXT, another implementation, says that LRP is patented and free for personal and scientific
 use only. Whether that concerns you is for you to find out before you use these three methods for anything else.

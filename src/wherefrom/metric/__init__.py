@@ -1,1 +1,1 @@
-"""How far an explanation can be trusted: one module per protocol, each measure a function over arrays."""
+"""How far an explanation can be trusted: one module per protocol, each metric a function over arrays."""

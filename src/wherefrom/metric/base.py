@@ -1,4 +1,4 @@
-"""What a named measure is: its numbers, what it needs, and the case that it is taken of."""
+"""What a named metric is: its numbers, what it needs, and the case that it is taken of."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Case:
 
 
 class Number(NamedTuple):
-    """What a measure says of one case: NaN where it has no value, and why."""
+    """What a metric says of one case: NaN where it has no value, and why."""
 
     metric: str
     layer: int | None
@@ -52,7 +52,7 @@ class Number(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One number of a measure; `name` where it has several."""
+    """One number of a metric; `name` where it has several."""
 
     layer: int | None
     value: float
@@ -64,7 +64,7 @@ Run = Callable[..., Iterator[Part]]
 
 @dataclass(frozen=True)
 class Metric:
-    """What is known of a measure beside its definition."""
+    """What is known of a metric beside its definition."""
 
     name: str
     better: str  # "higher", "lower", or "" where neither is
@@ -100,13 +100,13 @@ class Metric:
 
 
 def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
-    """Those by which a measure's way, change or probe is chosen; keeping tokens is a measure of its own."""
+    """Those by which a metric's way, change or probe is chosen; keeping tokens is a metric of its own."""
     return {} if more is None else {each.name: getattr(more, each.name) for each in fields(more) if each.name != "keep"}
 
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """A measure with everything settled that its name left open."""
+    """A metric with everything settled that its name left open."""
 
     name: str
     metric: Metric
@@ -135,7 +135,7 @@ class MetricSpec:
             found = list(self.metric.run(case, self, **self.options))
         except EXAMPLE_ERRORS as error:
             return [Number(self.name, None, np.nan, str(error))]
-        none = "the measure has no value here (all scores are equal, or zero)"
+        none = "the metric has no value here (all scores are equal, or zero)"
         return [
             Number(f"{self.name} {part.name}".rstrip(), part.layer, part.value, none if np.isnan(part.value) else None)
             for part in found

@@ -1,4 +1,4 @@
-"""The measures, each under its name: a few lines between a case and the functions of this package."""
+"""The metrics, each under its name: a few lines between a case and the functions of this package."""
 
 from __future__ import annotations
 
@@ -172,12 +172,12 @@ def precision_at(case: Case, asked: MetricSpec) -> Iterator[Part]:
     yield Part(None, float(found.count), "count")
 
 
-def _cue(case: Case, asked: MetricSpec, measure: Callable[[Array, NDArray[np.bool_]], float]) -> Iterator[Part]:
+def _cue(case: Case, asked: MetricSpec, alignment: Callable[[Array, NDArray[np.bool_]], float]) -> Iterator[Part]:
     """The answer and, unless told otherwise, each layer's own map; scores with signs by their magnitude."""
     explanation, cues = case.explanation, _mask(case, case.example.cues)
 
     def measured(scores: Any) -> float:
-        return float(measure(np.abs(scores).astype(float), cues))
+        return float(alignment(np.abs(scores).astype(float), cues))
 
     if asked.where in ("", "scores"):
         yield Part(None, measured(explanation.scores))

@@ -51,7 +51,7 @@ def kendall(a: ArrayLike, b: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """A measure over a dataset. `interval` is half the width of the 99 % confidence interval of the mean.
+    """A metric over a dataset. `interval` is half the width of the 99 % confidence interval of the mean.
 
     One value alone has neither deviation nor interval: NaN.
     """
@@ -60,7 +60,7 @@ class Summary:
     deviation: float
     interval: float
     count: int
-    undefined: int  # inputs on which the measure has no value
+    undefined: int  # inputs on which the metric has no value
 
     def __str__(self) -> str:
         missing = f", {self.undefined} undefined" if self.undefined else ""
@@ -69,11 +69,11 @@ class Summary:
 
 
 def summary(values: Iterable[float]) -> Summary:
-    """Mean, standard deviation and 99 % confidence interval (Student's t) of a measure over a dataset."""
+    """Mean, standard deviation and 99 % confidence interval (Student's t) of a metric over a dataset."""
     every = np.array(list(values), dtype=np.float64)
     known = every[~np.isnan(every)]
     if not len(known):
-        raise NotDefined("there is nothing to summarise: the measure has no value on any input")
+        raise NotDefined("there is nothing to summarise: the metric has no value on any input")
     deviation = float(known.std(ddof=1)) if len(known) > 1 else np.nan
     width = half_width(deviation, len(known))
     return Summary(float(known.mean()), deviation, width, len(known), len(every) - len(known))

@@ -7,7 +7,7 @@ r"""Erasure: what becomes of the prediction when the highest-scored tokens go fi
 
 Tokens are taken in the order of their scores, in steps of a tenth of those that the tokenizer did not add itself;
 they are deleted, or replaced by padding, the mask or the unknown token. The curve is kept, so that the area under it
-and every measure come from one set of forward passes. A share above 0 is at least one token.
+and every metric come from one set of forward passes. A share above 0 is at least one token.
 
 `protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
 special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change

@@ -1,9 +1,9 @@
 r"""Layer by layer: where in the model does a method agree with a reference, or find the words that matter?
 
-    row agreement    ρ(S^l, r) for every layer l, with S^l the answering row of layer l's map or of everything
+    row agreement    ρ(S^l, r) for every layer l, with S^l the readout row of layer l's map or of everything
                      aggregated up to l, and r one reference score vector         (Abnar, tables 1–3; GlobEnc, figure 3)
     map agreement    Pearson's correlation of all n² entries of two layer maps                   (GlobEnc, figure 4)
-    alignment        a measure of S^l against cue words (dot product, average precision, …)
+    alignment        a metric of S^l against cue words (dot product, average precision, …)
                                                                                    (Value Zeroing, figures 1, 2, A.2)
 
 Abnar & Zuidema's SST-2 script reads the largest entry of each column in place of one row (row="max"). GlobEnc's code
@@ -27,7 +27,7 @@ from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checked
 
 Array = NDArray[np.float64]
-Measure = Callable[[Array, ArrayLike], float]
+Agreement = Callable[[Array, ArrayLike], float]
 Protocol = Literal["text", "globenc-code"]
 
 
@@ -36,7 +36,7 @@ def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "rea
 
     of: "aggregated" (up to each layer) or "maps" (each layer by itself). A method without maps (gradients, CAT) has
     one answer a layer and gives that.
-    row: "readout", the row that answers; "mean" or "max" over all rows.
+    row: "readout", the readout row; "mean" or "max" over all rows.
     """
     checked("of", of, Literal["aggregated", "maps"])
     checked("row", row, Literal["readout", "mean", "max"])
@@ -54,15 +54,15 @@ def layer_rows(explanation: Explanation, of: str = "aggregated", row: str = "rea
     return np.asarray(maps.max(1) if row == "max" else maps.mean(1), dtype=np.float64)
 
 
-def row_agreement(rows: ArrayLike, reference: ArrayLike, measure: Measure = spearman) -> Array:
-    """`measure` of every layer's row with one reference: [L, n], [n] -> [L]. Per layer, NaN where it has no value.
+def row_agreement(rows: ArrayLike, reference: ArrayLike, metric: Agreement = spearman) -> Array:
+    """`metric` of every layer's row with one reference: [L, n], [n] -> [L]. Per layer, NaN where it has no value.
 
     The same gives the alignment with cue words: `row_agreement(rows, cues, precision.dot_product)`.
     """
     layers = np.asarray(rows, dtype=np.float64)
     if layers.ndim != 2:
         raise InvalidInput(f"rows have shape {layers.shape}; expected one row of tokens per layer")
-    return np.array([measure(layer, reference) for layer in layers], dtype=np.float64)
+    return np.array([metric(layer, reference) for layer in layers], dtype=np.float64)
 
 
 def map_agreement(maps: ArrayLike, reference: ArrayLike, protocol: str = "text") -> Array:

@@ -1,4 +1,4 @@
-r"""The measures by name, as `wherefrom evaluate` takes them:
+r"""The metrics by name, as `wherefrom evaluate` takes them:
 
     NAME[(OPTION=VALUE, …)][:REFERENCE][@WHERE]
 
@@ -7,11 +7,11 @@ r"""The measures by name, as `wherefrom evaluate` takes them:
     consistency(model=FOLDER)    randomisation(independent=true)    stability(against=padding)    compression(of=group)
 
 REFERENCE is another method, explained beside the measured one. WHERE says what of the explanation is measured: `scores`
-(the answer), `layers` (the answering row of everything aggregated up to each layer) or `maps` (each layer by itself);
-for precision it is K. A measure of one example is a few numbers, each with its layer or none; where it has no value it
-says why. What a measure needs of the data is stated, so that a dataset without it is refused before anything is run.
-Some measures need more than the explanation: the model once more without tokens (`way`), the example explained once
-more by a changed model (`again`), or every example's vectors (`probe`, a measure of the model on the whole dataset).
+(the answer), `layers` (the readout row of everything aggregated up to each layer) or `maps` (each layer by itself);
+for precision it is K. A metric of one example is a few numbers, each with its layer or none; where it has no value it
+says why. What a metric needs of the data is stated, so that a dataset without it is refused before anything is run.
+Some metrics need more than the explanation: the model once more without tokens (`way`), the example explained once
+more by a changed model (`again`), or every example's vectors (`probe`, a metric of the model on the whole dataset).
 What they share with each other is computed once.
 """
 
@@ -30,9 +30,9 @@ from wherefrom.spec import apart, checked_options, parse
 
 
 def metrics() -> list[Metric]:
-    """Every measure of one example that `wherefrom evaluate` knows by name."""
+    """Every metric of one example that `wherefrom evaluate` knows by name."""
     columns: dict[str, Callable[[Metric], str]] = {
-        "measure": lambda each: each.name,
+        "metric": lambda each: each.name,
         "better": lambda each: each.better,
         "what it is": lambda each: each.summary,
     }
@@ -40,7 +40,7 @@ def metrics() -> list[Metric]:
 
 
 def lookup(text: str) -> MetricSpec:
-    """The measure of a name such as `spearman:saliency@layers`, or an error that says what is known."""
+    """The metric of a name such as `spearman:saliency@layers`, or an error that says what is known."""
     (_, head), *rest = apart(text, ":@")
     signs = dict(rest)
     reference, where = signs.get(":", ""), signs.get("@", "")
@@ -68,6 +68,6 @@ def _settled(default: Any, options: dict[str, Any]) -> Any:
     return None if default is None else replace(default, **chosen)
 
 
-def measure_of(metric: str) -> Metric:
-    """The measure that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
+def metric_of(metric: str) -> Metric:
+    """The metric that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
     return METRICS[re.split("[(:@ ]", metric)[0]]

@@ -121,7 +121,7 @@ def representations(
     batch_size: int = 16,
     truncate: bool = False,
 ) -> NDArray[np.float32]:
-    """The vector of the answering token in every layer: [L + 1, N, d], the embeddings (input of block 0) first.
+    """The vector of the readout token in every layer: [L + 1, N, d], the embeddings (input of block 0) first.
 
     position: as in `explain`; by default the token that the head reads, or the mask. "mean" takes the mean over all.
     """

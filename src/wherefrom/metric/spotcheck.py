@@ -13,7 +13,7 @@ different: it is told from chance where its mean probability over the whole curv
 is itself random is one of 20 that nothing tells apart, and so comes first in at most 1/20 of cases: the level is 5 %,
 whatever the model and the text, and ties only lower it. A text of three words has six orders and gets no verdict.
 
-One sentence proves little: measures over a dataset are in `wherefrom.metric.erasure` and `correlation`.
+One sentence proves little: metrics over a dataset are in `wherefrom.metric.erasure` and `correlation`.
 """
 
 from __future__ import annotations

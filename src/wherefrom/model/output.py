@@ -73,7 +73,7 @@ class OutputTrace:
         return found
 
     def row(self, maps: Tensor) -> Tensor:
-        """The answering row of each sentence's map: [B, n, n] -> [B, n]."""
+        """The readout row of each sentence's map: [B, n, n] -> [B, n]."""
         rows = []
         for sentence, answer in enumerate(self.answers):
             where = answer.readout.position

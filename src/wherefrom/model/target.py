@@ -1,8 +1,8 @@
-"""Which number is explained, and which row answers for it.
+"""Which number is explained, and which row it is read from.
 
 The *target* is one entry of the model's output: the logit of a class, of a word at a mask, of the start or
 end of an answer, of the next token; with a foil, the difference of two logits. The *position* is the token
-whose representation that entry is read from, so the row of a map that answers for it.
+whose representation that entry is read from, so the row of a map that is its readout row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Quantifying Attention Flow in Transformers: does attention, followed down to the input, point at what matters?
 
-Tables 1 and 2 correlate raw attention, rollout and flow of the answering token with blank-out and with gradients, layer
+Tables 1 and 2 correlate raw attention, rollout and flow of the readout token with blank-out and with gradients, layer
 by layer, for a model of verb number; table 3 does so for a sentiment model. Their script for table 3 takes the largest
-entry of each column of a map; here the answering row is read in all three, as the text has it. A gradient is the
+entry of each column of a map; here the readout row is read in all three, as the text has it. A gradient is the
 absolute sum of its components, as in their code.
 
 Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. ACL. https://aclanthology.org/2020.acl-main.385
@@ -69,7 +69,7 @@ def layer_table(asked: RecipeCall, metric: str, of: str, change: Callable[[Datas
 
 @recipe(
     "abnar2020/table1",
-    "Spearman's ρ of what the answering token draws on with blank-out scores, by layer (verb number).",
+    "Spearman's ρ of what the readout token draws on with blank-out scores, by layer (verb number).",
     samples="2000 samples of Linzen's test set; GPT-2 blocks without mask, 6 layers, accuracy 0.96",
     reported=TABLE1,
     claims=(*ABOVE_RAW, FLOW_FIRST),
@@ -81,7 +81,7 @@ def table1(asked: RecipeCall) -> Table:
 
 @recipe(
     "abnar2020/table2",
-    "Spearman's ρ of what the answering token draws on with input gradients, by layer (verb number).",
+    "Spearman's ρ of what the readout token draws on with input gradients, by layer (verb number).",
     samples="2000 samples of Linzen's test set; GPT-2 blocks without mask, 6 layers, accuracy 0.96",
     reported=TABLE2,
     claims=(*ABOVE_RAW, FLOW_FIRST),
@@ -120,7 +120,7 @@ def figure1(asked: RecipeCall) -> Table:
 
 @recipe(
     "abnar2020/figure2",
-    "Raw attention of the answering token in every layer, for three sentences.",
+    "Raw attention of the readout token in every layer, for three sentences.",
     samples="three sentences, the last of them misclassified; the verb-number model",
     model="wherefrom/agreement",
 )
@@ -130,7 +130,7 @@ def figure2(asked: RecipeCall) -> Table:
 
 @recipe(
     "abnar2020/figure3",
-    "Rollout and flow of the answering token in every layer, for the same sentences.",
+    "Rollout and flow of the readout token in every layer, for the same sentences.",
     samples="three sentences, the last of them misclassified; the verb-number model",
     model="wherefrom/agreement",
 )

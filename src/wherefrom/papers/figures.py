@@ -1,4 +1,4 @@
-"""What recipes draw: the explanations of single sentences, token by token, and measures layer by layer."""
+"""What recipes draw: the explanations of single sentences, token by token, and metrics layer by layer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def curve_picture(table: Mapping[Place, Summary], rows: Sequence[str], columns: 
 def layer_curves(
     run: Run, rows: Mapping[str, str], metric: str, of: str, told: Mapping[Place, Reported] | None = None, **drawn: str
 ) -> Table:
-    """A measure layer by layer, as a table and as curves; `told` are the paper's layers, which may be fewer."""
+    """A metric layer by layer, as a table and as curves; `told` are the paper's layers, which may be fewer."""
     ours = by_layer(run, rows, metric)
     pictures = {"": curve_picture(ours, list(rows), layers(ours), **drawn)}
     columns = with_last(ours, told or {})
@@ -86,5 +86,5 @@ def token_table(
             ours.update({(rows[-1], name): number(each.scores[i], 1) for name, each in named.items()})
         said.append(f"{asked.model} on “{text}”, which it calls {first.prediction}")
         pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
-    what = of or "What the answering token draws on in the last layer"
+    what = of or "What the readout token draws on in the last layer"
     return Table(rows, list(methods), ours, what, said, pictures=pictures)

@@ -257,12 +257,12 @@ def used(run: Run, model: str = "") -> str:
 
 
 def by_layer(run: Run, rows: Mapping[str, str], metric: str) -> dict[Place, Summary]:
-    """A measure layer by layer: a row for each method, columns L1, L2, …"""
+    """A metric layer by layer: a row for each method, columns L1, L2, …"""
     return {(row, f"L{key.layer + 1}"): each for row, key, each in _found(run, rows, metric) if key.layer is not None}
 
 
 def overall(run: Run, rows: Mapping[str, str], metric: str, column: str) -> dict[Place, Summary]:
-    """A measure of the whole answer, as one column."""
+    """A metric of the whole answer, as one column."""
     return {(row, column): each for row, key, each in _found(run, rows, metric) if key.layer is None}
 
 

@@ -154,7 +154,7 @@ def called(asked: RecipeCall, model: str) -> str:
 
 
 def alignment(asked: RecipeCall, model: str, metric: str) -> tuple[dict[Place, Summary], list[str]]:
-    """A measure of every method against the cues, layer by layer."""
+    """A metric of every method against the cues, layer by layer."""
     every = [*METRICS.values(), *(f"{each}@layers" for each in METRICS.values())]
     methods = {**MIXING, **ROLLOUT, **GRADIENTS}
     run = asked.evaluate(asked.examples(change=tested), methods.values(), every, model=model)
@@ -170,7 +170,7 @@ def alignment(asked: RecipeCall, model: str, metric: str) -> tuple[dict[Place, S
 
 
 def alignment_table(asked: RecipeCall, model: str, chosen: Mapping[str, str], of: str) -> Table:
-    """Methods by layers for each measure, and the mean over layers."""
+    """Methods by layers for each metric, and the mean over layers."""
     ours: dict[Place, Summary] = {}
     columns: list[str] = []
     said: list[str] = []

@@ -396,7 +396,7 @@ def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str
 
 
 def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sentence: Sentence) -> tuple[Any, Any]:
-    """The maps that reach the input [L, n, n]; or, where only the reading row is wanted, that row [L, n]."""
+    """The maps that reach the input [L, n, n]; or, where only the readout row is wanted, that row [L, n]."""
     if reach.aggregate is None:
         return None, None
     visible = None if sentence.visible is None else np.array(sentence.visible, dtype=bool)
@@ -406,6 +406,6 @@ def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sente
     if reach.aggregate == "flow" and maps.size > LARGE_FLOW:
         warn(
             f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='readout' "
-            f"computes those of the answering token alone"
+            f"computes those of the readout token alone"
         )
     return aggregate_maps(reach.aggregate, maps, below, **how), None

@@ -46,8 +46,8 @@ class Job:
     head: int | str | None
     drop_self: bool
     options: dict[str, Any]
-    keep: str = "maps"  # or "scores": of a map only the rows that answer
-    judged: str = "prediction"  # what measures judge it by if it looks at no output; or "target", as those that do
+    keep: str = "maps"  # or "scores": of a map only its readout row
+    judged: str = "prediction"  # what metrics judge it by if it looks at no output; or "target", as those that do
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def _mean(whole: Cut, values: Sequence[Any]) -> Any:
 
 
 def _reading(whole: Cut, found: Sequence[Explanation]) -> Readout:
-    """The token that answered, where it is the same of the whole in every window."""
+    """The readout of the whole text, where every window is read out at the same token of it."""
     places = {
         None if each.position is None else window[each.position]
         for window, each in zip(whole.windows, found, strict=True)

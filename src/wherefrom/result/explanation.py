@@ -35,7 +35,7 @@ class Explanation:
 
     Row i of a map is the token being built, column j the token it draws on; layer 0 is the first block.
     `maps` are the method's own layer maps, `aggregated` what the aggregation made of them up to each layer,
-    `scores` the row that answers for the target (`position`, stated with its reason in `readout`), `layer_scores` what
+    `scores` the readout row (`position`, stated with its reason in `readout`), `layer_scores` what
     answers at every layer where no maps hold it (`readout_rows` finds it in either).
     """
 
@@ -59,7 +59,7 @@ class Explanation:
     signed: bool = False
     additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
-    measured: Target = NO_TARGET  # and the output by which measures judge it: the target; if it is none, the prediction
+    measured: Target = NO_TARGET  # and the output by which metrics judge it: the target; if it is none, the prediction
     readout: Readout = NO_READING
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Explanation:
 
     @property
     def position(self) -> int | None:
-        """The token whose row answers; None when it is the mean over all."""
+        """The readout position; None when it is the mean over all tokens."""
         return self.readout.position
 
     @property

@@ -75,7 +75,7 @@ class Body(BaseModel):
         None, description="A class (all: each of them), a word at the mask, start or end; the prediction if none."
     )
     foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
-    position: Choice | None = Field(None, description="The row that answers: an index, first, last, mean or mask.")
+    position: Choice | None = Field(None, description="The readout position: an index, first, last, mean or mask.")
     head: Annotated[int, Field(ge=0, le=1000)] | Literal["all"] | None = Field(None, description="One head, or all.")
     layers: tuple[int | None, int | None] | None = Field(None, description="(start, end), as in a slice.")
     receptive_field: bool = False
@@ -386,7 +386,7 @@ def _fitting(asked: CompareBody, chosen: MethodSpec, sentence: Sentence, opened:
     rows = _rows(asked, chosen, n, opened)
     if rows == asked.rows:
         return wanted, ""
-    return replace(wanted, rows=rows), "the flows of the answering token alone; those of all tokens would take minutes."
+    return replace(wanted, rows=rows), "the flows of the readout token alone; those of all tokens would take minutes."
 
 
 def _rows(asked: Body, chosen: MethodSpec, n: int, opened: Model) -> str:

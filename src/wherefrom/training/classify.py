@@ -140,7 +140,7 @@ def reach(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def accuracy(prediction: Any) -> dict[str, float]:
-    """Trainer's hook for the validation measure."""
+    """Trainer's hook for the validation metric."""
     return {"accuracy": float(np.mean(prediction.predictions.argmax(-1) == prediction.label_ids))}
 
 

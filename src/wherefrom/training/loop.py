@@ -55,7 +55,7 @@ class Fitting:
     train: Any  # a list of rows, to be shuffled; or a Dataset that has its own order
     valid: Any
     collate: Callable[[Any], Any]
-    best: str  # the validation measure that decides, e.g. "accuracy" or "loss"
+    best: str  # the validation metric that decides, e.g. "accuracy" or "loss"
     metrics: Callable[[Any], dict[str, float]] | None = None
     trainer: type[InOrder] | None = None  # InOrder, unless the loss is computed in another way
     change: Change | None = None  # what is done to a training row each time it is read
@@ -114,7 +114,7 @@ def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
         callbacks=callbacks(run),
     )
     if not run.progress:
-        trainer.remove_callback(PrinterCallback)  # Trainer's stand-in for the progress bar prints every measure
+        trainer.remove_callback(PrinterCallback)  # Trainer's stand-in for the progress bar prints every metric
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     metrics = {
         name.removeprefix("eval_"): float(value)

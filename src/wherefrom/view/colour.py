@@ -34,7 +34,7 @@ def intensities(
 ) -> NDArray[np.float64]:
     """Scores scaled for the eye: into [-1, 1] by the largest magnitude, or into [0, 1] if there are no signs.
 
-    What the answering token `own` gives itself does not set the scale: in maps with a residual connection it often
+    What the readout token `own` gives itself does not set the scale: in maps with a residual connection it often
     outweighs everything else, and the rest would look empty. Nor do special tokens, which are no part of the text.
     """
     values: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)

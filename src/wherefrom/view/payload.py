@@ -6,7 +6,7 @@
     f2       half floats of x / scale, scale = max |x|: 3 significant digits at a quarter of JSON's size
     i1       sign(x) · round(127 √(|x| / scale)): what a picture needs, in one byte
 
-Scores and the answering row of every layer keep their precision; maps take the finest type with which all of them fit
+Scores and the readout row of every layer keep their precision; maps take the finest type with which all of them fit
 into `BUDGET`.
 """
 

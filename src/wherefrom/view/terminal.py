@@ -96,7 +96,7 @@ def explained_by_all(explanations: Sequence[Explanation]) -> str | None:
 
 
 def heading(explanation: Explanation, explained: str | None) -> Text:
-    """What was predicted, what is explained, and which row answers for it."""
+    """What was predicted, what is explained, and which row it is read from."""
     text = Text()
     if explanation.prediction is not None:
         p = explanation.probabilities.get(explanation.prediction)

@@ -5,7 +5,7 @@
     bars     the scores as bars
     layers   layers × tokens: what every layer draws on
     maps     the n × n map of every layer
-    map      one n × n map and its answering row
+    map      one n × n map and its readout row
     graph    tokens in columns of layers, edges as wide as the weight
 
 `curves`, `bars`, `grid`, `erasure` and `outliers` draw numbers of any origin, `measured` those of an evaluation. A view

@@ -40,7 +40,7 @@ def graph(
 ) -> Picture:
     """One graph for every explanation.
 
-    edges: all of them ("weight"), those of the answering token at every layer ("answer"), or as wide as what of the
+    edges: all of them ("weight"), those of the readout token at every layer ("answer"), or as wide as what of the
     answer goes along them ("paths"). own: the method's own maps where there are aggregated ones too. top: only the
     strongest so many edges of every token.
     """

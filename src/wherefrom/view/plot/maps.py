@@ -1,8 +1,8 @@
-"""Heatmaps of explanations: the answering row of every layer, and whole maps.
+"""Heatmaps of explanations: the readout row of every layer, and whole maps.
 
 layers   layers × tokens, the first layer at the bottom    Abnar & Zuidema, figures 2-4; GlobEnc, 1; AttCAT, 4
 maps     the n × n map of every layer                      Value Zeroing, appendix; ALTI, figures 8-10
-map      one n × n map with its answering row beneath      ALTI, figure 5; GlobEnc, figure A.3
+map      one n × n map with its readout row beneath        ALTI, figure 5; GlobEnc, figure A.3
 tokens   methods × tokens                                  Value Zeroing, figure 4
 """
 
@@ -96,7 +96,7 @@ def one_map(
     scale: str = "layer",
     own: bool = False,
 ) -> Picture:
-    """One layer's map, the last if none is named, and under it the row that answers."""
+    """One layer's map, the last if none is named, and under it the readout row."""
     sheets = []
     for name, each in named.items():
         (chosen,) = _chosen_layers(each, own, [layer])
@@ -157,7 +157,7 @@ def _layer_sheet(name: str, explanation: Explanation, scale: str, tokens: Any, a
 
 
 def _own(explanation: Explanation, shown: list[int]) -> int | None:
-    """Where the answering token stands among those shown, if it does."""
+    """Where the readout token stands among those shown, if it does."""
     return shown.index(explanation.position) if explanation.position in shown else None
 
 

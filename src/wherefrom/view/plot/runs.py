@@ -19,14 +19,14 @@ KINDS = ("bars", "curves", "grid")
 
 
 def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> Picture:
-    """One measure of every method of a run.
+    """One metric of every method of a run.
 
     bars: over whole inputs, with 99 % intervals (ALTI, figure 7). curves: over layers, with intervals as bands
-    (GlobEnc, figure 3); of a measure of erasure, over the share of the tokens that are gone. grid: methods × layers
-    (Value Zeroing, figure 1). Without a kind, bars where the measure has a value for whole inputs. Options as in the
+    (GlobEnc, figure 3); of a metric of erasure, over the share of the tokens that are gone. grid: methods × layers
+    (Value Zeroing, figure 1). Without a kind, bars where the metric has a value for whole inputs. Options as in the
     function of that name.
     """
-    from wherefrom.metric.names import measure_of  # loads torch, without which pictures of explanations do
+    from wherefrom.metric.names import metric_of  # loads torch, without which pictures of explanations do
 
     whole: dict[str, Summary] = {}
     layers: dict[str, dict[int, Summary]] = {}
@@ -39,11 +39,11 @@ def measured(run: Run, metric: str, kind: str | None = None, **options: Any) -> 
             layers.setdefault(key.method, {})[key.layer] = summary
     if not whole and not layers:
         known = ", ".join(sorted({key.metric for key in run.summary}))
-        raise UnknownName(f"the run has no measure {metric!r}; it has: {known}")
+        raise UnknownName(f"the run has no metric {metric!r}; it has: {known}")
     kind = kind or ("bars" if whole else "curves")
     if kind not in KINDS:
         raise InvalidOption(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
-    if kind == "curves" and measure_of(metric).way is not None:
+    if kind == "curves" and metric_of(metric).way is not None:
         return _erased(run, metric, **options)
     if not (whole if kind == "bars" else layers):
         have, lack = ("layers", "whole inputs") if kind == "bars" else ("whole inputs", "layers")

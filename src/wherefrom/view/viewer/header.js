@@ -1,4 +1,4 @@
-// What the model said, what of it is explained, and which row answers for it.
+// What the model said, what of it is explained, and which row it is read from.
 
 import { make } from "./dom.js";
 import { explainedByAll, short } from "./data.js";

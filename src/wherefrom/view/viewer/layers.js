@@ -1,4 +1,4 @@
-// Layers × tokens: what the answering row draws on at every layer (Abnar & Zuidema, figure 2). The last layer is on top.
+// Layers × tokens: what the readout row draws on at every layer (Abnar & Zuidema, figure 2). The last layer is on top.
 
 import { arrangement, readable, short, strongest, unitFor } from "./data.js";
 import { scaleOf } from "./colour.js";

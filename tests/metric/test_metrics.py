@@ -1,4 +1,4 @@
-"""The measures against their definitions, the authors' figures and scikit-learn."""
+"""The metrics against their definitions, the authors' figures and scikit-learn."""
 
 from __future__ import annotations
 
