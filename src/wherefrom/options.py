@@ -8,7 +8,7 @@
     BatchOptions       the same, and what happens on the way
 
 Signatures name their options one by one, so that help() and editors show them; tests/core/test_options.py holds every
-signature, command and schema to this set. What an option means says the docstring of `wherefrom.explain`.
+signature, command and schema to this set. The docstring of `wherefrom.explain` says what each option means.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class least(NamedTuple):
 
 
 class within(NamedTuple):
-    """The bounds of a number that it does not reach, in `Annotated`."""
+    """The exclusive bounds of a number, in `Annotated`."""
 
     low: float
     high: float
@@ -56,7 +56,7 @@ class within(NamedTuple):
 
 
 class above(NamedTuple):
-    """The bounds of a number that is more than the first and at most the second, in `Annotated`."""
+    """The bounds of a number, the lower exclusive and the upper inclusive, in `Annotated`."""
 
     low: float
     high: float | None = None

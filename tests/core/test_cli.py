@@ -157,7 +157,7 @@ def test_options_of_a_method(folder: str, typed: Callable[..., Outcome]) -> None
     result = typed("explain", "a film", "-m", folder, "-M", "alti", "-O", "metric")
     assert "cannot read the option 'metric'; expected NAME=VALUE" in result.stderr.replace("\n", " ")
     result = typed("explain", "a film", "-m", folder, "-O", "head=1")
-    assert "'head' is no option of a method" in result.stderr
+    assert "'head' is not an option of a method" in result.stderr
     result = typed("explain", "a film", "-m", folder, "--position", "²")
     assert "unknown position '²'" in result.stderr
 
@@ -277,7 +277,7 @@ def test_one_text_or_many(folder: str, tmp_path: Path, typed: Callable[..., Outc
         "expected either a text or --file": (),
         "--file needs --out": many,
         "--out is for many texts": ("a cat", "--out", "x.csv"),
-        "--html: for one text": (*many, "--out", str(tmp_path / "x.csv"), "--html", "x.html"),
+        "with --file there is no --html": (*many, "--out", str(tmp_path / "x.csv"), "--html", "x.html"),
         "there is no column 'review'; its columns are text": (
             *many,
             "--column",

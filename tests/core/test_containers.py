@@ -61,7 +61,7 @@ def test_pandas() -> None:
     same([wherefrom.explain(pandas.Series(TOKENIZER(TEXTS[0])["input_ids"]), MODEL, TOKENIZER)], EXPECTED[:1])
     with pytest.raises(WherefromError, match=r"table was given, with the columns text.*table\['text'\]"):
         wherefrom.explain(table, MODEL, TOKENIZER)
-    with pytest.raises(WherefromError, match="input 1: there is none"):
+    with pytest.raises(WherefromError, match="input 1: the cell is empty"):
         wherefrom.explain(pandas.Series(["a cat", None]), MODEL, TOKENIZER)
 
 

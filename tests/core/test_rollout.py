@@ -100,7 +100,7 @@ def uneven() -> np.ndarray:
 
 def test_a_row_far_smaller_than_its_neighbours() -> None:
     maps = uneven()
-    with pytest.warns(WherefromWarning, match=r"1[0-9] of 36 layers, which are given up to a factor"):
+    with pytest.warns(WherefromWarning, match=r"1[0-9] of 36 layers, which are given only up to a factor"):
         found = rollout(maps)
     for row in range(6):
         assert found[-1, row] / found[-1, row].sum() == pytest.approx(shares(exactly(maps, row)), rel=1e-5, abs=1e-30)

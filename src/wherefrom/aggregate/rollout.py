@@ -41,8 +41,8 @@ def rollout(maps: Maps, below: Maps | None = None) -> Maps:
         joint, powers = found if below is None else _product(below[layer], joint, powers)
     if cut:
         warn(
-            f"the rollout leaves the range of {maps.dtype} in {cut} of {len(maps)} layers, which are given up to "
-            f"a factor: read them as shares"
+            f"the rollout leaves the range of {maps.dtype} in {cut} of {len(maps)} layers, which are given only up "
+            f"to a factor: read them as shares"
         )
     return result
 
@@ -70,7 +70,7 @@ def through(maps: Maps, row: int | None) -> Maps:
         reached = np.ldexp(reached, -left)
     result, cut = _fitting(result, powers)
     if cut:
-        warn(f"what goes along the edges leaves the range of {maps.dtype}, and is given up to a factor")
+        warn(f"what goes along the edges leaves the range of {maps.dtype}, and is given only up to a factor")
     return result
 
 

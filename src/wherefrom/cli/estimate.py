@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 @shared(asked=(QUESTION, MAPS, READING, MODEL))
 def estimate_command(
-    text: Annotated[str | None, typer.Argument(help="The text; or only its length with --tokens.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The text, or give its length with --tokens.")] = None,
     pair: Pair = None,
     tokens: Annotated[int | None, typer.Option(help="Estimate for a text of this many tokens.", min=1)] = None,
     model: ModelName = DEFAULT_MODEL,
@@ -42,7 +42,7 @@ def estimate_command(
     option: Options = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how long an explanation will take on this machine, and how much memory."""
+    """Estimate how long an explanation will take on this machine, and how much memory."""
     import wherefrom
 
     given: Any = text if text is None or pair is None else (text, pair)

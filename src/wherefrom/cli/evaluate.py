@@ -13,10 +13,12 @@ from wherefrom.errors import InvalidOption, WherefromError
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
 Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
-Names = Annotated[list[str] | None, typer.Option(help="What the data calls a class of the model: 0=negative. Repeat.")]
-Layers = Annotated[bool, typer.Option("--layers", help="Also every layer, where a metric has layers.")]
+Names = Annotated[
+    list[str] | None, typer.Option(help="What the data calls a class of the model: 0=negative. Repeatable.")
+]
+Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer, for metrics that have layers.")]
 
-runs_app = typer.Typer(help="Runs of `wherefrom evaluate`: look, compare, export.", no_args_is_help=True)
+runs_app = typer.Typer(help="List, show, compare and export runs of `wherefrom evaluate`.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,35 +31,37 @@ def register(app: typer.Typer) -> None:
 @shared(asked=(MODEL,))
 def evaluate_command(
     data: Annotated[str, typer.Option("--data", "-d", help="A dataset's name, a file, or hub:owner/name.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command goes on in it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run folder; the same command resumes it.")],
     methods: Annotated[
         str,
         typer.Option(
-            "--methods", "-M", help="Names from `wherefrom methods`, by commas.", autocompletion=complete_method
+            "--methods", "-M", help="Comma-separated names from `wherefrom methods`.", autocompletion=complete_method
         ),
     ] = "",
-    metrics: Annotated[str, typer.Option(help="Names from `wherefrom metrics`, by commas.")] = "aopc,log-odds",
+    metrics: Annotated[str, typer.Option(help="Comma-separated names from `wherefrom metrics`.")] = "aopc,log-odds",
     model: ModelName = DEFAULT_MODEL,
-    split: Annotated[str | None, typer.Option(help="validation, test, …; the dataset's first if none.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="Which column is what: --column text=review.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHEREFROM_DATA.")] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many rows.", min=1)] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="Draw them at random instead, by the seed.")] = False,
-    prefixes: Annotated[bool, typer.Option("--up-to-mask", help="Read only what stands before [MASK].")] = False,
-    target: Annotated[str | None, typer.Option(help="A class, or label: the gold one; the prediction if none.")] = None,
+    split: Annotated[str | None, typer.Option(help="validation, test, … (default: its first).")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Which column holds what: text=review. Repeatable.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="The folder of datasets; or set WHEREFROM_DATA.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Use only the first N rows.", min=1)] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Draw the --limit rows at random, by --seed.")] = False,
+    prefixes: Annotated[bool, typer.Option("--up-to-mask", help="Read only the text before [MASK].")] = False,
+    target: Annotated[
+        str | None, typer.Option(help="A class, or label for the gold one (default: the prediction).")
+    ] = None,
     name: Names = None,
     batch_size: BatchSize = 16,
-    shard: Annotated[int, typer.Option(help="Rows in one shard: what a kill may cost.", min=1)] = 64,
-    workers: Annotated[int | None, typer.Option(help="Processes, or Ray actors.", min=1)] = None,
+    shard: Annotated[int, typer.Option(help="Rows in one shard; a kill loses at most one.", min=1)] = 64,
+    workers: Annotated[int | None, typer.Option(help="Worker processes, or Ray actors.", min=1)] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker.", min=1)] = None,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    seed: Annotated[int, typer.Option(help="For methods that draw numbers, and --draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random methods and of --draw.")] = 0,
     layers: Layers = False,
     truncate: Truncate = False,
     *,
     asked: Asked,
 ) -> None:
-    """Measure methods on a dataset; killed at any moment, the same command goes on where it stopped."""
+    """Measure methods on a dataset; after a kill, the same command resumes where it stopped."""
     import wherefrom
     from wherefrom.data import read, up_to_mask
 
@@ -106,13 +110,13 @@ def metrics_command() -> None:
     show(
         {"": rows},
         ("better", "needs", "options"),
-        "aopc(by=mask): with options; spearman:saliency@layers: docs/evidence.md",
+        "aopc(by=mask) sets an option, spearman:saliency@layers a reference and the layers: docs/evaluate.md",
     )
 
 
 @runs_app.command("list")
-def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")] = Path("runs")) -> None:
-    """The runs in a folder and how they stand."""
+def list_command(folder: Annotated[Path, typer.Argument(help="The folder of runs.")] = Path("runs")) -> None:
+    """List the runs in a folder, finished or not."""
     from rich.console import Console
 
     from wherefrom.cli.prose import folded
@@ -132,7 +136,7 @@ def list_command(folder: Annotated[Path, typer.Argument(help="Where runs lie.")]
 
 @runs_app.command("show")
 def show_command(run: Folder, layers: Layers = False) -> None:
-    """One run: what was asked, its means, what failed."""
+    """Show one run: what was asked, its means, what failed."""
     from wherefrom.evaluation import Run
 
     Run(run).show(layers=layers)
@@ -141,11 +145,15 @@ def show_command(run: Folder, layers: Layers = False) -> None:
 @runs_app.command("compare")
 def compare_command(
     first: Folder,
-    second: Annotated[Path | None, typer.Argument(help="Another run; without it, the methods of one.")] = None,
+    second: Annotated[
+        Path | None, typer.Argument(help="Another run; without it, compare the methods of the first.")
+    ] = None,
     layers: Layers = False,
-    form: Annotated[str | None, typer.Option("--format", "-f", help="csv, md or latex; a table here if none.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", "-f", help="csv, md or latex (default: a table here).")
+    ] = None,
 ) -> None:
-    """Paired tests on the examples that two runs share, or between the methods of one run."""
+    """Run paired tests on the examples that two runs share, or between the methods of one run."""
     from wherefrom.evaluation import Run, compare_methods, compare_runs
     from wherefrom.evaluation.export import export_comparison, show_comparison
 
@@ -165,10 +173,10 @@ def export_command(
     form: Form = "md",
     layers: Layers = False,
     figure: Annotated[str | None, typer.Option(help="Draw this metric into --out, a .png, .svg or .pdf.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of the figure: bars, curves or grid.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of figure: bars, curves or grid.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
 ) -> None:
-    """The means of a run as a table for a paper or a program, or one metric as a figure."""
+    """Export the means of a run as a table, or one metric as a figure."""
     from wherefrom.evaluation import Run
     from wherefrom.evaluation.export import export
     from wherefrom.files import write

@@ -62,7 +62,7 @@ def explain_command(
     out: Out = None,
     batch_size: BatchSize = 16,
 ) -> None:
-    """Say which words of a text an answer is made of; of many texts, with --file and --out, into a table."""
+    """Explain which words of a text an answer comes from; with --file and --out, for many texts."""
     import wherefrom
 
     asked |= {"method": method, "batch_size": batch_size, **method_options(option or [])}
@@ -71,7 +71,7 @@ def explain_command(
         words = bool(shown.pop("words"))
         if unused := [name for name, value in {"pair": pair, **shown}.items() if value]:
             flags = ", ".join(f"--{name.removeprefix('as_')}" for name in unused)
-            raise InvalidOption(f"{flags}: for one text; a table of many has one row for each token")
+            raise InvalidOption(f"with --file there is no {flags}: the table has one row for each token")
         batch.explain_file(batch.texts(file, column), out, words=words, keep="scores", model=model, **asked)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
@@ -92,7 +92,7 @@ def compare_command(
     asked: Asked,
     shown: Asked,
 ) -> None:
-    """Several methods on one text, from one forward pass."""
+    """Compare several methods on one text, from one forward pass."""
     import wherefrom
     from wherefrom.spec import split
 
@@ -108,7 +108,7 @@ def methods_command(
         str | None, typer.Argument(help="One method: its formula, options and paper.", autocompletion=complete_method)
     ] = None,
 ) -> None:
-    """List the methods by what they look at; or say everything about one."""
+    """List the methods, or describe one of them."""
     if name is None:
         _list_methods()
         return
@@ -192,7 +192,7 @@ def _present(
             console.print(Text(line))
     elif console.is_terminal and save is None and html is None:
         console.print(
-            Text("\nhow far to believe it: --check erases words of this text in this order and at random", "dim")
+            Text("\nto check how far to believe it, add --check: it erases words by score and at random", "dim")
         )
 
 
@@ -240,5 +240,5 @@ def method_options(typed: list[str]) -> dict[str, Any]:
 
     found = options(typed)
     if taken := found.keys() & inspect.signature(wherefrom.explain).parameters:
-        raise InvalidOption(f"'{min(taken)}' is no option of a method; see `wherefrom explain --help`")
+        raise InvalidOption(f"'{min(taken)}' is not an option of a method; see `wherefrom explain --help`")
     return found

@@ -20,7 +20,7 @@ import typer
 
 
 def complete_method(typed: str) -> list[str]:
-    """Names of methods that go on as typed; behind a comma, of the next one."""
+    """Names of methods that begin as typed; after a comma, those of the next one."""
     from wherefrom.index import listed
 
     before, comma, last = typed.rpartition(",")
@@ -39,12 +39,12 @@ WrittenOrFile = Annotated[
 ]
 File = Annotated[
     Path | None,
-    typer.Option("--file", help="Many texts: a line each, or a .csv, .tsv, .jsonl or .parquet table; - is stdin."),
+    typer.Option("--file", help="Many texts: one per line, or a .csv, .tsv, .jsonl or .parquet table (- is stdin)."),
 ]
-Column = Annotated[str, typer.Option("--column", help="The table's column of texts; two (a,b) are a pair.")]
+Column = Annotated[str, typer.Option("--column", help="The table's column with the texts; two names (a,b) make pairs.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --file to a .csv, .parquet or .jsonl.")]
 Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
-Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share; a quarter if none.")]
+Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share (default: a quarter).")]
 BatchSize = Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)]
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
 ModelName = Annotated[
@@ -55,7 +55,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         "-M",
-        help="A name from `wherefrom methods`; auto: deeplift, or alti without an output.",
+        help="A name from `wherefrom methods`; auto is deeplift, or alti without an output.",
         autocompletion=complete_method,
     ),
 ]
@@ -64,32 +64,36 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         "-M",
-        help="Names from `wherefrom methods`, by commas; auto: four that differ in kind.",
+        help="Comma-separated names from `wherefrom methods`; auto is four of different kinds.",
         autocompletion=complete_method,
     ),
 ]
 Target = Annotated[
     str | None,
-    typer.Option(help="A class (all: each of them), a word at the mask, start or end; the prediction if none."),
+    typer.Option(help="A class (or all), a word at the mask, start or end (default: the prediction)."),
 ]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
 Position = Annotated[str | None, typer.Option(help="The readout position: an index, first, last, mean or mask.")]
-Aggregate = Annotated[str, typer.Option(help="auto, none, or how layers are joined: rollout, flow, sum, mean, last.")]
+Aggregate = Annotated[
+    str, typer.Option(help="The aggregation of layer maps: auto, none, rollout, flow, sum, mean or last.")
+]
 Head = Annotated[str | None, typer.Option(help="One head, counted from 0.")]
-FromLayer = Annotated[int, typer.Option("--from-layer", help="Reach down to the input of this block.", min=0)]
-ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before this block; after the last if none.")]
+FromLayer = Annotated[int, typer.Option("--from-layer", help="The lowest block to include, counted from 0.", min=0)]
+ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before this block (default: after the last).")]
 Receptive = Annotated[
     bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
 ]
-Rows = Annotated[str, typer.Option(help="all, or readout: only the readout row, which makes flow fast.")]
+Rows = Annotated[str, typer.Option(help="all, or readout for the readout row alone, which makes flow fast.")]
 Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its readout row and its map.")]
 Words = Annotated[
     bool | None,
-    typer.Option("--words/--pieces", help="Words of the text, or the tokenizer's pieces; data is in pieces if none."),
+    typer.Option(
+        "--words/--pieces", help="Words, or the tokenizer's pieces (default: words on screen, pieces in data)."
+    ),
 ]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Say how far to believe it: words of this text are erased in order and at random."),
+    typer.Option("--check", help="Check how far to believe it, by erasing words by score and at random."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Save = Annotated[
@@ -102,7 +106,7 @@ Save = Annotated[
 ]
 Kind = Annotated[
     str | None,
-    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph; layers with --layers."),
+    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph."),
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="Write the viewer to this HTML file, to open in a browser.")]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]

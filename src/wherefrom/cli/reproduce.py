@@ -25,20 +25,21 @@ def register(app: typer.Typer) -> None:
 def reproduce_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="PAPER/TABLE, or a paper for all of it; a list if none.", autocompletion=complete_recipe),
+        typer.Argument(help="PAPER/TABLE, or PAPER for all of it; without it, a list.", autocompletion=complete_recipe),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="In place of the recipe's own.")] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset; several by commas.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="A model instead of the recipe's own.")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset, or several separated by commas.")] = None,
     limit: Annotated[int | None, typer.Option(help="How many examples, drawn by the seed.", min=1)] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where csv, md and pictures go.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where datasets lie; or set WHEREFROM_DATA.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder for csv, md and pictures.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="The folder of datasets; or set WHEREFROM_DATA.")] = None,
     names: Annotated[
-        list[str] | None, typer.Option("--name", help="What the data calls a class of the model: 0=negative. Repeat.")
+        list[str] | None,
+        typer.Option("--name", help="What the data calls a class of the model: 0=negative. Repeatable."),
     ] = None,
     device: Device = None,
-    seed: Annotated[int, typer.Option(help="Draws the examples.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed that draws the examples.")] = 0,
 ) -> None:
-    """Repeat a table or figure of a paper: our numbers beside the paper's; without a name, list them all."""
+    """Reproduce a table or figure of a paper, our numbers beside the paper's; without a name, list them all."""
     if name is None:
         _list()
         return

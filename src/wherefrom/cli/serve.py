@@ -19,18 +19,19 @@ def register(app: typer.Typer) -> None:
 def serve_command(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A model that may be used; repeat it for more. The shipped ones if none."),
+        typer.Option("--model", "-m", help="A model to offer; repeatable (default: the shipped models)."),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; any but this machine's own asks for a token.")
+        str, typer.Option(help="The address to listen on; any but this machine's own requires a token.")
     ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(help="0 takes any that is free.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="A further name by which the server is reached.")
+        list[str] | None, typer.Option("--allow-host", help="Another host name of this server, as behind a proxy.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="WHEREFROM_TOKEN", help="What clients must know; made up where one is needed.")
+        str | None,
+        typer.Option(envvar="WHEREFROM_TOKEN", help="The token that clients send; made up where one is needed."),
     ] = None,
     device: Device = None,
 ) -> None:

@@ -19,9 +19,11 @@ Pair = Annotated[str | None, typer.Option(help="Column with the second text of a
 Label = Annotated[str, typer.Option(help="Column with the label.")]
 Until = Annotated[str | None, typer.Option(help="Column with a word index: only the words before it are read.")]
 Name = Annotated[
-    list[str] | None, typer.Option(help="Name a label: 1=positive. Repeat; '3=' leaves rows labelled 3 out.")
+    list[str] | None, typer.Option(help="Name a label: 1=positive. Repeatable; '3=' leaves rows labelled 3 out.")
 ]
-Where = Annotated[list[str] | None, typer.Option(help="Only rows whose column has this value: column=value. Repeat.")]
+Where = Annotated[
+    list[str] | None, typer.Option(help="Only rows whose column has this value: column=value. Repeatable.")
+]
 ModelName = Annotated[str, typer.Option("--model", "-m", help="Shipped model, folder or hub id to start from.")]
 Valid = Annotated[Path | None, typer.Option(help="Validation rows; else a share of the training rows is held out.")]
 HeldOut = Annotated[float, typer.Option(help="Share held out for validation.", min=0.0001, max=0.9)]
@@ -33,7 +35,7 @@ Warmup = Annotated[float, typer.Option(help="Share of the steps in which the lea
 Decay = Annotated[float, typer.Option(help="Weight decay.", min=0)]
 Patience = Annotated[int, typer.Option(help="Stop after this many validations without improvement; 0: never.", min=0)]
 Checks = Annotated[int, typer.Option(help="Validations (and checkpoints) per epoch.", min=1)]
-Seed = Annotated[int, typer.Option(help="Fixes initialisation, order and dropout.")]
+Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropout.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Precision = Annotated[str, typer.Option(help="auto (bf16 on CUDA), bf16 or float32.")]
 Workers = Annotated[int, typer.Option(help="Processes that prepare batches.", min=0)]
@@ -43,7 +45,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
-    group = typer.Typer(no_args_is_help=True, help="Train models: a killed run goes on when its command is repeated.")
+    group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
     for command in (pretrain, classify, prefixes, agree, prompt, average):
         group.command()(command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
@@ -56,14 +58,16 @@ def pretrain(
     ],
     out: Out,
     steps: Annotated[int, typer.Option(help="Batches to train on.", min=1)],
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Go on from this masked language model.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Continue from this masked language model.")
+    ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="Use this vocabulary instead of learning one.")] = None,
     layers: Annotated[int, typer.Option(min=1)] = 8,
     width: Annotated[int, typer.Option(min=8)] = 256,
     heads: Annotated[int, typer.Option(min=1)] = 8,
     vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
-    length: Annotated[int, typer.Option(help="Tokens in a row.", min=16)] = 128,
-    ratio: Annotated[int, typer.Option(help="Rows of the long share are this many times as long.", min=1)] = 1,
+    length: Annotated[int, typer.Option(help="Tokens per row.", min=16)] = 128,
+    ratio: Annotated[int, typer.Option(help="How many times as long the rows of the long share are.", min=1)] = 1,
     long_share: Annotated[float, typer.Option(help="Share of the steps with long rows.", min=0, max=1)] = 0.0,
     mask_rate: Annotated[float, typer.Option(help="Share of the tokens to hide.", min=0.01, max=0.9)] = 0.15,
     held_out: HeldOut = 0.005,
@@ -136,9 +140,9 @@ def classify(
 
 def prefixes(
     sources: Annotated[list[str], typer.Argument(help="Text files, or table.parquet:column.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .jsonl file to write (.gz and .xz are packed).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .jsonl file to write (.gz and .xz compress it).")],
     exclude: Annotated[
-        list[str] | None, typer.Option(help="Sentences to leave out: table.parquet:column. Repeat.")
+        list[str] | None, typer.Option(help="Sentences to leave out: table.parquet:column. Repeatable.")
     ] = None,
 ) -> None:
     """Cut sentences before verbs whose form shows their number: the training data of `agree`."""
@@ -162,7 +166,7 @@ def agree(
     extra_until: Annotated[
         str | None, typer.Option(help="The extra rows' column with the verb's index.")
     ] = "verb_index",
-    extra_name: Annotated[list[str] | None, typer.Option(help="Name an extra label: 0=singular. Repeat.")] = None,
+    extra_name: Annotated[list[str] | None, typer.Option(help="Name an extra label: 0=singular. Repeatable.")] = None,
     repeat: Annotated[int, typer.Option(help="Read the extra rows this many times an epoch.", min=1)] = 1,
     tokenizer: Annotated[str | None, typer.Option(help="Use this model's vocabulary instead of learning one.")] = None,
     embeddings: Annotated[str | None, typer.Option(help="Start from this model's word embeddings.")] = None,
@@ -258,7 +262,7 @@ def average(
 
 def measure(
     model: Annotated[str, typer.Argument(help="Shipped model, folder or hub id.")],
-    data: Annotated[Path, typer.Argument(help="Rows to measure on.")],
+    data: Annotated[Path, typer.Argument(help="Rows to test on.")],
     text: Text = "text",
     pair: Pair = None,
     label: Label = "label",
@@ -269,8 +273,10 @@ def measure(
     foil: Annotated[str | None, typer.Option(help="Column with the wrong word for [MASK].")] = None,
     good: Annotated[str | None, typer.Option(help="Column with the right sentence of a minimal pair.")] = None,
     bad: Annotated[str | None, typer.Option(help="Column with the wrong sentence of a minimal pair.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Texts to leave out: table.parquet:column. Repeat.")] = None,
-    by: Annotated[str | None, typer.Option(help="Also measure by the values of this column.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Texts to leave out: table.parquet:column. Repeatable.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Also give the accuracy for each value of this column.")] = None,
     longest: Longest = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:

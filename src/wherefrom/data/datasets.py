@@ -43,7 +43,7 @@ def read(
     *,
     without: str | None = None,
 ) -> Dataset:
-    """A dataset, read row by row each time it is gone through. Rows that cannot be used are in its `dropped`.
+    """A dataset, read row by row each time it is iterated over. Rows that cannot be used are in its `dropped`.
 
     split: "validation", "test", ...; the dataset's first one if none is given.
     columns: which column holds which part: text, pair, label, target, foil, cues, rationale, answer, attractors, group.
@@ -169,7 +169,7 @@ def _files(row: Source, where: Path, split: str | None) -> tuple[str, tuple[Path
         if files := sorted(where.glob(f"{each}-*-of-*.parquet")):  # as the Hub cuts large tables
             return each, tuple(files)
     there = ", ".join(_splits(where)) or "no tables"
-    raise UnknownName(f"{row.name} has no {split or 'split that is read unasked'} in {where}; it holds: {there}")
+    raise UnknownName(f"{row.name} has no {split or 'default split'} in {where}; it holds: {there}")
 
 
 Numbered = tuple[int, "Row | BadRow"]

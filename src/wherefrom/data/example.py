@@ -91,7 +91,7 @@ class _Survey:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples read anew each time they are gone through, so that memory does not grow with them.
+    """Examples read anew at each iteration, so that memory does not grow with them.
 
     `len`, `dropped` and `fingerprint` take one pass of their own, the first time one of them is asked for.
     """

@@ -1,4 +1,4 @@
-"""What is asked of a run, settled and checked before anything is computed."""
+"""What is asked of a run, resolved and checked before anything is computed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ = "Wherefrom, isn't it? 42 naïve [MASK] words"  # what tokenizers must cut
 
 @dataclass(frozen=True)
 class Setting:
-    """One run, as every worker needs to know it. It can be pickled, and is settled anew wherever it arrives."""
+    """One run, as every worker needs to know it. It can be pickled, and is resolved anew wherever it arrives."""
 
     model: Any
     methods: tuple[str, ...]
@@ -45,7 +45,7 @@ class Setting:
     tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self) -> list[MetricSpec]:
-        """The metrics, each name settled."""
+        """The metrics, each name resolved."""
         return [lookup(name) for name in self.metrics]
 
     def explained(self) -> list[str]:

@@ -214,7 +214,7 @@ def described(run: Run) -> list[str]:
     if known.get("dropped"):
         lines.append(f"dropped: {known['dropped']}")
     if finished is None:
-        return [*lines, f"not finished; the same command goes on: {run.command}"]
+        return [*lines, f"not finished; the same command resumes it: {run.command}"]
     for reason, count in finished["failures"].items():
         such = "" if count == 1 else ", for one"
         lines.append(f"{count} could not be explained{such}: {reason}")

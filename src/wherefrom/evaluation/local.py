@@ -115,8 +115,8 @@ def _attend(setting: Setting, following: Any, results: queue.Queue[Any], stop: t
             else:
                 raise OutOfMemory(
                     f"shard {task.name} ({len(task.rows)} rows, up to {max(task.tokens)} tokens) ended {ATTEMPTS} "
-                    f"workers in a row, as a process does that runs out of memory; the same command goes on from "
-                    f"here, with fewer workers perhaps; or begin another run with a smaller batch size"
+                    f"workers in a row, probably for want of memory; repeat the command to resume, with fewer workers "
+                    f"perhaps, or begin another run with a smaller batch size"
                 )
             results.put(found)
         results.put(None)

@@ -1,6 +1,6 @@
 """What a run folder says of itself: what was asked, of which model, on which data, with which versions.
 
-A folder belongs to one run. The same command in it goes on; another one is refused, since its numbers would stand
+A folder belongs to one run. The same command resumes it; another one is refused, since its numbers would stand
 beside those of something else. How the work is done (workers, engine) is no part of that and may change on the way.
 """
 
@@ -21,7 +21,7 @@ from wherefrom.files import write
 from wherefrom.model import Model
 
 FORMAT = "wherefrom.run"
-BEFORE = "whence"  # what the library was called when the first runs were made; they go on under the new name
+BEFORE = "whence"  # what the library was called when the first runs were made; they resume under the new name
 VERSION = 2
 FILE = "manifest.json"
 FINISHED = "finished.json"

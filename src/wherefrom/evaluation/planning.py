@@ -1,6 +1,6 @@
 """Which examples make a shard: decided by the data alone, before anything is computed.
 
-The dataset is gone through in windows of so many rows; within a window, rows are sorted by their length in tokens and
+The dataset is read in windows of so many rows; within a window, rows are sorted by their length in tokens and
 cut into shards. So similar lengths share a batch, memory holds a window and not the dataset, and a run that goes on
 after a kill cuts the same shards again. Within a window the longest comes first (memory runs out at once or never),
 then lengths in turn, so that what has been done soon tells how long the rest will take.

@@ -52,8 +52,8 @@ def actors(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterat
             except ray.exceptions.RayActorError as error:
                 if attempt == ATTEMPTS:
                     raise ResourceUnavailable(
-                        f"shard {task.name} ended {ATTEMPTS} actors in a row ({error}); the same command goes on from "
-                        f"here once that is mended"
+                        f"shard {task.name} ended {ATTEMPTS} actors in a row ({error}); once that is "
+                        f"mended, repeat the command to resume"
                     ) from error
                 start(remote.remote(known), task, attempt + 1)
                 continue

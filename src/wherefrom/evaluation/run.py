@@ -69,7 +69,7 @@ class Run:
     def table(self, name: str = "records") -> Table:
         """A pyarrow table: records, curves, examples or summary."""
         if self.finished is None:
-            raise RunConflict(f"'{self.path}' is not finished; repeat its command to go on: {self.command}")
+            raise RunConflict(f"'{self.path}' is not finished; repeat its command to resume it: {self.command}")
         file = name if name.endswith(".parquet") else f"{name}.parquet"
         if not (self.path / file).is_file():
             raise UnknownName(f"'{self.path}' has no table {name!r}; expected records, curves, examples or summary")

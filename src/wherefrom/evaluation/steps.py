@@ -1,4 +1,4 @@
-"""`evaluate`: methods and metrics over a dataset, into a folder that a kill does no harm to.
+"""`evaluate`: methods and metrics over a dataset, into a run folder that resumes after a kill.
 
 The steps are functions, in the order in which they are taken: what was asked is resolved, the data read and surveyed,
 the model opened, the run folder claimed, the missing shards computed, the tables written.
@@ -92,11 +92,11 @@ def evaluate(
     target: the class that is explained; "label" for each example's gold one; by default the word that the example
         names, or what the model predicts.
     names: for target="label", what the dataset calls a class of the model: {0: "negative", "LABEL_1": "positive"}.
-    out: the run folder. Killed at any moment, the same call goes on where it stopped. By default a temporary one.
+    out: the run folder. After a kill, the same call resumes where it stopped. By default a temporary one.
     limit: the first so many rows; with `draw`, so many drawn at random by the seed.
     batch_size, shard: sentences in one captured pass, rows in one shard.
     workers: processes (engine "local") or Ray actors (engine "ray"). threads: of each. They may change between a kill
-        and going on, the rest may not; numbers are the same to the last bit if threads are.
+        and the resumed run, the rest may not; numbers are the same to the last bit if threads are.
     progress: a bar with the time left; by default when the standard error is a terminal.
     """
     need("pyarrow", extra="eval")
@@ -140,7 +140,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Engine:
-    """Who computes the shards. It may change between a kill and going on."""
+    """Who computes the shards. It may change when a run is resumed."""
 
     name: str
     workers: int

@@ -62,8 +62,8 @@ NEEDS = {
 WITHOUT_BLOCKS = {"gradient", "baseline", "reruns", "rerun-gradients"}
 # The identities that may hold of what a method gives, with its options as they come.
 CHECKS = {
-    "batch-equals-single": "a text gets the same in a batch, padded, as alone",
-    "token-permutation": "in a model without positions, words in another order get the same in that order",
+    "batch-equals-single": "a text gets the same numbers in a padded batch as alone",
+    "token-permutation": "in a model without positions, reordering the words reorders the numbers and no more",
     "hidden-tokens": "a token that attention cannot see gives nothing to the others",
     "rows-sum-to-one": "each row of a layer's map sums to one",
     "sign-flips-with-foil": "with target and foil exchanged, every score changes its sign",

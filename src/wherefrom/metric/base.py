@@ -106,7 +106,7 @@ def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """A metric with everything settled that its name left open."""
+    """A metric as a name asks for it, what the name leaves open filled in."""
 
     name: str
     metric: Metric

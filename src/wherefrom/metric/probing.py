@@ -156,7 +156,7 @@ def layer_states(opened: Model, sentences: list[Sentence]) -> tuple[list[NDArray
 
 
 def readout_vectors(states: list[NDArray[np.float32]], row: int, n: int, readout: Readout) -> NDArray[np.float32]:
-    """Of one sentence of the batch, n tokens long, the vector that answers in every layer: [L + 1, d]."""
+    """The readout token's vector in every layer, of one sentence of the batch, n tokens long: [L + 1, d]."""
     return np.stack([readout.row(state[row, :n]) for state in states])
 
 

@@ -1,6 +1,6 @@
 """Containers of inputs, told apart by what they can do: pandas, datasets and pyarrow are never imported here.
 
-A container of several inputs is anything that can be gone through in order: a list, an iterator, a pandas Series, a
+A container of several inputs is anything that can be iterated over in order: a list, an iterator, a pandas Series, a
 numpy array of texts, a column of a dataset, a dataset of encodings. A tuple is none of them: it is a pair of texts.
 """
 

@@ -196,7 +196,7 @@ class Reader:
     def _one(self, item: Any, row: int) -> Sentence | WherefromError:
         try:
             if missing(item):
-                raise InvalidInput("there is none (an empty cell); expected a text")
+                raise InvalidInput("the cell is empty; expected a text")
             if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
                 item = tuple(item)
             found, single = self.read_each(item)
@@ -324,7 +324,7 @@ class Reader:
         most = "" if self.type_count is None else f" below {self.type_count}"
         fits = all(_is_int(each) and each >= 0 for each in types)
         if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
-            raise InvalidInput(f"token_type_ids holds values that are none; expected whole numbers from 0{most}")
+            raise InvalidInput(f"token_type_ids holds values that are no types; expected whole numbers from 0{most}")
 
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
@@ -369,8 +369,8 @@ class Reader:
             )
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise TooLong(
-                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; long='windows' explains"
-                f" it piece by piece, truncate=True cuts a text; token ids you cut yourself",
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; use "
+                f"long='windows' to explain all of it or truncate=True to cut it; token ids you must cut yourself",
             )
 
 

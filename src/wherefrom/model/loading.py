@@ -229,7 +229,7 @@ def _task_in(config: Any) -> str:
     return "encoder"
 
 
-# How sentence-transformers names its poolings, and the row of a map that answers for each.
+# How sentence-transformers names its poolings, and the readout position of each.
 POOLINGS = {"cls": "first", "cls_token": "first", "mean": "mean", "mean_tokens": "mean", "lasttoken": "last"}
 
 
@@ -245,7 +245,7 @@ def pooling(request: Request) -> str | None:
     if len(modes) == 1 and modes[0] in POOLINGS:
         return POOLINGS[modes[0]]
     warn(
-        f"'{request.name}' pools its tokens by {' and '.join(modes)}, which no single row of a map answers for; say "
+        f"'{request.name}' pools its tokens by {' and '.join(modes)}, which is no single readout position; say "
         f"with position= which one is meant"
     )
     return None

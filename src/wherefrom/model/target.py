@@ -35,7 +35,7 @@ def answer(
     foil: int | str | None = None,
     position: int | str | None = None,
 ) -> Answer:
-    """Read the model's output for row `row` of a batch and settle what is explained."""
+    """Read the model's output for row `row` of a batch and decide what is explained."""
     resolve = {
         "classification": _classification,
         "masked-lm": _language,

@@ -25,7 +25,7 @@ GO_ON = "; on_error='skip' goes on without it"
 
 @dataclass(frozen=True)
 class How:
-    """How the inputs of one call are gone through, whatever is asked of them."""
+    """How the inputs of one call are read and batched, whatever is asked of them."""
 
     batch_size: int = 16
     on_error: str = "raise"

@@ -1,4 +1,4 @@
-"""What was asked, settled before anything is run: names and arguments become jobs and questions."""
+"""What was asked, resolved before anything is run: names and arguments become jobs and questions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Job:
-    """One method to run, its name settled into an algorithm, an aggregation and options."""
+    """One method to run, its name resolved to an algorithm, an aggregation and options."""
 
     asked: str
     method: Method

@@ -42,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Readout:
-    """The readout row: `position` is a token, or None for the mean over all of them."""
+    """Where the output is read: `position` is a token, or None for the mean over all of them."""
 
     position: int | None
     why: str  # "first token", "last token", "mask", "mean", "given", …

@@ -35,8 +35,8 @@ class Explanation:
 
     Row i of a map is the token being built, column j the token it draws on; layer 0 is the first block.
     `maps` are the method's own layer maps, `aggregated` what the aggregation made of them up to each layer,
-    `scores` the readout row (`position`, stated with its reason in `readout`), `layer_scores` what
-    answers at every layer where no maps hold it (`readout_rows` finds it in either).
+    `scores` the readout row (at `position`, stated with its reason in `readout`), `layer_scores` the readout row of
+    every layer where no maps hold it (`readout_rows` finds it in either).
     """
 
     tokens: list[str]
@@ -113,14 +113,14 @@ class Explanation:
 
     @property
     def read_at(self) -> str | None:
-        """Which row answers, in words; None of scores made elsewhere."""
+        """The readout in words; None of scores made elsewhere."""
         if self.readout == NO_READING:
             return None
         return self.readout.why + ("" if self.position is None else f" {self.tokens[self.position]}")
 
     @property
     def readout_rows(self) -> Array | None:
-        """What answers at every layer, [L, n]; None for a method that says nothing about layers.
+        """The readout row at every layer, [L, n]; None for a method that says nothing about layers.
 
         The readout row of everything aggregated up to that layer, or of the layer's own map where nothing is
         aggregated; of a method without maps, its scores at that layer. `layer_scores` holds these rows where they do

@@ -228,7 +228,7 @@ def _errors(app: FastAPI) -> None:
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
         detail = str(error.detail)
         if error.status_code == 404 and detail == "Not Found":
-            detail = f"there is nothing at {request.url.path}; what there is says /api/openapi.json"
+            detail = f"there is nothing at {request.url.path}; /api/openapi.json lists what there is"
         if error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
             detail = f"{request.url.path} does not answer {request.method}; send {allowed}"
@@ -253,8 +253,8 @@ def _sentence(error: RequestValidationError) -> str:
     if first["type"] == "json_invalid":
         return 'the request is not JSON; expected an object such as {"inputs": "a text"}'
     if first["type"] == "extra_forbidden":
-        return f"unknown field {where[-1]!r}; what can be asked says /api/openapi.json"
+        return f"unknown field {where[-1]!r}; /api/openapi.json describes every field"
     if not where:
         return 'the request is empty; expected an object such as {"inputs": "a text"}'
     message = str(first["msg"])
-    return f"{where[0]}: {message[:1].lower()}{message[1:]}; what can be asked says /api/openapi.json"
+    return f"{where[0]}: {message[:1].lower()}{message[1:]}; /api/openapi.json describes every field"

@@ -68,11 +68,11 @@ class Body(BaseModel):
     )
     pair: Text | None = Field(None, description="A second text that goes with a single one (question, hypothesis, …).")
     model: Annotated[str, Field(max_length=300)] | None = Field(
-        None, description="One of /api/models; the first of them if none is named."
+        None, description="One of /api/models (default: the first of them)."
     )
     aggregate: Name | None = Field(AUTO, description="auto, rollout, flow, sum, mean, last, or null.")
     target: Choice | None = Field(
-        None, description="A class (all: each of them), a word at the mask, start or end; the prediction if none."
+        None, description="A class (or all), a word at the mask, start or end (default: the prediction)."
     )
     foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
     position: Choice | None = Field(None, description="The readout position: an index, first, last, mean or mask.")
@@ -86,7 +86,7 @@ class Body(BaseModel):
         "error", description="A text longer than the model reads: an error, cut, or explained in overlapping windows."
     )
     overlap: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
-        None, description="Tokens that two windows share: up to half of what the model reads; a quarter if none."
+        None, description="Tokens that two windows share: up to half of what the model reads (default: a quarter)."
     )
     maps: bool = Field(True, description="Give the layer maps too; without them the answer is small.")
     evidence: bool = Field(False, description="Check each explanation by erasing words of this text.")
@@ -122,7 +122,9 @@ class Body(BaseModel):
 class ExplainBody(Body):
     """`wherefrom.explain`"""
 
-    method: MethodName = Field(DEFAULT_METHOD, description="One of /api/methods, or auto; options may stand in it.")
+    method: MethodName = Field(
+        DEFAULT_METHOD, description="One of /api/methods, or auto; with options: name(option=value)."
+    )
     options: dict[Name, bool | Number | Name | None] = Field(
         default_factory=dict, max_length=16, description='Options of the method, e.g. {"n_steps": 50}.'
     )
@@ -141,7 +143,7 @@ class CompareBody(Body):
 
 
 def settle(asked: Body, limits: Limits) -> None:
-    """Say what is wrong before the request stands in line."""
+    """Refuse what can be refused before the request waits in line."""
     asked.texts(limits)
     names = asked.methods if isinstance(asked, CompareBody) else []
     if len(names) > limits.methods:

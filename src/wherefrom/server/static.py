@@ -63,4 +63,6 @@ def _file(path: Path) -> File:
     try:
         return File(path.read_bytes(), KINDS[path.suffix])
     except OSError as error:
-        raise DamagedFile(f"wherefrom is not installed whole: {path.name} is missing ({error.strerror})") from error
+        raise DamagedFile(
+            f"the installation of wherefrom is incomplete: {path.name} is missing ({error.strerror})"
+        ) from error

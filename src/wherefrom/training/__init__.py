@@ -1,4 +1,4 @@
 """The code that made the shipped models: pretraining, classification, verb agreement, prompts.
 
-Every run reads plain files, writes a `save_pretrained` folder and goes on where it was killed.
+Every run reads plain files, writes a `save_pretrained` folder and resumes after a kill.
 """

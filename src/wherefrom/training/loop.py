@@ -76,7 +76,7 @@ class Trained:
 def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
     """Make the folder ready for a run with these settings, or say why it cannot take one.
 
-    An unfinished run with the same settings is gone on with; `fresh` throws away what is there.
+    An unfinished run with the same settings is resumed; `fresh` throws away what is there.
     """
     kept = out / CHECKPOINTS / "run.json"
     text = json.dumps(settings, indent=1, sort_keys=True, default=str)
@@ -90,7 +90,7 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
         changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
         raise RunConflict(
             f"{out} holds an unfinished run with other settings ({', '.join(changed)}); "
-            "repeat them to go on with it, or pass --fresh to start again"
+            "repeat them to resume it, or pass --fresh to start again"
         )
     kept.parent.mkdir(parents=True, exist_ok=True)
     write(kept, text)

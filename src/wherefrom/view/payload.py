@@ -107,7 +107,7 @@ def _unit(explanation: Explanation) -> dict[str, Any]:
         "unknown": explanation.unknown,
         "position": explanation.position,
         "scores": _exact(explanation.scores),
-        "rows": None if rows is None else _exact(rows),  # [L, n]: what answers at every layer
+        "rows": None if rows is None else _exact(rows),  # [L, n]: the readout row of every layer
     }
 
 

@@ -170,7 +170,7 @@ def layer_tables(explanation: Explanation, width: int, depth: str | None = "true
     """Tokens down, layers across, as many as fit: Abnar & Zuidema's figure 2, turned to fit a terminal."""
     rows = explanation.readout_rows
     if rows is None:
-        yield Text(f"{explanation.method} says nothing about layers; attcat and all maps do", "dim")
+        yield Text(f"{explanation.method} says nothing about layers; attcat and all methods with layer maps do", "dim")
         return
     shown, power = _in_a_unit(np.stack([readable(explanation, row) for row in rows]))
     if power:

@@ -175,7 +175,7 @@ def label_size(room: float) -> float:
 
 
 def label_step(room: float) -> int:
-    """Every how manieth label has room."""
+    """The step from one drawn label to the next: 1 where all have room, 2 for every second."""
     return max(1, int(np.ceil(TINY * 0.95 / (room * INCH))))
 
 

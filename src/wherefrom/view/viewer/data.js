@@ -136,7 +136,7 @@ export function layerOf(subject, layer) {
   return layer === null ? subject.depth - 1 : Math.min(layer, subject.depth - 1);
 }
 
-/** What answers: the scores, or the readout row of the chosen layer. */
+/** The readout row: the scores, or that of the chosen layer. */
 export function answer(subject, { units, layer }) {
   const unit = unitFor(subject, units);
   if (layer === null || !unit.rows) return unit.scores;

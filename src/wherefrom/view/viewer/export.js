@@ -100,7 +100,7 @@ function nested(values, shape, digits) {
   return Array.from({ length: shape[0] }, (_, i) => nested(values.subarray(i * size, (i + 1) * size), shape.slice(1), digits));
 }
 
-/** One line per token and method: its score, and what answers at each layer. */
+/** One line per token and method: its score, and its entry in the readout row of each layer. */
 export function toCsv(subjects, state) {
   const depth = Math.max(...subjects.map((subject) => subject.depth));
   const head = ["method", "index", "token", "special", "score"];

@@ -98,5 +98,5 @@ export const layersView = {
   caption: ({ subject }) =>
     `Layers × tokens${subject.arrays.aggregated ? " from the input" : ""} · each layer by its strongest token`,
 
-  describe: ({ subject, shown }) => `Layer map of ${subject.title}: ${subject.depth} layers by ${shown.length} tokens`,
+  describe: ({ subject, shown }) => `Layers of ${subject.title}: ${subject.depth} layers by ${shown.length} tokens`,
 };
