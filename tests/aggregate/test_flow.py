@@ -61,7 +61,7 @@ def test_deep_rows_are_the_maximum(kind: str) -> None:
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.floats(0, 1), st.floats(0.01, 100), st.integers(0, 2**31))
-def test_any_capacities(n: int, depth: int, density: float, size: float, seed: int) -> None:
+def test_random_capacities_give_the_maximum_flow(n: int, depth: int, density: float, size: float, seed: int) -> None:
     """Zeros, rows of zeros and rows that do not sum to one included."""
     rng = np.random.default_rng(seed)
     maps = size * rng.random((depth, n, n)) * (rng.random((depth, n, n)) < density)
@@ -76,7 +76,7 @@ def test_a_head_stands_on_the_mean_of_those_below(n: int, depth: int, seed: int)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_identities(kind: str) -> None:
+def test_flow_identities_hold_for_random_maps(kind: str) -> None:
     maps = attention(kind, depth=6, n=12, seed=0)
     values = flow_values(maps)
     assert (values[0] == maps[0]).all()
@@ -117,7 +117,7 @@ def test_a_solved_flow_is_its_cut() -> None:
         assert np.abs(solved - expected).max() <= 1e-12
 
 
-def test_identities_alone() -> None:
+def test_identity_and_zero_maps_stay_as_they_are() -> None:
     eye = np.broadcast_to(np.eye(4), (5, 4, 4))
     assert (flow(eye) == eye).all()
     nothing = np.zeros((4, 3, 3))
@@ -169,7 +169,7 @@ CASES = [(case, sentence) for case in golden.having("attention_flow") for senten
 
 
 @pytest.mark.parametrize(("case", "sentence"), CASES, ids=lambda each: getattr(each, "name", each))
-def test_the_authors_flow(case: golden.Golden, sentence: str) -> None:
+def test_flow_equals_the_authors_numbers(case: golden.Golden, sentence: str) -> None:
     """Abnar & Zuidema's own code, in float64."""
     found = wherefrom.explain(case.ids(sentence), case.model(), method="attention-flow")
     if ("attention_flow", f"{sentence}_flow") in case:
@@ -192,7 +192,7 @@ MAXFLOW = [
 
 
 @pytest.mark.parametrize(("case", "sentence", "key"), MAXFLOW, ids=lambda each: getattr(each, "name", each))
-def test_globencs_maximum_flow(case: golden.Golden, sentence: str, key: str) -> None:
+def test_flow_equals_globencs_numbers(case: golden.Golden, sentence: str, key: str) -> None:
     """GlobEnc's own code on each of its maps, which are not normalised first."""
     name = key.removeprefix(f"{sentence}_").removesuffix("_maxflow")
     maps = case["globenc", f"{sentence}_{name}"]
@@ -204,7 +204,7 @@ def test_globencs_maximum_flow(case: golden.Golden, sentence: str, key: str) -> 
         assert np.abs(flow_values(maps)[-1] - values).max() <= 1e-6 * values.max()
 
 
-def test_the_reading_row_alone() -> None:
+def test_the_readout_row_alone_equals_that_row_of_all() -> None:
     model, ids = tiny.model(), tiny.ids(9)
     whole = wherefrom.explain(ids, model, method="attention-flow")
     row = wherefrom.explain(ids, model, method="attention-flow", rows="readout")

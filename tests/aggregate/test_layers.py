@@ -33,7 +33,7 @@ def test_every_aggregation_begins_with_the_first_map(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
-def test_from_any_layer_to_any_layer(name: str) -> None:
+def test_a_range_of_layers_aggregates_those_layers_alone(name: str) -> None:
     model, ids = tiny.model(), tiny.ids(6)
     whole = wherefrom.explain(ids, model, method="attention-fixed-residual", aggregate=name)
     for start, end in ((0, 3), (0, 1), (1, 3), (2, 3), (0, 2)):
@@ -80,12 +80,12 @@ def test_a_sentence_does_not_see_its_neighbours(variant: str, name: str) -> None
 @pytest.mark.parametrize(
     "layers", [(0, 4), (2, 2), (-1, 2), (0,), 3, (True, 2), (0, 2.0), ("0", "2"), (3, None)], ids=str
 )
-def test_wrong_layers(layers: Any) -> None:
+def test_wrong_layers_are_refused(layers: Any) -> None:
     with pytest.raises(wherefrom.WherefromError, match="layers is"):
         wherefrom.explain(tiny.ids(4), tiny.model(), layers=layers)
 
 
-def test_wrong_rows_and_aggregation() -> None:
+def test_wrong_rows_and_aggregations_are_refused() -> None:
     with pytest.raises(wherefrom.WherefromError, match="expected 'all' or 'readout'"):
         wherefrom.explain(tiny.ids(4), tiny.model(), rows="last")
     with pytest.raises(wherefrom.WherefromError, match="rollout, flow, sum, mean, last"):

@@ -35,7 +35,7 @@ def test_uniform_attention_becomes_uniform(name: str, residual: float) -> None:
 
 @pytest.mark.parametrize("name", ["rollout", "flow"])
 @given(seed=st.integers(0, 2**31), depth=st.integers(1, 3))
-def test_by_its_formula(name: str, seed: int, depth: int) -> None:
+def test_the_correction_equals_its_formula(name: str, seed: int, depth: int) -> None:
     maps = np.random.default_rng(seed).random((depth, 4, 4)) * np.tri(4)
     even = maps.copy()
     for layer in range(depth):
@@ -65,7 +65,7 @@ def test_a_head_is_compared_with_an_even_head() -> None:
     assert np.allclose(found[-1, -1], 1 / N)
 
 
-def test_explain() -> None:
+def test_explain_corrects_for_the_receptive_field() -> None:
     model, ids = tiny.model("gpt2", "encoder"), tiny.ids(6)
     plain = wherefrom.explain(ids, model, method="attention-rollout")
     for name in ("attention-rollout", "attention-flow"):
@@ -77,7 +77,7 @@ def test_explain() -> None:
         assert np.abs(found.scores - wherefrom.explain(ids, model, method=name).scores).max() > 0.01
 
 
-def test_refused() -> None:
+def test_the_correction_is_refused_where_it_has_no_meaning() -> None:
     with pytest.raises(wherefrom.WherefromError, match="sees all"):
         wherefrom.explain(tiny.ids(4), tiny.model(), receptive_field=True)
     with pytest.raises(wherefrom.WherefromError, match="corrects rollout and flow, not none"):

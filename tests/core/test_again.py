@@ -69,17 +69,17 @@ def test_every_method_is_made_again(name: str) -> None:
     ],
     ids=str,
 )
-def test_whatever_was_chosen(more: dict[str, Any]) -> None:
+def test_arguments_repeat_whatever_the_caller_chose(more: dict[str, Any]) -> None:
     check(TEXT, **more)
 
 
-def test_causal_models_and_their_receptive_field() -> None:
+def test_arguments_repeat_the_receptive_field() -> None:
     check(TEXT, "causal-lm", "gpt2", method="attention-rollout", receptive_field=True)
     check(TEXT, "causal-lm", "gpt2", method="attcat", target="cat", foil="dog")
 
 
 @pytest.mark.parametrize("method", ["attcat", "alti"])
-def test_answers_and_masks(method: str) -> None:
+def test_arguments_repeat_answers_and_masks(method: str) -> None:
     pair = ("is the cat good ?", "the cat is very good and the film is not")
     for target in (None, "start", "end", "answer", "all"):
         check(pair, "question-answering", method=method, target=target)
@@ -88,7 +88,7 @@ def test_answers_and_masks(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["attcat", "alti"])
-def test_long_texts(method: str) -> None:
+def test_arguments_repeat_windows_and_truncation(method: str) -> None:
     assert check(LONG, method=method, long="windows").options == {"long": "windows", "overlap": 9}
     assert check(LONG, method=method, long="windows", overlap=3).options == {"long": "windows", "overlap": 3}
     assert check(LONG, method=method, truncate=True).options == {"long": "truncate"}
@@ -97,7 +97,7 @@ def test_long_texts(method: str) -> None:
         assert check(LONG, method=method, long="windows", target=0).options["target"] == 0
 
 
-def test_other_ways_to_give_an_input() -> None:
+def test_arguments_repeat_ids_encodings_and_words() -> None:
     ids = TOKENIZER(TEXT)["input_ids"]
     found = check(ids, method="alti")
     assert (found.given, found.options) == ({"input_ids": ids}, {})
@@ -109,7 +109,7 @@ def test_other_ways_to_give_an_input() -> None:
     check([TEXT, "the film"], method="attcat", target=[0, "LABEL_1"])
 
 
-def test_of_a_comparison_each_by_itself() -> None:
+def test_each_explanation_of_a_comparison_can_be_repeated() -> None:
     model = tiny.model()
     found = wherefrom.compare(TEXT, model, TOKENIZER, ["attcat", "alti", "random(seed=2)"], target=1)
     for each in found.values():

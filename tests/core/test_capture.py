@@ -71,7 +71,7 @@ def test_half_precision_would_hide_mistakes() -> None:
 
 
 @pytest.mark.parametrize("variant", ["bert", "distilbert", "albert"])
-def test_feed_forward_in_chunks(variant: str) -> None:
+def test_a_chunked_feed_forward_is_followed(variant: str) -> None:
     """Some configs feed the tokens to the FFN in pieces, which changes nothing but the calls."""
     whole = wherefrom.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64))
     pieces = wherefrom.capture(tiny.ids(6), tiny.model(variant, dtype=torch.float64, chunk_size_feed_forward=2))
@@ -142,7 +142,7 @@ def test_the_model_comes_back_as_it_was(variant: str, implementation: str) -> No
 
 
 @pytest.mark.parametrize("where", ["on_layer", "inside the model", "before the first block"])
-def test_also_after_an_exception(where: str) -> None:
+def test_the_model_comes_back_as_it_was_after_an_exception(where: str) -> None:
     model = awkward(tiny.model("bert"))
     calls = []
 
@@ -178,7 +178,7 @@ def test_sub_configs_and_submodels_with_their_own_config_come_back() -> None:
     assert state(model) == before
 
 
-def test_a_capture_inside_a_capture() -> None:
+def test_a_capture_inside_a_capture_records_its_own_pass() -> None:
     outer, inner = tiny.model("bert"), tiny.model("gpt2")
     seen: list[Any] = []
     run(outer, lambda layer: seen.append((layer.index, len(wherefrom.capture(tiny.ids(5), inner).layers))))

@@ -65,7 +65,7 @@ def test_maps_answer_where_there_is_no_output_or_a_map_is_asked_for(task: str, a
     assert found.target.kind == "none"
 
 
-def test_one_head() -> None:
+def test_with_one_head_the_default_is_attention_rollout() -> None:
     assert explain(head=1).method == "attention-rollout"
 
 
@@ -80,7 +80,7 @@ def test_every_family_has_an_answer(variant: str, dtype: torch.dtype) -> None:
     assert np.abs(found.scores).max() > 0
 
 
-def test_the_next_method_is_announced() -> None:
+def test_falling_back_to_the_next_method_is_announced() -> None:
     """Without a tokenizer there is no token for a baseline."""
     with pytest.warns(wherefrom.WherefromWarning, match=r"token for a baseline.*Explained by attcat instead"):
         found = wherefrom.explain([5, 6, 7], tiny.model())
@@ -145,7 +145,7 @@ def test_a_word_at_the_mask_is_no_row_but_the_edge_of_an_answer_is() -> None:
     assert start.target.label == start.tokens[start.position]
 
 
-def test_the_mean_of_all_tokens() -> None:
+def test_a_mean_readout_is_called_the_mean_of_all_tokens() -> None:
     found = explain(method="alti", position="mean")
     assert str(found.target).startswith("what the mean of all tokens is made of")
 
@@ -163,7 +163,7 @@ def test_side_by_side_each_says_what_it_explains() -> None:
         wherefrom.compare("the film", model, TOKENIZER, ["globenc", "alti"], target="LABEL_2")
 
 
-def test_it_is_kept_with_the_result() -> None:
+def test_what_is_explained_is_saved_with_the_result() -> None:
     found = explain(method="alti")
     data = found.to_dict()
     assert data["target"] == {**data["target"], "kind": "none", "label": "[CLS]", "index": None}
@@ -174,7 +174,7 @@ def test_it_is_kept_with_the_result() -> None:
     assert Explanation.from_dict(data).measured.label == "LABEL_1"
 
 
-def test_measures_follow_the_prediction_whatever_is_explained() -> None:
+def test_metrics_follow_the_prediction_whatever_is_explained() -> None:
     """`run` is what `evaluate` measures: its targets are the same for every method."""
     opened = wherefrom.open_model(tiny.model(), TOKENIZER)
     sentences = jobs_sentences(opened)

@@ -99,13 +99,13 @@ def test_layers_words_position_head_and_pair(folder: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["json", "npz", "html"])
-def test_save(folder: str, tmp_path: Path, suffix: str) -> None:
+def test_save_writes_every_kind_of_file(folder: str, tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"out.{suffix}"
     assert f"written to {file}" in run("explain", "a film", "-m", folder, "--save", str(file)).replace("\n", "")
     assert file.stat().st_size > 100
 
 
-def test_pictures(folder: str, tmp_path: Path) -> None:
+def test_pictures_are_saved(folder: str, tmp_path: Path) -> None:
     for command, chosen, kind in (("explain", ["--layers"], "layers"), ("compare", ["--kind", "tokens"], "tokens")):
         file = tmp_path / f"{command}.svg"
         method = "attention" if command == "explain" else "attention,alti"
@@ -123,7 +123,7 @@ def test_html_is_the_viewer(folder: str, tmp_path: Path) -> None:
         assert "data-wherefrom" in (tmp_path / name).read_text(encoding="utf-8")
 
 
-def test_compare(folder: str) -> None:
+def test_compare_prints_every_method(folder: str) -> None:
     out = run("compare", "a deep film .", "-m", folder, "--methods", "attention, rollout", "--layers")
     assert out.index("attention") < out.index("rollout")
     data = json.loads(run("compare", "a deep film .", "-m", folder, "--json"))
@@ -221,7 +221,7 @@ def test_a_missing_extra_is_named() -> None:
     assert need("json", extra="plot").loads("1") == 1
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"wherefrom {wherefrom.__version__}\n"
 
 
@@ -258,7 +258,7 @@ def test_lines_that_cannot_be_explained_are_named(folder: str, tmp_path: Path, t
     assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
 
 
-def test_standard_input(folder: str, tmp_path: Path) -> None:
+def test_a_dash_reads_standard_input(folder: str, tmp_path: Path) -> None:
     def piped(text: str, *arguments: str) -> str:
         result = CliRunner().invoke(app, ["explain", *arguments, "-m", folder], input=text, catch_exceptions=False)
         assert result.exit_code == 0, result.output
@@ -269,7 +269,9 @@ def test_standard_input(folder: str, tmp_path: Path) -> None:
         assert "2 explanations" in piped("a cat\na dog\n", *source, "--out", str(tmp_path / "scores.csv"))
 
 
-def test_one_text_or_many(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+def test_wrong_combinations_of_text_file_and_out_are_refused(
+    folder: str, tmp_path: Path, typed: Callable[..., Outcome]
+) -> None:
     file = tmp_path / "texts.csv"
     file.write_text("text\na cat\n", encoding="utf-8")
     many = ("--file", str(file))

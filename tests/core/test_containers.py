@@ -42,18 +42,18 @@ def one_by_one() -> Iterator[str]:
     ],
     ids=["array", "objects", "deque", "keys", "rows"],
 )
-def test_containers_of_texts(inputs: Any) -> None:
+def test_every_container_of_texts_gives_a_list(inputs: Any) -> None:
     same(wherefrom.explain(inputs, MODEL, TOKENIZER), EXPECTED)
 
 
-def test_generators() -> None:
+def test_generators_are_read_once_and_in_order() -> None:
     same(wherefrom.explain(one_by_one(), MODEL, TOKENIZER), EXPECTED)
     same(wherefrom.explain((text for text in TEXTS[:1]), MODEL, TOKENIZER), EXPECTED[:1])
     with pytest.raises(WherefromError, match="input 0: "):
         wherefrom.explain(iter([5, 6]), MODEL, TOKENIZER)  # each item is an input
 
 
-def test_pandas() -> None:
+def test_pandas_columns_are_lists_of_inputs() -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS}, index=[7, 3, 5])
     same(wherefrom.explain(table["text"], MODEL, TOKENIZER), EXPECTED)
@@ -65,7 +65,7 @@ def test_pandas() -> None:
         wherefrom.explain(pandas.Series(["a cat", None]), MODEL, TOKENIZER)
 
 
-def test_datasets() -> None:
+def test_columns_of_datasets_are_lists_of_inputs() -> None:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_dict({"text": TEXTS, "label": [0, 1, 1]})
     same(wherefrom.explain(data["text"], MODEL, TOKENIZER), EXPECTED)
@@ -100,7 +100,7 @@ def test_every_row_that_cannot_be_read_is_named() -> None:
         wherefrom.explain(["a cat", "", "a dog", " "], MODEL, TOKENIZER)
 
 
-def test_words() -> None:
+def test_texts_split_into_words_give_those_words_back() -> None:
     words = ["The", "key,", "meaningful", "didn't!"]
     found = wherefrom.explain(words, MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
     plain = wherefrom.explain(" ".join(words), MODEL, TOKENIZER)
@@ -116,7 +116,7 @@ def test_words() -> None:
     assert pair.words().tokens == ["[CLS]", *words, "[SEP]", "a", "cat", "[SEP]"]
 
 
-def test_words_that_are_none() -> None:
+def test_what_is_no_list_of_words_is_refused() -> None:
     with pytest.raises(WherefromError, match="expected a list of words"):
         wherefrom.explain("a cat", MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
     with pytest.raises(WherefromError, match=r"input 0: it is itself a list.*is_split_into_words"):

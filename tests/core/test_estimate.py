@@ -106,7 +106,7 @@ def test_what_is_asked_changes_the_cost() -> None:
     assert rolled.model_memory == sum(p.numel() * 4 for p in model.parameters())
 
 
-def test_said_in_words() -> None:
+def test_an_estimate_reads_as_a_sentence() -> None:
     found = wherefrom.Estimate(200.0, 3_000_000, 2_000_000_000, {"flow": 0.02, "alti": 1.5}, "alti", 2, 30)
     assert str(found) == (
         "alti of 2 inputs of up to 30 tokens: about 3 min (flow 20 ms, alti 1.5 s) and 3 MB beyond the model's 2.0 GB"
@@ -124,7 +124,7 @@ def test_said_in_words() -> None:
         ({"tokens": 99}, "at most"),
     ],
 )
-def test_wrong_questions(wrong: dict[str, Any], message: str) -> None:
+def test_estimates_of_nothing_or_of_two_things_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(wherefrom.WherefromError, match=message):
         wherefrom.estimate(model=tiny.model(), **wrong)
 
@@ -135,7 +135,7 @@ def test_a_misspelt_method_is_said_before_a_model_is_opened() -> None:
 
 
 @pytest.mark.usefixtures("steady")
-def test_command_line(tmp_path: Any) -> None:
+def test_the_command_prints_an_estimate(tmp_path: Any) -> None:
     tiny.model().save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
     text = CliRunner().invoke(app, ["estimate", "a good film", "--model", str(tmp_path), "-M", "alti"])
@@ -168,7 +168,7 @@ def test_command_line(tmp_path: Any) -> None:
         "ablation",
     ],
 )
-def test_right_within_a_factor_of_two(name: str, n: int) -> None:
+def test_estimates_are_right_within_a_factor_of_two(name: str, n: int) -> None:
     """On a random BERT-base. Needs an idle machine: others' work slows a run more than the measurement."""
     torch.manual_seed(0)
     model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval()

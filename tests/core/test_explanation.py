@@ -51,7 +51,7 @@ def test_numpy_and_plain_values_only() -> None:
     )
 
 
-def test_top() -> None:
+def test_top_gives_the_largest_scores() -> None:
     found = Explanation.from_scores(list("abcd"), [0.1, -0.9, 0.5, 0.2])
     assert found.signed
     assert found.top(2) == [(1, "b", -0.9), (2, "c", 0.5)]
@@ -90,7 +90,7 @@ def test_indexing_by_layer_and_token() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
-def test_saved_and_loaded(tmp_path: Path, suffix: str) -> None:
+def test_what_is_saved_is_loaded_unchanged(tmp_path: Path, suffix: str) -> None:
     for name, found in {
         "tokens": example(head="all", method="attention"),
         "words": example().words(),
@@ -134,7 +134,7 @@ def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
             example().save(tmp_path / "nowhere" / unwritable)
 
 
-def test_damaged_and_foreign_files(tmp_path: Path) -> None:
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     def refused(name: str, content: bytes, message: str) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(wherefrom.WherefromError, match=message):
@@ -165,7 +165,7 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
         example().save(tmp_path / "x.pkl")
 
 
-def test_what_cannot_be_an_explanation() -> None:
+def test_arrays_that_do_not_fit_are_refused() -> None:
     with pytest.raises(wherefrom.WherefromError, match="scores do not fit the 1 tokens"):
         Explanation.from_scores(["a"], [0.1, 0.2])
     with pytest.raises(wherefrom.WherefromError, match="maps do not fit"):

@@ -21,7 +21,7 @@ def close(found: golden.Array, expected: golden.Array, tolerance: float = TOLERA
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_logits(case: golden.Golden, dtype: torch.dtype) -> None:
+def test_logits_equal_the_golden_numbers(case: golden.Golden, dtype: torch.dtype) -> None:
     model = case.model(dtype)
     # Two machines' float32 differ by more than either differs from float64.
     tolerance = TOLERANCE if dtype == torch.float64 else 2 * TOLERANCE

@@ -62,7 +62,7 @@ def test_a_batch_axis_gives_a_list() -> None:
         same(found[0], expected)
 
 
-def test_pairs() -> None:
+def test_a_pair_is_read_as_two_texts() -> None:
     model = tiny.model()
     found = wherefrom.explain(("the cat", "is good ."), model, TOKENIZER)
     assert found.tokens == ["[CLS]", "the", "cat", "[SEP]", "is", "good", ".", "[SEP]"]
@@ -151,7 +151,7 @@ def test_a_mask_over_real_tokens_hides_them_from_attention() -> None:
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(1, 5), st.integers(0, 99))
-def test_any_mixture_of_lengths(lengths: list[int], batch_size: int, seed: int) -> None:
+def test_any_mixture_of_lengths_gives_what_single_texts_give(lengths: list[int], batch_size: int, seed: int) -> None:
     model = _MODEL
     inputs = [tiny.ids(n, seed=seed + i) for i, n in enumerate(lengths)]
     found = wherefrom.explain(inputs, model, method="attention-rollout", batch_size=batch_size)

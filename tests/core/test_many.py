@@ -188,7 +188,7 @@ def test_a_stream_counts_on_and_goes_on() -> None:
     assert [row for row, each in enumerate(every) if each is None] == [20]
 
 
-def test_streams_that_are_none() -> None:
+def test_what_is_no_stream_is_refused() -> None:
     with pytest.raises(WherefromError, match="a str was given; expected several inputs"):
         wherefrom.explain_stream("a cat", MODEL, TOKENIZER)
     with pytest.raises(WherefromError, match="target is a list"):
@@ -229,7 +229,7 @@ def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
     assert np.array_equal(both[0].maps, whole[0].maps)
 
 
-def test_what_may_be_kept() -> None:
+def test_wrong_values_of_keep_are_refused() -> None:
     with pytest.raises(WherefromError, match="keep='all'; expected 'maps', 'scores' or None"):
         wherefrom.explain(TEXTS, MODEL, TOKENIZER, keep="all")
     with pytest.raises(WherefromError, match="keep='scores' for none"):
@@ -243,7 +243,7 @@ def test_what_may_be_kept() -> None:
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
     ],
 )
-def test_too_little_memory(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_said_in_a_sentence(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise error
 
@@ -287,7 +287,7 @@ def test_a_bar_on_stderr_for_more_than_a_batch(capsys: pytest.CaptureFixture[str
     assert said.out == ""
 
 
-def test_a_notebook_without_widgets(tmp_path: Path) -> None:
+def test_a_notebook_without_widgets_shows_a_bar_and_no_warning(tmp_path: Path) -> None:
     """The first cell neither warns nor fails, and the bar is drawn and taken away."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")

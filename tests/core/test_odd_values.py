@@ -124,13 +124,13 @@ def run(count: int, seed: int) -> None:
         survives(call, f"{what}, seed {seed}")
 
 
-def test_odd_values() -> None:
+def test_odd_values_give_a_sentence_or_a_result() -> None:
     run(250, seed=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_many_odd_values(seed: int) -> None:
+def test_many_odd_values_give_a_sentence_or_a_result(seed: int) -> None:
     run(1000, seed)
 
 
@@ -146,20 +146,20 @@ def odd_evaluations(count: int, seed: int) -> None:
         survives(ask, f"evaluate({name}=value {which}), seed {seed}")
 
 
-def test_odd_values_for_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_values_for_evaluate_give_a_sentence_or_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow", reason="evaluate needs the extra eval")
     monkeypatch.chdir(tmp_path)  # some of the values are names of folders
     odd_evaluations(60, seed=0)
 
 
 @pytest.mark.slow
-def test_many_odd_values_for_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_odd_values_for_evaluate_give_a_sentence_or_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     odd_evaluations(1500, seed=1)
 
 
 @pytest.mark.parametrize("name", ["task", "device", "dtype", "model_kwargs", "tokenizer", "model"])
-def test_odd_values_for_a_model_that_is_loaded(name: str) -> None:
+def test_odd_values_for_a_model_to_load_give_a_sentence_or_a_result(name: str) -> None:
     """Few of them: each that is let pass is a model loaded."""
     odd = [5, 0.5, "junk", "", b"x", [], {"unheard_of": 1}, {1: 2}, object(), np.zeros(2), torch.zeros(2), Hostile()]
     for value in odd:
@@ -183,7 +183,7 @@ def test_odd_values_for_a_model_that_is_loaded(name: str) -> None:
         ("alti", "budget", 0.5, "budget=0.5; expected a whole number, at least 1, or None"),
     ],
 )
-def test_an_option_of_a_wrong_kind(method: str, option: str, value: Any, said: str) -> None:
+def test_an_option_of_a_wrong_kind_is_refused(method: str, option: str, value: Any, said: str) -> None:
     """Before anything is run, and wherever a method is named."""
     model = open_model(MODELS["classification"], TOKENIZER)
     for ask in (wherefrom.explain, wherefrom.estimate):

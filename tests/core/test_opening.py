@@ -68,7 +68,7 @@ def as_junk(folder: Path) -> None:
         ({}, as_junk, "cannot open the model .*SafetensorError"),
     ],
 )
-def test_broken_checkpoints(
+def test_broken_checkpoints_are_refused_in_a_sentence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], config: dict[str, Any], change: Any, says: str
 ) -> None:
     folder = checkpoint(tmp_path, **config)
@@ -80,7 +80,7 @@ def test_broken_checkpoints(
     assert capfd.readouterr() == ("", ""), "nothing but our own sentence reaches the screen"
 
 
-def test_quantised_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quantised_checkpoint_names_the_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint(tmp_path, quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(WherefromError, match=r"cannot open the model .*bitsandbytes"):
@@ -150,7 +150,7 @@ def test_a_sentence_embedding_is_read_where_its_folder_says(
     assert wherefrom.explain("the cat", folder, method="attention", position="last").readout.position == 3
 
 
-def test_a_pooling_without_a_row_is_named(tmp_path: Path) -> None:
+def test_a_pooling_without_a_readout_position_is_named(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, task="encoder")
     (folder / "2_Pooling").mkdir()
     (folder / "2_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
@@ -261,7 +261,7 @@ def test_opening_draws_no_random_numbers(tmp_path: Path) -> None:
     assert process() == before
 
 
-def test_a_model_loaded_by_its_owner_in_inference_mode() -> None:
+def test_a_model_loaded_in_inference_mode_is_refused_for_gradients() -> None:
     with torch.inference_mode():
         model = tiny.model()
     assert np.isfinite(wherefrom.explain(tiny.ids(5), model, method="attention").scores).all()

@@ -45,29 +45,29 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     ],
     ids=str,
 )
-def test_by_explain(readings: list[Any], more: dict[str, Any]) -> None:
+def test_explain_reads_a_text_once(readings: list[Any], more: dict[str, Any]) -> None:
     wherefrom.explain(TEXT, tiny.model(), tiny.tokenizer(), **more)
     assert readings == [TEXT]
 
 
-def test_by_explain_in_windows(readings: list[Any]) -> None:
+def test_explain_in_windows_reads_a_text_once(readings: list[Any]) -> None:
     wherefrom.explain(LONG, tiny.model(), tiny.tokenizer(), "attcat", long="windows")
     assert readings == [LONG]
 
 
-def test_of_several_inputs_each(readings: list[Any]) -> None:
+def test_each_of_several_inputs_is_read_once(readings: list[Any]) -> None:
     every = [TEXT, "the film", "a cat and a dog"]
     wherefrom.explain(every, tiny.model(), tiny.tokenizer(), "attcat", batch_size=2)
     list(wherefrom.explain_stream(every, tiny.model(), tiny.tokenizer(), "attcat", batch_size=2))
     assert readings == [*every, *every]
 
 
-def test_by_compare_for_all_methods(readings: list[Any]) -> None:
+def test_compare_reads_a_text_once_for_all_methods(readings: list[Any]) -> None:
     wherefrom.compare(TEXT, tiny.model(), tiny.tokenizer(), ["attcat", "alti", "ablation", "ablation(by=59999)"])
     assert readings == [TEXT]
 
 
-def test_by_checks_of_all_methods(readings: list[Any]) -> None:
+def test_checks_read_a_text_once_for_all_methods(readings: list[Any]) -> None:
     opened = wherefrom.open_model(tiny.model(), tiny.tokenizer())
     (sentence,), _ = opened.reader().read(TEXT)
     found = wherefrom.compare(sentence, opened, methods=["attcat", "alti"])  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_by_checks_of_all_methods(readings: list[Any]) -> None:
     assert readings == [TEXT, TEXT]
 
 
-def test_by_the_server_with_evidence(readings: list[Any]) -> None:
+def test_the_server_reads_a_text_once_with_its_evidence(readings: list[Any]) -> None:
     pytest.importorskip("fastapi", reason="the server needs the extra `serve`")
     from wherefrom.server import handlers
     from wherefrom.server.limits import Limits
@@ -95,7 +95,7 @@ def test_by_the_server_with_evidence(readings: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("command", [["explain", "--method", "attcat"], ["compare", "--methods", "attcat,alti"]])
-def test_by_the_command_line_with_a_check(readings: list[Any], command: list[str]) -> None:
+def test_the_command_reads_a_text_once_with_its_check(readings: list[Any], command: list[str]) -> None:
     text = "a deep and meaningful film ."
     found = CliRunner().invoke(app, [*command, text, "--check"], catch_exceptions=False)
     assert found.exit_code == 0

@@ -21,7 +21,7 @@ def refused(match: str, *args: Any, **kwargs: Any) -> None:
         wherefrom.explain(*args, **kwargs)
 
 
-def test_a_misspelt_argument() -> None:
+def test_a_misspelt_argument_is_refused() -> None:
     model = tiny.model()
     refused(r"explain has no argument 'metod'; did you mean 'method'\?", "the cat", model, TOKENIZER, metod="alti")
     refused(r"no option 'n_step'; did you mean 'n_steps'\?", "a", model, TOKENIZER, "integrated-gradients", n_step=3)
@@ -33,7 +33,7 @@ def test_a_misspelt_argument() -> None:
 
 
 @pytest.mark.parametrize("name", ["deberta-v2", "mpnet"])
-def test_architectures_that_do_not_use_the_interface(name: str) -> None:
+def test_architectures_that_do_not_use_the_interface_are_refused(name: str) -> None:
     config = transformers.AutoConfig.for_model(
         name, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, vocab_size=20
     )
@@ -41,45 +41,45 @@ def test_architectures_that_do_not_use_the_interface(name: str) -> None:
     refused(f"which wherefrom does not know for '{name}'; it knows those of albert, bert", [5, 6], model, method="alti")
 
 
-def test_remote_code() -> None:
+def test_remote_code_is_refused() -> None:
     cls = type("Custom", (transformers.BertModel,), {"__module__": "transformers_modules.somebody.modeling"})
     refused("remote code", [5, 6], cls(transformers.BertConfig(**tiny.SHAPE)))
 
 
-def test_a_model_with_other_parts_than_its_family() -> None:
+def test_a_model_with_other_parts_than_its_family_is_refused() -> None:
     model = tiny.model("bert")
     model.bert.encoder.layer[1].output = torch.nn.Identity()
     refused("has no part 'output.", [5, 6], model)
 
 
-def test_a_block_that_goes_around_its_parts() -> None:
+def test_a_block_that_goes_around_its_parts_is_refused() -> None:
     model = tiny.model("bert")
     layer = model.bert.encoder.layer[0]
     layer.forward = lambda hidden, *_, **__: hidden
     refused("did not pass through", [5, 6], model)
 
 
-def test_cross_attention() -> None:
+def test_cross_attention_is_refused() -> None:
     model = transformers.BertModel(transformers.BertConfig(**tiny.SHAPE, is_decoder=True, add_cross_attention=True))
     refused("cross-attention", [5, 6], model)
 
 
-def test_heads_that_are_not_known() -> None:
+def test_heads_that_are_not_known_are_refused() -> None:
     model = transformers.BertForNextSentencePrediction(transformers.BertConfig(**tiny.SHAPE))
     refused("does not know for 'BertForNextSentencePrediction'", [5, 6], model, method="alti")
 
 
-def test_not_a_model() -> None:
+def test_what_is_not_a_model_is_refused() -> None:
     refused("model is a Linear", [5, 6], torch.nn.Linear(2, 2))
 
 
-def test_options_that_a_loaded_model_cannot_take() -> None:
+def test_options_that_a_loaded_model_cannot_take_are_refused() -> None:
     refused("device and dtype cannot be given with a loaded model", [5], tiny.model(), device="cpu", dtype="float64")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("part", ["bert.encoder.layer.1.attention.self.query.weight", "classifier.weight"])
-def test_broken_weights(part: str, value: float) -> None:
+def test_broken_weights_are_refused(part: str, value: float) -> None:
     model = tiny.model()
     with torch.no_grad():
         model.get_parameter(part)[0, 0] = value
@@ -87,7 +87,7 @@ def test_broken_weights(part: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "finer"), [(torch.float16, "float32"), (torch.float32, "float64")])
-def test_overflow_with_finite_weights(dtype: torch.dtype, finer: str) -> None:
+def test_an_output_that_overflows_is_refused(dtype: torch.dtype, finer: str) -> None:
     model = tiny.model(dtype=dtype)
     with torch.no_grad():
         model.classifier.weight.fill_(0.9 * torch.finfo(dtype).max)
@@ -96,20 +96,20 @@ def test_overflow_with_finite_weights(dtype: torch.dtype, finer: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", ("the cat", " "), ["the cat", ""]])
-def test_empty_text(text: Any) -> None:
+def test_empty_text_is_refused(text: Any) -> None:
     refused("(input 1: )?the text is empty", text, tiny.model(), TOKENIZER)
 
 
-def test_text_without_tokens() -> None:
+def test_text_without_tokens_is_refused() -> None:
     refused("no tokens of", "\u200b\u00ad", tiny.model(), TOKENIZER)
 
 
 @pytest.mark.parametrize("ids", [[], torch.tensor([]), [[5], []], {"input_ids": []}])
-def test_no_ids(ids: Any) -> None:
+def test_an_empty_list_of_ids_is_refused(ids: Any) -> None:
     refused("(input 1: )?(the list of token ids|the list of inputs|nothing to explain)", ids, tiny.model())
 
 
-def test_too_long() -> None:
+def test_a_text_too_long_is_refused() -> None:
     refused("42 tokens but the model reads at most 40.*truncate", "cat " * 40, tiny.model(), TOKENIZER)
     refused("41 tokens but the model reads at most 40", tiny.ids(41), tiny.model())
     # RoBERTa's positions start after its padding index, here 1: two of its 40 are never used.
@@ -118,13 +118,13 @@ def test_too_long() -> None:
     assert len(wherefrom.explain(tiny.ids(40), tiny.model("gpt2"), method="attention-rollout")) == 40
 
 
-def test_truncate_by_choice() -> None:
+def test_truncate_cuts_a_long_text() -> None:
     found = wherefrom.explain("cat " * 50, tiny.model(), TOKENIZER, truncate=True)
     assert len(found) == 40
     assert found.tokens[-1] == "[SEP]"
 
 
-def test_masks() -> None:
+def test_wrong_attention_masks_are_refused() -> None:
     model = tiny.model()
     ids = torch.tensor([[5, 6, 7], [8, 9, 0]])
     refused("hides every token", {"input_ids": ids, "attention_mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, model)
@@ -140,11 +140,11 @@ def test_padding_without_a_mask_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("inputs", [5, None, 3.5, [["a", "b", "c"]], [[["the"]]], object(), [5, 6.5]])
-def test_inputs_of_no_known_kind(inputs: Any) -> None:
+def test_inputs_of_no_known_kind_are_refused(inputs: Any) -> None:
     refused("cannot read inputs|is itself a list|tokens", inputs, tiny.model(), TOKENIZER)
 
 
-def test_more_inputs_that_are_none() -> None:
+def test_more_wrong_inputs_and_arguments_are_refused() -> None:
     refused("0 axes; expected one", torch.tensor(5), tiny.model())
     refused("surrogate", "bad \ud800 text", tiny.model(), TOKENIZER)
     refused("position_ids are not supported", {"input_ids": [5, 6], "position_ids": [1, 2]}, tiny.model())
@@ -154,20 +154,20 @@ def test_more_inputs_that_are_none() -> None:
     refused("attcat follows the logit", [5, 6], tiny.model(), method="attcat", position=1)
 
 
-def test_ids_outside_the_vocabulary() -> None:
+def test_ids_outside_the_vocabulary_are_refused() -> None:
     refused("token id 60 is outside the model's vocabulary of 60", [5, 60], tiny.model())
     refused("token id -1 is outside", [5, -1], tiny.model())
 
 
-def test_text_without_a_tokenizer() -> None:
+def test_text_without_a_tokenizer_is_refused() -> None:
     refused("no tokenizer", "the cat", tiny.model())
 
 
-def test_tokenizer_arguments_that_belong_to_wherefrom() -> None:
+def test_tokenizer_arguments_that_belong_to_wherefrom_are_refused() -> None:
     refused("may not set padding", "the cat", tiny.model(), TOKENIZER, tokenizer_kwargs={"padding": True})
 
 
-def test_method_names() -> None:
+def test_unknown_methods_options_and_heads_are_refused() -> None:
     refused("unknown method 'atention'; did you mean 'attention'", [5, 6], tiny.model(), method="atention")
     refused("unknown method 7", [5, 6], tiny.model(), method=7)
     refused("no option 'metric'; its options: none", [5, 6], tiny.model(), method="attention", metric="l1")
@@ -182,7 +182,7 @@ def test_method_names() -> None:
         wherefrom.compare([5, 6], tiny.model(), methods=[])
 
 
-def test_targets() -> None:
+def test_unknown_targets_are_refused() -> None:
     refused("unknown target 'happy'; the classes of this model are 0 'LABEL_0'", [5, 6], tiny.model(), target="happy")
     refused("unknown target 3", [5, 6], tiny.model(), target=3)
     refused("unknown target -1", [5, 6], tiny.model(), target=-1)
@@ -195,7 +195,7 @@ def test_targets() -> None:
     refused("batch_size=0", [5, 6], tiny.model(), batch_size=0)
 
 
-def test_words_at_a_mask() -> None:
+def test_words_that_cannot_stand_at_a_mask_are_refused() -> None:
     model = tiny.model(task="masked-lm")
     refused("'meaningful' is not one token .* meaning ##ful", "the [MASK] film", model, TOKENIZER, target="meaningful")
     refused("'xyz' is not one token", "the [MASK] film", model, TOKENIZER, target="xyz")
@@ -206,14 +206,14 @@ def test_words_at_a_mask() -> None:
     refused("means nothing here", "the [MASK] film", model, TOKENIZER, position="mean")
 
 
-def test_token_classification_and_answers() -> None:
+def test_questions_that_taggers_and_answers_cannot_have_are_refused() -> None:
     refused("say which token", [5, 6], tiny.model(task="token-classification"), target=1)
     refused("means nothing here", [5, 6], tiny.model(task="token-classification"), position="mean")
     refused("expected one of start, end, answer", [5, 6], tiny.model(task="question-answering"), target="middle")
     refused("has no foil", [5, 6], tiny.model(task="question-answering"), foil="end")
 
 
-def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+def test_names_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
     refused("cannot open the model .*expected a shipped model: wherefrom/", "text", str(tmp_path / "nothing"))
     refused("no shipped model is called 'wherefrom/nothing'", "text", "wherefrom/nothing")
     refused("unknown dtype 'float31'", "text", str(tmp_path), dtype="float31")
@@ -224,7 +224,7 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     refused("cannot open the model", "text", str(tmp_path))
 
 
-def test_a_head_that_was_never_trained(tmp_path: Path) -> None:
+def test_a_head_that_was_never_trained_is_refused(tmp_path: Path) -> None:
     tiny.model(task="encoder").save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     refused(
@@ -236,7 +236,7 @@ def test_a_head_that_was_never_trained(tmp_path: Path) -> None:
     assert wherefrom.explain("the cat", tmp_path).target.kind == "none"
 
 
-def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA; the test is about machines without it")
     tiny.model().save_pretrained(tmp_path)

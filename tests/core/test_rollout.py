@@ -41,7 +41,7 @@ def test_rollout_sums_over_paths(n: int, depth: int, seed: int) -> None:
             assert found[layer, i, j] == pytest.approx(paths(maps, under, layer, i, j))
 
 
-def test_identities() -> None:
+def test_rollout_identities_hold() -> None:
     eye = np.broadcast_to(np.eye(5), (4, 5, 5))
     assert (rollout(eye) == eye).all()
     rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_identities() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-3, 30.0, 1e7])
-def test_deep_rollouts_of_unnormalised_maps(size: float) -> None:
+def test_deep_rollouts_of_unnormalised_maps_stay_in_range(size: float) -> None:
     """36 layers leave the range of float32 and at last that of float64, but never become 0 or infinite."""
     exact = (size * np.random.default_rng(0).random((36, 5, 5))).astype(np.float32).astype(np.float64)
     shares = np.eye(5)
@@ -98,7 +98,7 @@ def uneven() -> np.ndarray:
     return maps.astype(np.float32)
 
 
-def test_a_row_far_smaller_than_its_neighbours() -> None:
+def test_a_row_far_smaller_than_its_neighbours_keeps_its_shares() -> None:
     maps = uneven()
     with pytest.warns(WherefromWarning, match=r"1[0-9] of 36 layers, which are given only up to a factor"):
         found = rollout(maps)
@@ -111,7 +111,7 @@ def test_a_row_far_smaller_than_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1e-9, 1e-4), (1e4, 1e9), (1e-9, 1e9)])
-def test_rows_and_layers_of_every_size(sizes: tuple[float, float]) -> None:
+def test_rows_and_layers_of_every_size_keep_their_shares(sizes: tuple[float, float]) -> None:
     """Shares in each row are right, and so is the mean over rows, which a model may be read by."""
     rng = np.random.default_rng(1)
     maps = (rng.random((30, 4, 4)) * np.array([sizes[0], sizes[1], 1.0, sizes[0]])[:, None]).astype(np.float32)
@@ -144,7 +144,7 @@ def test_rows_are_scaled_without_a_trace_where_all_fits() -> None:
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("row", [0, 5])
-def test_edges_of_paths_that_leave_the_range(size: float, row: int) -> None:
+def test_edges_of_paths_stay_in_range(size: float, row: int) -> None:
     maps = uneven() * np.float32(size)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -155,7 +155,7 @@ def test_edges_of_paths_that_leave_the_range(size: float, row: int) -> None:
     assert len(caught) == (0 if (size, row) == (1.0, 5) else 1)
 
 
-def test_nothing_stays_nothing() -> None:
+def test_a_zero_map_makes_all_layers_above_it_zero() -> None:
     maps = np.random.default_rng(3).random((5, 3, 3)).astype(np.float32)
     maps[2] = 0
     assert (rollout(maps)[2:] == 0).all()

@@ -24,7 +24,7 @@ def output(model: Any, text: str) -> Any:
         return model(**TOKENIZER(text, return_tensors="pt"))
 
 
-def test_classification() -> None:
+def test_a_classifiers_prediction_is_explained_at_its_first_token() -> None:
     model = tiny.model(**LABELS)
     p = output(model, "the film is good").logits.softmax(-1)[0]
     found = wherefrom.explain("the film is good", model, TOKENIZER)
@@ -52,13 +52,13 @@ def test_probabilities_of_several_labels_and_of_none() -> None:
 
 
 @pytest.mark.parametrize(("position", "row"), [(2, 2), (-1, 4), ("first", 0), ("last", 4)])
-def test_a_given_position(position: Any, row: int) -> None:
+def test_a_given_position_is_the_readout_position(position: Any, row: int) -> None:
     found = wherefrom.explain("the good film", tiny.model(), TOKENIZER, position=position)
     assert found.position == row
     assert (found.scores == found.aggregated[-1, row]).all()
 
 
-def test_the_mean_over_all_rows() -> None:
+def test_position_mean_averages_all_rows() -> None:
     found = wherefrom.explain("the good film", tiny.model(task="encoder"), TOKENIZER, position="mean")
     assert (found.position, found.readout.why, found.prediction) == (None, "mean", None)
     assert found.scores == pytest.approx(found.aggregated[-1].mean(0))
@@ -72,7 +72,7 @@ def test_a_gpt2_classifier_reads_its_last_token() -> None:
     assert wherefrom.explain([5, 6, 0], model, method="attention-rollout").position == 1
 
 
-def test_a_word_at_the_mask() -> None:
+def test_a_word_at_the_mask_is_explained_there() -> None:
     model = tiny.model(task="masked-lm")
     text = "the keys to the cabinets [MASK] good"
     logits = output(model, text).logits[0, 6]
@@ -95,7 +95,7 @@ def test_a_word_at_the_mask() -> None:
     ("task", "says"),
     [("masked-lm", r"write \[MASK\] for the word"), ("token-classification", "say with position= which one")],
 )
-def test_nothing_asked_and_nothing_masked(task: str, says: str) -> None:
+def test_without_a_mask_or_position_only_a_named_map_method_answers(task: str, says: str) -> None:
     """What was meant is not known, unless a method is named that explains a representation."""
     model = tiny.model(task=task)
     for call in (wherefrom.explain, wherefrom.compare):
@@ -106,7 +106,7 @@ def test_nothing_asked_and_nothing_masked(task: str, says: str) -> None:
     assert wherefrom.estimate("the good film", model, TOKENIZER).method == "deeplift"
 
 
-def test_the_next_token() -> None:
+def test_the_next_token_is_explained_at_the_last() -> None:
     model = tiny.model("gpt2", "causal-lm")
     with torch.no_grad():
         logits = model(torch.tensor([[5, 6, 7, 8]])).logits[0]
@@ -127,7 +127,7 @@ def test_words_and_labels_that_look_alike_are_told_apart() -> None:
         wherefrom.explain("the [MASK] film", tiny.model(task="masked-lm"), TOKENIZER, target="cat", foil="cat")
 
 
-def test_numbers_of_numpy_and_torch() -> None:
+def test_targets_may_be_numbers_of_numpy_and_torch() -> None:
     found = wherefrom.explain("the film", tiny.model(), TOKENIZER, target=np.int64(2))
     assert found.target.index == 2
     assert wherefrom.explain("the film", tiny.model(), TOKENIZER, position=torch.tensor(1)).position == 1
@@ -156,7 +156,7 @@ def test_a_regression_has_no_probabilities(method: str, count: int) -> None:
         erasure("the film", found, model, TOKENIZER)
 
 
-def test_a_token_and_its_label() -> None:
+def test_a_tagger_explains_the_label_of_the_given_token() -> None:
     model = tiny.model(task="token-classification", **LABELS)
     logits = output(model, "the good film").logits[0]
     found = wherefrom.explain("the good film", model, TOKENIZER, position=2)
@@ -164,7 +164,7 @@ def test_a_token_and_its_label() -> None:
     assert wherefrom.explain("the good film", model, TOKENIZER, position=2, target="bad").target.index == 0
 
 
-def test_an_answer() -> None:
+def test_an_answer_is_explained_at_its_start_and_end() -> None:
     model = tiny.model(task="question-answering")
     pair = ("is the film good ?", "the deep film is very good")
     encoding = TOKENIZER(*pair, return_tensors="pt")
@@ -181,7 +181,7 @@ def test_an_answer() -> None:
     )
 
 
-def test_the_answer_in_words() -> None:
+def test_an_answer_is_named_by_its_words() -> None:
     model = tiny.model(task="question-answering")
     first, last = 4, 5  # meaning ##ful
     model.qa_outputs.register_forward_hook(

@@ -150,7 +150,7 @@ def test_a_batch_gives_what_one_gives_and_the_model_comes_back(name: str, method
         np.testing.assert_allclose(padded[0].scores, together[1].scores, rtol=1e-4, atol=1e-6)
 
 
-def test_language_models_and_taggers() -> None:
+def test_language_models_and_taggers_are_explained() -> None:
     llama, bert = model("llama", "causal-lm"), model("modernbert", "masked-lm")
     following = wherefrom.explain("the cat is", llama, TOKENIZER, method="ablation", target="good")
     assert following.target.label == "good"
@@ -206,7 +206,7 @@ def test_what_else_looks_inside_is_refused() -> None:
         wherefrom.explain(tiny.ids(4), MODELS["llama"], method="integrated-gradients", baseline=4, layer=0)
 
 
-def test_modules_without_logits_or_text() -> None:
+def test_modules_without_logits_or_text_are_refused() -> None:
     class Twice(Headed):
         def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
             first, second = (super(Twice, self).forward(input_ids, attention_mask) for _ in range(2))
@@ -259,7 +259,7 @@ def test_xlnet_has_no_longest_text_and_embeds_token_by_token() -> None:
             wherefrom.explain(inputs[0], xlnet, method=method)
 
 
-def test_opened_by_name(tmp_path: Any) -> None:
+def test_an_unmapped_checkpoint_opens_by_name(tmp_path: Any) -> None:
     MODELS["llama"].save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     found = wherefrom.explain("the cat is good", tmp_path, method="gradient-x-input")

@@ -84,7 +84,7 @@ def test_ink_is_readable_on_every_ground(signed: bool) -> None:
         assert (max(ground, text) + 0.05) / (min(ground, text) + 0.05) >= 4.5  # WCAG AA
 
 
-def test_intensities() -> None:
+def test_intensities_are_scaled_by_the_largest_score() -> None:
     assert intensities(np.array([1.0, 2.0, 4.0]), signed=False).tolist() == [0.25, 0.5, 1.0]
     assert intensities(np.array([1.0, -2.0]), signed=True).tolist() == [0.5, -1.0]
     assert intensities(np.zeros(2), signed=False).tolist() == [0.0, 0.0]
@@ -98,7 +98,7 @@ def test_intensities() -> None:
     assert intensities(np.array([8.0, 4.0]), signed=True, special=[True, True]).tolist() == [1.0, 0.5]
 
 
-def test_readout_rows_are_the_rows_that_answer_at_every_layer() -> None:
+def test_readout_rows_are_those_of_the_maps_at_every_layer() -> None:
     found = wherefrom.explain("the film", tiny.model(), TOKENIZER, position=1)
     assert (found.readout_rows == found.aggregated[:, 1]).all()
     raw = wherefrom.explain("the film", tiny.model(), TOKENIZER, method="raw-attention", position="mean")

@@ -15,13 +15,13 @@ TOKENIZER = tiny.tokenizer()
 MODEL: Any = tiny.model()
 
 
-def test_of_a_method() -> None:
+def test_a_methods_warning_shows_the_callers_line() -> None:
     with pytest.warns(WherefromWarning, match="not converged") as found:
         wherefrom.explain("a bad film", MODEL, TOKENIZER, "integrated-gradients", n_steps=1)
     assert {each.filename for each in found} == {__file__}
 
 
-def test_from_inside_of_the_models_pass() -> None:
+def test_a_warning_inside_a_pass_shows_the_callers_line() -> None:
     without_values: Any = tiny.model()
     with torch.no_grad():
         for name, weight in without_values.named_parameters():
@@ -31,13 +31,13 @@ def test_from_inside_of_the_models_pass() -> None:
     assert {each.filename for each in found} == {__file__}
 
 
-def test_of_a_stream_and_of_inputs_left_out() -> None:
+def test_warnings_of_streams_and_skipped_inputs_show_the_callers_line() -> None:
     with pytest.warns(WherefromWarning, match="1 of 2 inputs were skipped") as found:
         list(wherefrom.explain_stream(["a film", 1.5], MODEL, TOKENIZER, "attcat", on_error="skip"))
     assert {each.filename for each in found} == {__file__}
 
 
-def test_of_a_method_that_is_missing() -> None:
+def test_the_warning_of_a_missing_method_shows_the_callers_line() -> None:
     with pytest.warns(WherefromWarning, match="missing from the comparison") as found:
         wherefrom.compare("a film", MODEL, TOKENIZER, ["attention", "attcat"], aggregate="rollout")
     assert {each.filename for each in found} == {__file__}

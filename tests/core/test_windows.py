@@ -73,7 +73,7 @@ def test_a_text_that_fits_is_explained_as_ever() -> None:
         assert found.target == plain.target
 
 
-def test_the_target_asked_for() -> None:
+def test_all_windows_are_explained_towards_the_target() -> None:
     found = explain(LONG, target="LABEL_1", foil=0)
     assert str(found.target) == "class 'LABEL_1' rather than 'LABEL_0'"
     assert "highest mean" not in found.notes[0]
@@ -83,7 +83,7 @@ def test_the_target_asked_for() -> None:
     assert np.allclose(found.scores, both, atol=1e-4)  # AttCAT is linear in the logit
 
 
-def test_lists_comparisons_ids_and_words() -> None:
+def test_windows_work_for_lists_comparisons_ids_and_words() -> None:
     one = explain(LONG)
     several = explain(["a cat", LONG, LONG + " !"])
     assert [len(each) for each in several] == [4, 102, 103]
@@ -115,7 +115,7 @@ def test_the_cost_is_that_of_the_windows() -> None:
     assert (found.inputs, found.longest) == (4, 40)
 
 
-def test_encoders_and_last_tokens() -> None:
+def test_encoders_and_last_token_classifiers_are_read_in_windows() -> None:
     encoded = explain(LONG, "alti", tiny.model("bert", "encoder"))
     assert len(encoded) == 102
     assert encoded.prediction is None
@@ -124,7 +124,7 @@ def test_encoders_and_last_tokens() -> None:
     assert decoded.position == 101  # every window ends in the same [SEP]
 
 
-def test_what_makes_no_sense() -> None:
+def test_options_that_windows_cannot_have_are_refused() -> None:
     for said, arguments in {
         "a pair of texts is not cut": {"inputs": (LONG, "a cat")},
         "position= names one token": {"inputs": LONG, "position": 3, "method": "alti"},

@@ -32,7 +32,7 @@ def words(text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_words_of_a_text(text: str, expected: list[str]) -> None:
+def test_a_text_is_split_into_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
@@ -57,7 +57,7 @@ def test_no_token_is_lost(text: str, data: st.DataObject) -> None:
 TOKENIZER = tiny.tokenizer()
 
 
-def test_an_explanation_over_words() -> None:
+def test_scores_and_maps_are_joined_over_words() -> None:
     found = wherefrom.explain("Very meaningful, the film!", tiny.model(), TOKENIZER, method="attention")
     assert found.tokens == ["[CLS]", "very", "meaning", "##ful", ",", "the", "film", "!", "[SEP]"]
     by_word = found.words()

@@ -34,7 +34,7 @@ MARKED = [
 
 
 @pytest.mark.parametrize(("short", "marked", "foil"), MARKED)
-def test_marked_sentences(short: str, marked: str, foil: str) -> None:
+def test_target_foil_and_cue_are_found(short: str, marked: str, foil: str) -> None:
     bare = marked.replace("<", "").replace(">", "")
     target = bare[bare.index("{") + 1 : bare.index("}")]
     good, bad = bare.replace("{", "").replace("}", ""), bare.replace("{" + target + "}", foil)

@@ -26,7 +26,7 @@ def words_of(example: Example) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_sentences(name: str, vocabulary: dict[str, int]) -> None:
+def test_every_paradigm_makes_its_sentences(name: str, vocabulary: dict[str, int]) -> None:
     data = read(f"grammar:{name}")
     examples = list(data)
     assert len(examples) == len({example.text for example in examples}) == grammar.COUNT
@@ -100,7 +100,7 @@ def test_the_whole_is_its_parts() -> None:
         ("grammar", "dev", "no split 'dev'; expected test or train"),
     ],
 )
-def test_what_it_does_not_have(source: str, split: str | None, why: str) -> None:
+def test_unknown_splits_and_paradigms_are_refused(source: str, split: str | None, why: str) -> None:
     with pytest.raises(WherefromError, match=why):
         read(source, split)
 

@@ -140,7 +140,7 @@ def test_hatexplain_as_on_the_hub_and_broken(write: Write) -> None:
 CONTEXT = "The keys lie on the table."
 
 
-def test_squad(write: Write, tmp_path: Path) -> None:
+def test_squad_answers_stand_in_their_context(write: Write, tmp_path: Path) -> None:
     flat = {
         "question": "What lies?",
         "context": CONTEXT,
@@ -197,7 +197,7 @@ def test_linzen_and_what_two_sets_share(write: Write) -> None:
     assert apart.dropped[0] == Dropped(1, "the sentence is also in linzen_lgd")
 
 
-def test_plain_tables(tmp_path: Path) -> None:
+def test_plain_tables_are_read_by_their_columns(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text(
         json.dumps({"review": "a [MASK] film", "good": "fine", "bad": "fin", "why": [[9, 13]], "n": 2}) + "\n"
@@ -286,7 +286,7 @@ def test_where_data_is_looked_for(write: Write, tmp_path: Path, monkeypatch: pyt
         read(tmp_path)
 
 
-def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_is_asked_where_there_are_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str | None, str]] = []
 
     def load_dataset(path: str, config: str | None = None, *, split: str) -> Iterator[dict[str, Any]]:
@@ -310,7 +310,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         list(read("sst2"))
 
 
-def test_masks_of_other_models() -> None:
+def test_masks_of_other_models_move_the_spans() -> None:
     example = Example("1", "the keys [MASK] with all the doors", cues=((4, 8), (29, 34)), target="are")
     moved = example.with_mask("<a-long-mask>")
     assert moved.text == "the keys <a-long-mask> with all the doors"
@@ -343,7 +343,7 @@ REAL = {
 
 @real
 @pytest.mark.parametrize(("name", "split"), REAL)
-def test_real_data(name: str, split: str) -> None:
+def test_real_data_is_read_whole(name: str, split: str) -> None:
     data = read(name, split, folder=SHARED)
     assert (len(data), len(data.dropped)) == REAL[name, split]
 

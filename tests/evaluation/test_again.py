@@ -39,7 +39,7 @@ def evaluate(data: Any, metrics: Any, methods: Any = METHODS, **options: Any) ->
     return wherefrom.evaluate(data, MODEL, TOKENIZER, methods, metrics, threads=1, **options)
 
 
-def test_randomised_and_disturbed_as_the_functions_have_it() -> None:
+def test_randomisation_and_stability_equal_their_functions() -> None:
     data = examples(10)
     data, read = data[4:], data[4:9]
     texts = [each.text for each in read]
@@ -185,7 +185,7 @@ def test_vectors_stay_out_of_what_is_held_for_the_tables(tmp_path: Path) -> None
     assert not set(parquet.read_schema(tmp_path / "examples.parquet").names) & {"wanted", "vector 0"}
 
 
-def test_the_page_names_every_measure() -> None:
+def test_the_page_names_every_metric() -> None:
     page = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text(encoding="utf-8")
     cells = [line.split(" | ")[1] for line in page.splitlines() if line.startswith("| ") and line.count(" | ") >= 5]
     assert [each.name for each in wherefrom.metrics() if not any(f"`{each.name}" in cell for cell in cells)] == []

@@ -60,7 +60,7 @@ BARE: dict[str, Any] = {"format": manifest.FORMAT, "version": manifest.VERSION}
         {**BARE, "asked": {"methods": [], "metrics": []}, "model": {"name": "x"}, "data": {}, "versions": {}},
     ],
 )
-def test_a_manifest_that_is_not_ours(folder: Path, content: Any) -> None:
+def test_a_manifest_with_missing_parts_is_refused(folder: Path, content: Any) -> None:
     (folder / manifest.FILE).write_text(json.dumps(content), encoding="utf-8")
     for call in (lambda: show(Run(folder)), lambda: evaluate(out=folder)):
         with pytest.raises(WherefromError, match=r"manifest.json' is damaged: its part '\w+' "):
@@ -70,7 +70,7 @@ def test_a_manifest_that_is_not_ours(folder: Path, content: Any) -> None:
     assert "is damaged" in listed.output
 
 
-def test_a_run_made_under_the_former_name_goes_on(folder: Path) -> None:
+def test_a_run_made_under_the_former_name_resumes(folder: Path) -> None:
     """The library was called whence when the first runs were made; nothing is computed anew."""
     file = folder / manifest.FILE
     now = json.loads(file.read_text())
@@ -84,7 +84,7 @@ def test_a_run_made_under_the_former_name_goes_on(folder: Path) -> None:
     assert {each: each.stat().st_mtime_ns for each in (folder / manifest.SHARDS).iterdir()} == shards
 
 
-def test_a_manifest_without_threads(folder: Path) -> None:
+def test_a_manifest_without_threads_is_refused(folder: Path) -> None:
     known = json.loads((folder / manifest.FILE).read_text(encoding="utf-8"))
     (folder / manifest.FILE).write_text(json.dumps({**known, "threads": "two"}), encoding="utf-8")
     with pytest.raises(WherefromError, match="how many threads"):
@@ -111,14 +111,14 @@ def test_a_damaged_table_is_named_and_mended(folder: Path, file: str, done: dict
     assert (folder / file).read_bytes() == done[file]
 
 
-def test_a_lock_that_is_a_folder(folder: Path) -> None:
+def test_a_lock_that_cannot_be_taken_is_named(folder: Path) -> None:
     (folder / manifest.LOCK).unlink()
     (folder / manifest.LOCK).mkdir()
     with pytest.raises(WherefromError, match=r"cannot lock the run folder: .*lock' cannot be written"):
         evaluate(out=folder)
 
 
-def test_a_folder_that_cannot_be_written_to(folder: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_named(folder: Path) -> None:
     places = [folder, folder / manifest.SHARDS]
     for place in places:
         place.chmod(0o555)
@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_to(folder: Path) -> None:
             place.chmod(0o755)
 
 
-def test_a_full_or_closed_disk_under_the_tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_cannot_be_written_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wherefrom.evaluation import summary
 
     def closed(*_: Any) -> None:

@@ -119,7 +119,7 @@ def test_confidence_looks_at_every_class_and_the_rest_at_one() -> None:
     assert chosen["target"].to_pylist() == ["LABEL_2", "LABEL_2"]
 
 
-def test_methods_take_options() -> None:
+def test_methods_take_options_in_their_names() -> None:
     run = evaluate(
         ["the cat is good", "a bad film"], ["random(seed=1)", "random(seed=2)", "globenc(aggregate=last)"], "aopc"
     )
@@ -127,7 +127,7 @@ def test_methods_take_options() -> None:
     assert ("globenc(aggregate=last)", "aopc", None) in run.summary
 
 
-def test_masked_words_answers_and_rationales() -> None:
+def test_masked_words_answers_and_rationales_are_measured() -> None:
     mlm = tiny.model(task="masked-lm")
     data = [Example("1", "the keys to the cabinets [MASK] good", target="are", foil="is", cues=((4, 8),))]
     found = wherefrom.evaluate(data, mlm, TOKENIZER, ["value-zeroing"], ["cue-ap", "aopc(by=mask)"], threads=1)
@@ -354,7 +354,7 @@ def test_two_runs_and_two_methods_compare_on_shared_examples(tmp_path: Path) -> 
         compare_methods(other)
 
 
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_evaluate_show_compare_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
     from wherefrom.cli import app
@@ -400,7 +400,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert manifest["data"]["rows"] == 11
 
 
-def test_tasks_travel() -> None:
+def test_tasks_can_be_pickled() -> None:
     import pickle
 
     worker = Worker.open(steps.Setting(MODEL, runs.METHODS, runs.METRICS, tokenizer=TOKENIZER))

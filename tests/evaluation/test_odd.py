@@ -113,7 +113,7 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
         evaluate(TEXTS, "attention", "aopc", out=tmp_path / "file")
 
 
-def test_a_measure_of_layers_alone_is_shown_at_the_last() -> None:
+def test_a_metric_of_layers_alone_is_shown_at_the_last() -> None:
     run = evaluate(TEXTS, ["globenc", "alti"], ["spearman:saliency@layers", "aopc"])
     head, first, _ = means(run)
     assert head == ["method", "spearman:saliency@layers in layer 2", "aopc"]
@@ -199,7 +199,7 @@ def test_dropped_rows_are_counted_and_named(tmp_path: Path, draw: bool) -> None:
     assert list(run.contents) == ["reviews:1", "reviews:3", "reviews:4"]
 
 
-def test_a_mask_before_a_classifier_is_said() -> None:
+def test_a_mask_before_a_classifier_is_warned_of() -> None:
     data = [Example("1", "the keys [MASK] good", target="are", foil="is"), Example("2", "[MASK] it good")]
     with pytest.warns(WherefromWarning, match="2 of the 2 texts hold"):
         evaluate(data, "attention", "aopc")
@@ -222,13 +222,13 @@ def test_rationales_are_ranked_among_the_words() -> None:
     assert [run.mean("mine", metric) for metric in metrics] == pytest.approx([1, 1, 1, 1])
 
 
-def test_a_measure_without_values_does_not_hide_the_others() -> None:
+def test_a_metric_without_values_does_not_hide_the_others() -> None:
     data = [Example(str(i), text, cues=((0, 3),) if i == 0 else ()) for i, text in enumerate(TEXTS)]
     run = evaluate(data, ["globenc", "alti"], ["cue-dot@scores", "aopc"])
     assert [each.metric for each in compare_methods(run)] == ["aopc"]
 
 
-def test_many_measures_are_shown_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_metrics_are_shown_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     run = evaluate(TEXTS, ["attention-rollout"], ["aopc", "log-odds", "area", "comprehensiveness", "sufficiency"])
     show(run)

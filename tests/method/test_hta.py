@@ -36,7 +36,7 @@ def test_equals_the_blocks_own_jacobian(variant: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
-def test_padding_and_hidden_tokens(variant: str, name: str) -> None:
+def test_padding_and_hidden_tokens_equal_the_jacobian(variant: str, name: str) -> None:
     model = tiny.model(variant, "encoder", dtype=torch.float64)
     batch = {
         "input_ids": [tiny.ids(6, 1), [*tiny.ids(3, 2), 0, 0, 0], tiny.ids(6, 3)],
@@ -54,14 +54,14 @@ def test_padding_and_hidden_tokens(variant: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"scale_attn_by_inverse_layer_idx": True}, {"activation_function": "relu"}])
-def test_other_scalings_and_activations(changes: dict[str, object]) -> None:
+def test_other_scalings_and_activations_equal_the_jacobian(changes: dict[str, object]) -> None:
     model = tiny.model("gpt2", "encoder", dtype=torch.float64, **changes)
     layer = wherefrom.capture(tiny.ids(5), model, grad=True).layers[2]
     for name in METHODS:
         assert traces.apart(traces.maps(layer, name)[0].detach(), expected(layer, name)) <= 1e-12
 
 
-def test_one_token() -> None:
+def test_a_single_token_equals_the_jacobian() -> None:
     layer = wherefrom.capture(tiny.ids(1), tiny.model("bert", "encoder", dtype=torch.float64), grad=True).layers[0]
     for name in METHODS:
         assert traces.apart(traces.maps(layer, name)[0].detach(), expected(layer, name)) <= 1e-12
@@ -77,7 +77,7 @@ def test_float32_stays_close_with_outliers() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_other_dtypes(dtype: torch.dtype) -> None:
+def test_half_precision_models_give_finite_maps(dtype: torch.dtype) -> None:
     model = tiny.model(dtype=dtype)
     found = wherefrom.explain(tiny.ids(6), model, method="hta-x-input")
     assert found.maps.dtype == np.float32
@@ -90,7 +90,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("case", "key"), CASES, ids=lambda each: getattr(each, "name", each))
-def test_golden(case: golden.Golden, key: str) -> None:
+def test_hta_equals_the_golden_numbers(case: golden.Golden, key: str) -> None:
     sentence, kind = key.split("_")
     name = {"HTA": "hta", "HTAxInput": "hta-x-input"}[kind]
     truth = case["paper_gradients", key]

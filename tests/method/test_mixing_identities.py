@@ -58,7 +58,7 @@ def test_a_sentence_does_not_depend_on_its_batch(variant: str, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize(("name", "options"), ALL, ids=str)
-def test_columns_and_rows_of_padding(name: str, options: dict[str, Any]) -> None:
+def test_columns_and_rows_of_padding_are_zero(name: str, options: dict[str, Any]) -> None:
     for layer in layers(lengths=(2, 8)):
         found = lookup(name)[0].run(layer, **options)
         assert found.shape == (2, 8, 8)
@@ -111,7 +111,7 @@ def test_a_pass_that_keeps_gradients_gives_the_same_maps(name: str, options: dic
     n=st.integers(1, 6),
     seed=st.integers(0, 5),
 )
-def test_any_shape(heads: int, size: int, units: int, n: int, seed: int) -> None:
+def test_maps_equal_the_oracles_for_models_of_any_shape(heads: int, size: int, units: int, n: int, seed: int) -> None:
     shape = {"num_attention_heads": heads, "hidden_size": 2 * heads * size, "intermediate_size": units}
     layer = layers("bert", lengths=(n,), seed=seed, num_hidden_layers=1, **shape)[0]
     assert apart(maps(layer, "globenc")[0], globenc.norms(globenc.after_block(layer, 0))) < 1e-10

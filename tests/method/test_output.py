@@ -69,7 +69,7 @@ def test_attcats_own_numbers(case: golden.Golden, mask: str) -> None:
 
 
 @pytest.mark.parametrize("case", golden.having("paper_gradients"), ids=lambda case: case.name)
-def test_gradient_figures(case: golden.Golden) -> None:
+def test_gradients_equal_the_golden_numbers(case: golden.Golden) -> None:
     model = case.model()
     methods = {
         "grad_l2": ("saliency", "l2"),
@@ -352,7 +352,7 @@ def test_an_answer_is_the_sum_of_its_edges(method: str) -> None:
 
 @pytest.mark.parametrize("task", ["masked-lm", "causal-lm", "token-classification"])
 @pytest.mark.parametrize("method", SCORES)
-def test_every_head(method: str, task: str) -> None:
+def test_every_kind_of_head_is_explained(method: str, task: str) -> None:
     model = tiny.model("gpt2" if task == "causal-lm" else "bert", task)
     found = wherefrom.explain("the good [MASK] film", model, TOKENIZER, method=method, position=3, target=1)
     assert found.scores.any() or method == "attention-gradcam"  # which may clamp everything away
@@ -365,7 +365,7 @@ def test_a_foil_is_a_difference() -> None:
     assert np.allclose(wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat", target=2, foil=0).scores, a - b)
 
 
-def test_attcat_by_rollout() -> None:
+def test_attcat_joined_by_rollout_is_the_product_of_layers() -> None:
     model = tiny.model(dtype=torch.float64)
     found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat", join="rollout", target=1)
     cat = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="cat", target=1).layer_scores
@@ -417,12 +417,12 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
         ("attcat", {"layers": (0, 1)}, "no layer maps"),
     ],
 )
-def test_bad_options(method: str, options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_refused(method: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(wherefrom.WherefromError, match=message):
         wherefrom.explain("the film", tiny.model(), TOKENIZER, method=method, **options)
 
 
-def test_models_without_a_mask_token() -> None:
+def test_without_a_token_to_stand_in_baselines_and_ablation_are_refused() -> None:
     with pytest.raises(wherefrom.WherefromError, match="has no mask or pad or unknown token for a baseline"):
         wherefrom.explain([5, 6, 7], tiny.model(), method="IG")
     assert abs(wherefrom.explain([5, 6, 7], tiny.model(dtype=torch.float64), method="IG", baseline="zero").delta) < 1e-4

@@ -158,7 +158,7 @@ def test_every_family_and_head_against_the_oracle_in_a_padded_batch(variant: str
 
 
 @pytest.mark.parametrize("variant", ["bert", "distilbert", "gpt2-encoder"])
-def test_tokens_hidden_by_the_callers_mask(variant: str) -> None:
+def test_tokens_hidden_by_the_callers_mask_equal_the_oracle(variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
     ids, visible = tiny.ids(6), [0, 1, 1, 0, 1, 1]
     output = output_of(model, {"input_ids": ids, "attention_mask": visible}, target=1)
@@ -169,7 +169,7 @@ def test_tokens_hidden_by_the_callers_mask(variant: str) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_shallow_models(layers: int) -> None:
+def test_shallow_models_equal_the_oracle(layers: int) -> None:
     model = tiny.model(dtype=torch.float64, num_hidden_layers=layers)
     expected = oracle.relevance(model, tiny.ids(5), head_of("bert", "classification"), 0, 0)
     found = wherefrom.explain(tiny.ids(5), model, method="full-lrp", target=0)
@@ -177,7 +177,7 @@ def test_shallow_models(layers: int) -> None:
 
 
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
-def test_the_three_readings_of_the_relevance(variant: str) -> None:
+def test_the_three_methods_read_the_same_relevance(variant: str) -> None:
     model, ids = tiny.model(variant, dtype=torch.float64), tiny.ids(6)
     output = output_of(model, ids, target=1)
     r = torch.stack([layer[0] for layer in relevance._relevance(output).attention])
@@ -199,7 +199,7 @@ def test_the_three_readings_of_the_relevance(variant: str) -> None:
 
 
 @pytest.mark.parametrize("case", golden.having("attcat"), ids=lambda case: case.name)
-def test_the_authors_numbers(case: golden.Golden) -> None:
+def test_relevance_equals_the_authors_numbers(case: golden.Golden) -> None:
     model = case.model()
     last = model.config.num_hidden_layers - 1
     names: dict[str, dict[str, Any]] = {

@@ -210,7 +210,7 @@ def test_rows_of_layers_are_those_of_the_maps() -> None:
         layer_rows(found, of="heads")
 
 
-def test_agreement_by_layer() -> None:
+def test_agreement_by_layer_is_that_of_its_rows() -> None:
     rng = np.random.default_rng(0)
     rows, reference = rng.random((4, 9)), rng.random(9)
     ranked = np.argsort(np.argsort(rows, 1), 1), np.argsort(np.argsort(reference))

@@ -23,7 +23,7 @@ def signed_rank_p(d: list[float]) -> float:
     return float(np.mean([abs(s - centre) >= abs(observed - centre) for s in sums]))
 
 
-def test_against_the_formulas() -> None:
+def test_paired_tests_equal_their_formulas() -> None:
     rng = np.random.default_rng(3)
     b = rng.random(9)
     a = b + rng.normal(0.2, 0.3, 9)

@@ -154,7 +154,7 @@ def test_a_layer_that_ranks_nothing_is_no_number() -> None:
 
 
 @pytest.mark.parametrize("task", ["masked-lm", "question-answering", "encoder", "token-classification"])
-def test_other_heads(task: str) -> None:
+def test_taggers_and_language_models_are_randomised_too(task: str) -> None:
     model = tiny.model("bert", task)
     text = "the cat [MASK] good" if task == "masked-lm" else TEXTS[0]
     position = 2 if task == "token-classification" else None
@@ -198,7 +198,7 @@ def test_the_users_model_is_untouched_even_after_an_exception(monkeypatch: pytes
     unchanged()
 
 
-def test_stability() -> None:
+def test_stability_sees_the_dtype_and_not_the_batch() -> None:
     model = tiny.model()
     found = stability(TEXTS, model, TOKENIZER, ["globenc", "attcat", "random"], dtypes=["float64", "bfloat16"])
     for method in ("globenc", "attcat", "random"):

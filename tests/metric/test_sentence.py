@@ -77,7 +77,7 @@ def check(*probabilities: float, words: int = 10, orders: int = 19) -> Check:
     return Check("m", Target("class", 0, "x"), "delete", gone, [0, 1, 2], np.array(probabilities), chance)
 
 
-def test_what_it_says() -> None:
+def test_the_sentence_and_verdict_state_the_numbers() -> None:
     good = check(0.98, 0.5, 0.12)
     assert (
         str(good)
@@ -105,7 +105,7 @@ def test_rounding_is_no_difference() -> None:
     assert check(0.98 - 1e-8, 0.97 - 1e-8, 0.95 - 1e-8).told is False
 
 
-def test_the_level_is_exact() -> None:
+def test_a_random_order_comes_first_exactly_as_often_as_stated() -> None:
     """Every order of three words, against every draw: the first of four in a quarter of cases."""
     every = list(permutations(range(3)))
     value = {order: place for place, order in enumerate(every)}  # any values will do, as long as no two are the same

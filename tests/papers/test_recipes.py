@@ -49,14 +49,14 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHEREFROM_DATA", raising=False)
 
 
-def test_all_are_there() -> None:
+def test_every_table_and_figure_has_a_recipe() -> None:
     assert [f"{paper}/{name}" for paper, names in LISTED.items() for name in names.split()] == NAMES
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=pytest.mark.slow) if each in SLOW else each for each in NAMES]
 )
-def test_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_recipe_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(value_zeroing.LAYERED, "IG", "integrated-gradients(n_steps=2, layer={})")
     monkeypatch.setattr(value_zeroing, "FEWER", 1)
     result = wherefrom.reproduce(name, limit=LIMITS.get(name, 3), out=out)
@@ -108,7 +108,7 @@ def test_runs_without_data(name: str, out: Path, monkeypatch: pytest.MonkeyPatch
         ("globenc/table2", "N indiv.", "middle", Reported(0.28, 0.23)),
     ],
 )
-def test_the_papers_numbers(name: str, row: str, column: str, expected: Reported) -> None:
+def test_the_papers_numbers_are_as_printed(name: str, row: str, column: str, expected: Reported) -> None:
     (recipe,) = lookup(name)
     assert recipe.reported[row, column] == expected
 
@@ -322,7 +322,7 @@ def test_every_claim_says_where_it_stands() -> None:
     assert [claim.says for each in recipes() for claim in each.claims if not known.match(claim.where)] == []
 
 
-def test_what_is_asked_is_settled() -> None:
+def test_defaults_are_filled_in_and_wrong_requests_refused() -> None:
     (recipe,) = lookup("abnar2020/table1")
     assert settle(recipe).data == ("grammar:distractor",)  # nothing else is at hand
     assert settle(recipe, data="linzen_colorless").only == "linzen_colorless"

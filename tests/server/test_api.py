@@ -218,7 +218,7 @@ def test_every_class_at_once(client: Any) -> None:
     assert all(name.startswith("attcat: ") for name in names)
 
 
-def test_what_is_known(client: Any, models: dict[str, Model]) -> None:
+def test_models_methods_and_examples_are_listed(client: Any, models: dict[str, Model]) -> None:
     cards = client.get("/api/models").json()["models"]
     assert [card["name"] for card in cards] == list(models)
     assert cards[0]["labels"] == list(models["tiny"].labels.values())
@@ -235,7 +235,7 @@ def test_what_is_known(client: Any, models: dict[str, Model]) -> None:
         assert client.post("/api/explain", json=asked).status_code == 200, each
 
 
-def test_it_is_documented(client: Any) -> None:
+def test_the_schema_describes_every_field(client: Any) -> None:
     described = client.get("/api/openapi.json").json()
     assert {"/api/explain", "/api/compare", "/api/methods", "/api/models", "/api/health"} <= set(described["paths"])
     fields = described["components"]["schemas"]["ExplainBody"]["properties"]

@@ -28,7 +28,7 @@ ASKED = {"inputs": "the cat", "maps": False}
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost:8000", "127.0.0.1:99", "[::1]:8000", "LOCALHOST.", "127.9.9.9"]
 )
-def test_its_own_names(client: Any, host: str) -> None:
+def test_the_servers_own_names_are_accepted(client: Any, host: str) -> None:
     assert client.get("/api/health", headers={"host": host}).status_code == 200
 
 
@@ -44,7 +44,7 @@ def test_a_name_turned_to_this_machine_is_refused(client: Any, host: str) -> Non
 
 
 @pytest.mark.parametrize("host", ["", "a b", "localhost/x", "localhost@evil", "<script>"])
-def test_a_host_that_is_none(client: Any, host: str) -> None:
+def test_a_malformed_host_is_refused(client: Any, host: str) -> None:
     assert client.get("/api/health", headers={"host": host}).status_code in (400, 403)
 
 
@@ -111,7 +111,7 @@ def test_no_other_file_is_read(client: Any, path: str) -> None:
     assert "import" not in response.text
 
 
-def test_the_headers(client: Any) -> None:
+def test_every_answer_has_the_security_headers(client: Any) -> None:
     for path in ("/", "/api/health", "/nothing", "/page/page.css"):
         headers = client.get(path).headers
         policy = headers["content-security-policy"]

@@ -27,7 +27,7 @@ from wherefrom.server.queue import JobQueue
 TEXT = "the cat sat on a mat"
 
 
-def test_two_hundred_at_once(models: dict[str, Model]) -> None:
+def test_two_hundred_requests_at_once_are_all_answered(models: dict[str, Model]) -> None:
     """Each gets its own answer, and the server says how it is while they wait."""
     texts = [f"{'cat ' * (1 + i % 7)}{'good' if i % 2 else 'bad'} ." for i in range(200)]
     expected = [each.scores for each in wherefrom.explain(texts, models["tiny"], batch_size=1)]

@@ -67,7 +67,7 @@ def ask(client: Any, rng: random.Random) -> None:
         assert all(each["status"] < 500 for each in events if each["event"] == "error"), (asked, events[-1])
 
 
-def test_odd_bodies(client: Any) -> None:
+def test_odd_bodies_give_a_sentence_or_a_result(client: Any) -> None:
     rng = random.Random(0)
     for _ in range(150):
         ask(client, rng)
@@ -75,7 +75,7 @@ def test_odd_bodies(client: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_many_odd_bodies(client: Any, seed: int) -> None:
+def test_many_odd_bodies_give_a_sentence_or_a_result(client: Any, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(800):
         ask(client, rng)

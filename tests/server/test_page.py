@@ -72,7 +72,7 @@ def explain(page: Any, text: str | None = None, methods: tuple[str, ...] = ("att
     page.locator("#status", has_text="Done in").wait_for()
 
 
-def test_explain(visit: Open) -> None:
+def test_the_page_explains_a_text(visit: Open) -> None:
     page = visit()
     assert page.input_value("#text").startswith("a clever blend")  # ready to go
     page.select_option("#model", "wherefrom/sentiment")
@@ -236,7 +236,7 @@ def test_a_long_text_in_windows(visit: Open) -> None:
     assert not page.get_by_role("button", name="in overlapping windows").is_visible()
 
 
-def test_cancel(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_stops_the_work(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the second explanation takes as long as the test likes."""
     cancelled = threading.Event()
 
@@ -259,7 +259,7 @@ def test_cancel(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < page.locator(".viewer .card").count() < 4
 
 
-def test_light_and_dark(visit: Open) -> None:
+def test_light_and_dark_follow_the_system_and_the_button(visit: Open) -> None:
     def ground(page: Any) -> str:
         return str(page.locator("html").evaluate("each => getComputedStyle(each).backgroundColor"))
 
@@ -272,7 +272,7 @@ def test_light_and_dark(visit: Open) -> None:
     assert ground(light) == "rgb(22, 24, 29)"
 
 
-def test_a_phone(visit: Open) -> None:
+def test_the_page_fits_a_phone(visit: Open) -> None:
     page = visit(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     explain(page, TEXT)
     width = page.locator("html").evaluate("each => [each.scrollWidth, each.clientWidth]")
@@ -283,7 +283,7 @@ def test_a_phone(visit: Open) -> None:
     page.wait_for_function("document.getElementById('results').getBoundingClientRect().top < innerHeight / 2")
 
 
-def test_by_keyboard_alone(visit: Open) -> None:
+def test_the_page_works_by_keyboard_alone(visit: Open) -> None:
     page = visit()
     page.focus("#text")
     page.keyboard.type(" and more")

@@ -79,7 +79,7 @@ def test_labels_without_a_name_and_columns_that_are_not_there(tmp_path: Path) ->
         labelled.examples(path, Columns(text="sentence"))
 
 
-def test_broken_files(tmp_path: Path) -> None:
+def test_broken_files_are_refused_by_name(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"text": "a"}\n{"text": \n')
     with pytest.raises(WherefromError, match="row 2 is not JSON"):

@@ -60,7 +60,7 @@ def test_pretraining_learns_and_leaves_a_plain_folder(tiny: Path) -> None:
     assert AutoTokenizer.from_pretrained(tiny)("the film")["input_ids"][0] == 2
 
 
-def test_pretraining_goes_on_from_a_checkpoint(tiny: Path, tmp_path: Path) -> None:
+def test_pretraining_continues_from_a_checkpoint(tiny: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("\n".join(map(str, LINES)))
     reading = pretrain.MaskedText(length=32, ratio=1, long_share=0, held_out=0.1)
@@ -96,7 +96,7 @@ def test_pairs_and_any_label_set(tiny: Path, tmp_path: Path) -> None:
     assert config.label2id == {"other": 0, "same": 1}
 
 
-def test_a_killed_run_goes_on_and_ends_as_if_undisturbed(tiny: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_ends_as_if_undisturbed(tiny: Path, tmp_path: Path) -> None:
     train = write(tmp_path / "train.jsonl", reviews(400))
 
     def command(out: str) -> list[str]:
@@ -152,7 +152,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tiny: Path, tmp_path: Path) -> N
         classify.classify([train], run(tmp_path / "out", batch=4, learning_rate=1e30), Columns(), model=str(tiny))
 
 
-def test_early_stopping(tiny: Path, tmp_path: Path) -> None:
+def test_early_stopping_ends_a_run_that_learns_nothing(tiny: Path, tmp_path: Path) -> None:
     train = write(tmp_path / "train.jsonl", reviews(40))
     settings = run(tmp_path / "out", epochs=50, batch=8, learning_rate=0.0, patience=2)
     outcome = classify.classify([train], settings, Columns(), model=str(tiny))
@@ -242,7 +242,7 @@ def test_prompt_learns_to_prefer_the_target(tiny: Path, tmp_path: Path) -> None:
     assert (score.right, score.rows) == (24, 24)
 
 
-def test_prompts_that_cannot_be_asked(tiny: Path, tmp_path: Path) -> None:
+def test_prompts_that_cannot_be_asked_are_named(tiny: Path, tmp_path: Path) -> None:
     bad: list[dict[str, object]] = [
         {"text": "no mask", "target": "very", "foil": "not"},
         {"text": "[MASK] and [MASK]", "target": "very", "foil": "not"},
@@ -283,7 +283,7 @@ def test_the_average_lies_in_the_middle(tiny: Path, tmp_path: Path) -> None:
         average.average([tiny], tmp_path / "none")
 
 
-def test_unknown_devices_and_precisions(tiny: Path, tmp_path: Path) -> None:
+def test_unknown_devices_and_precisions_are_refused(tiny: Path, tmp_path: Path) -> None:
     train = write(tmp_path / "train.jsonl", reviews(20))
     with pytest.raises(WherefromError, match="expected auto, bf16 or float32"):
         classify.classify([train], run(tmp_path / "a", precision="fp8"), Columns(), model=str(tiny))

@@ -47,7 +47,7 @@ def tokenizer():  # type: ignore[no-untyped-def]  # a transformers type
         ('He said , " them dogs is mine " .', []),  # direct speech
     ],
 )
-def test_prefixes(sentence: str, expected: list[tuple[str, str]]) -> None:
+def test_prefixes_end_before_a_verb_that_shows_number(sentence: str, expected: list[tuple[str, str]]) -> None:
     assert [(p.text, p.label) for p in prefixes.prefixes(sentence)] == expected
 
 
@@ -140,7 +140,7 @@ def test_batches_hold_rows_of_like_length() -> None:
     assert (order.shuffled(lengths, 32, 0, 1) != found).any()
 
 
-def test_minimal_pairs() -> None:
+def test_minimal_pairs_become_a_mask_target_and_foil() -> None:
     pair = minimal_pair("A sketch of lights doesn't appear.", "A sketch of lights don't appear.")
     assert pair == ("A sketch of lights ", " not appear.", "does", "do")
     assert minimal_pair("Susan won't go.", "Susan can't go.")[2:] == ("will", "can")

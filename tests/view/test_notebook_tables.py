@@ -34,7 +34,7 @@ def test_cells_are_text() -> None:
     assert "a &amp; b" in shown
 
 
-def test_a_run(tmp_path: Path) -> None:
+def test_a_run_is_a_table(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     data = tmp_path / "data.csv"
     data.write_text("text\na good film\nthe cat is bad\n", encoding="utf-8")
@@ -50,7 +50,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert "<Run" not in unfinished
 
 
-def test_a_table_of_a_paper() -> None:
+def test_a_reproduced_table_is_a_table() -> None:
     made = Table(["<row>"], ["column"], {("<row>", "column"): number(0.25, 3)}, of="Means", used=["a model"])
     recipe = Recipe("paper/table1", "What it shows", "3 sentences", lambda _asked: made)
     shown = Listed([Result.of(recipe, made)])._repr_html_()

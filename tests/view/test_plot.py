@@ -239,7 +239,7 @@ def test_edges_of_the_answer_of_its_paths_and_the_strongest() -> None:
     np.testing.assert_allclose(edge_weights(mean, "paths")[0].sum(0), found.aggregated[-1].mean(0))
 
 
-def test_relative_weights_of_nothing() -> None:
+def test_relative_weights_of_zero_maps_are_zero() -> None:
     assert (relative(np.zeros((1, 2, 2))) == 0).all()
     assert relative(np.ones((1, 1, 1))).tolist() == [[[1.0]]]
 
@@ -362,7 +362,7 @@ def test_letters_that_no_font_has_are_written_as_escapes() -> None:
     assert {"\\U000f0000", "\\n", "\\ud800", "ok\\u202e"} <= set(shown)
 
 
-def test_files(tmp_path: Path) -> None:
+def test_pictures_are_saved_reproducibly(tmp_path: Path) -> None:
     found = example(["<script>alert(1)</script>", "--><b>", *TOKENS])
     for suffix in ("png", "svg", "pdf"):
         path = found.save(tmp_path / f"x.{suffix}", kind="layers", width="column")

@@ -61,7 +61,7 @@ def test_series_of_summaries() -> None:
     assert high - low == pytest.approx([2 * each.interval for each in measured])
 
 
-def test_bars() -> None:
+def test_bars_stand_for_their_numbers() -> None:
     picture = bars(
         {"BERT": Series([0.4, -0.2], [0.1, 0.05]), "DistilBERT": [0.3, 0.1]}, ["attcat", "a_1"], written=True
     )
@@ -82,7 +82,7 @@ def test_bars() -> None:
     assert [to_hex(bar.get_facecolor()) for bar in signs.axes[0].patches] == [hexadecimal(FOR), hexadecimal(AGAINST)]
 
 
-def test_grid() -> None:
+def test_grid_cells_are_coloured_by_their_numbers() -> None:
     picture = grid([[0.2, 0.8], [np.nan, 0.4]], ["$m$", "other"], [1, 2])
     colours = np.asarray(picture.axes[0].images[0].get_array())
     expected = [[0.25, 1.0], [0.0, 0.5]]
@@ -110,7 +110,7 @@ def test_erasure_curves() -> None:
         erasure({"a": [one, Curve(steps[:2], one.probabilities[:2])]})
 
 
-def test_outliers() -> None:
+def test_outliers_are_drawn_by_layer() -> None:
     found = [NormOutliers(i, [0, 1], np.array([0.1 * i, 2.0]), np.array([1.0, 0.2]), -0.5 * i) for i in range(3)]
     found.append(NormOutliers(3, [], np.zeros(0), np.zeros(0), float("nan")))
     picture = outliers(found, layer=1)

@@ -117,7 +117,7 @@ def test_the_map_shows_the_layers_numbers(opened: Open, one: Explanation) -> Non
         assert np.abs(np.subtract(pixels(page, "map", cells), wanted)).max() <= 2
 
 
-def test_the_layer_map_has_the_last_layer_on_top(opened: Open, several: Comparison) -> None:
+def test_the_layers_picture_has_the_last_layer_on_top(opened: Open, several: Comparison) -> None:
     given = several["attcat"]
     page = opened(document({"m": given}), "view=layers")
     n, depth = len(given), len(given.layer_scores)
@@ -230,7 +230,7 @@ def saved(page: Any, tmp_path: Path, format_: str) -> Path:
     return path
 
 
-def test_files(opened: Open, one: Explanation, several: Comparison, tmp_path: Path) -> None:
+def test_every_kind_of_file_is_downloaded(opened: Open, one: Explanation, several: Comparison, tmp_path: Path) -> None:
     page = opened(document(several), "view=layers+map+graph&pin=0.2")
     loaded = Comparison.load(saved(page, tmp_path, "json"))
     for name, each in several.items():
@@ -257,7 +257,7 @@ def test_files(opened: Open, one: Explanation, several: Comparison, tmp_path: Pa
     assert np.array_equal(again.head_maps, one.head_maps)
 
 
-def test_copying(context: Any, opened: Open, one: Explanation) -> None:
+def test_copying_puts_the_file_on_the_clipboard(context: Any, opened: Open, one: Explanation) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = opened(document({"m": one}))
     page.keyboard.press("e")
@@ -409,7 +409,7 @@ def test_a_token_that_is_not_there_is_not_pinned(opened: Open, one: Explanation)
     assert page.get_by_label("Layer", exact=True).get_attribute("aria-valuetext") == "answer"
 
 
-def test_scores_alone(opened: Open) -> None:
+def test_an_explanation_of_scores_alone_is_shown(opened: Open) -> None:
     given = Explanation.from_scores(["good", "film"], [0.9, -0.1])
     page = opened(document({"given": given}), "view=layers+map+graph")
     page.locator(".token").first.hover()

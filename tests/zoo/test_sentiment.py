@@ -74,12 +74,12 @@ def answer():  # type: ignore[no-untyped-def]  # transformers types
 
 
 @pytest.mark.parametrize("sentence", POSITIVE)
-def test_plain_praise(answer, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_plain_praise_is_positive(answer, sentence: str) -> None:  # type: ignore[no-untyped-def]
     assert answer(sentence) == "positive"
 
 
 @pytest.mark.parametrize("sentence", NEGATIVE)
-def test_plain_blame(answer, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_plain_blame_is_negative(answer, sentence: str) -> None:  # type: ignore[no-untyped-def]
     assert answer(sentence) == "negative"
 
 

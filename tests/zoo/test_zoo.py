@@ -73,7 +73,7 @@ def test_sensible_words_for_masks(mlm, sentence: str, expected: set[str]) -> Non
 
 
 @pytest.mark.parametrize(("target", "foil", "sentence"), NUMBER)
-def test_the_mask_agrees(mlm, target: str, foil: str, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_the_mask_agrees_in_number_with_its_subject(mlm, target: str, foil: str, sentence: str) -> None:  # type: ignore[no-untyped-def]
     logits = mlm(sentence)
     assert logits[target] > logits[foil]
 
