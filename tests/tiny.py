@@ -37,7 +37,8 @@ GPT2_SHAPE: dict[str, Any] = {
     "eos_token_id": 3,
 }
 
-# model_type -> a small configuration. A new family joins every test by a line here.
+# model_type -> a small configuration. A new family joins every test of test_families.py by a line in OTHERS; these join
+# those of every method, formula by formula.
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": SHAPE,
     "ernie": SHAPE,
@@ -57,6 +58,60 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "albert": {**SHAPE, "embedding_size": 16, "num_hidden_groups": 1, "inner_group_num": 2},
     "gpt2": GPT2_SHAPE,
+}
+
+PLAIN: dict[str, Any] = {**{key: value for key, value in SHAPE.items() if key != "layer_norm_eps"}, "eos_token_id": 3}
+GROUPED: dict[str, Any] = {**PLAIN, "num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 2}  # 4 heads of 8 in 24
+EXPERTS: dict[str, Any] = {"num_experts": 3, "num_local_experts": 3, "num_experts_per_tok": 2}
+BLOOM_SHAPE: dict[str, Any] = {"vocab_size": 60, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4}
+OTHERS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("apertus", "arcee", "cohere", "ernie4_5", "eurobert", "exaone4", "gemma", "glm", "glm4"), GROUPED),
+    **dict.fromkeys(("hunyuan_v1_dense", "llama", "ministral", "nemotron", "olmo", "olmo2", "phi3", "qwen2"), GROUPED),
+    **dict.fromkeys(("qwen3", "seed_oss", "smollm3", "starcoder2"), GROUPED),
+    **dict.fromkeys(("biogpt", "data2vec-text", "gpt_neox", "megatron-bert", "mpnet", "nomic_bert", "rembert"), PLAIN),
+    **dict.fromkeys(("roberta-prelayernorm", "roformer", "xlm-roberta-xl"), PLAIN),
+    "bloom": BLOOM_SHAPE,
+    "cohere2": {**GROUPED, "sliding_window": 4},
+    "deberta": {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+    "deberta-v2": {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p"], "position_buckets": 8},
+    "falcon": BLOOM_SHAPE,
+    "gemma2": {**GROUPED, "sliding_window": 4, "attn_logit_softcapping": 5.0, "query_pre_attn_scalar": 8},
+    "gemma3_text": {**GROUPED, "sliding_window": 4, "query_pre_attn_scalar": 8},
+    "gpt_bigcode": GPT2_SHAPE,
+    "gpt_neo": {
+        **BLOOM_SHAPE,
+        "num_layers": 3,
+        "num_heads": 4,
+        "attention_types": [[["global", "local", "global"], 1]],
+        "window_size": 3,
+        "max_position_embeddings": 40,
+    },
+    "gpt_oss": {**GROUPED, **EXPERTS, "sliding_window": 4},
+    "gptj": {**GPT2_SHAPE, "rotary_dim": 4},
+    "granite": {**GROUPED, "residual_multiplier": 0.5, "embedding_multiplier": 2.0},
+    "helium": {**GROUPED, "head_dim": 6},
+    "mistral": {**GROUPED, "sliding_window": 4},
+    "mixtral": {**GROUPED, **EXPERTS},
+    "modernbert": {**PLAIN, "local_attention": 4, "global_attn_every_n_layers": 2},
+    "mpt": {"d_model": 24, "n_layers": 3, "n_heads": 4, "vocab_size": 60, "max_seq_len": 40},
+    "olmoe": {**GROUPED, **EXPERTS, "head_dim": 6},
+    "opt": {**PLAIN, "ffn_dim": 40, "word_embed_proj_dim": 24},
+    "persimmon": {**PLAIN, "hidden_size": 32},
+    "phi": {**PLAIN, "hidden_size": 32, "num_key_value_heads": 2},
+    "phimoe": {**GROUPED, **EXPERTS},
+    "qwen2_moe": {**GROUPED, **EXPERTS, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16},
+    "qwen3_moe": {**GROUPED, **EXPERTS, "moe_intermediate_size": 16},
+    "stablelm": {**PLAIN, "num_key_value_heads": 2},
+}
+# One type, another layout: parallel or not, groups of heads, norms after instead of before.
+LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in OTHERS},
+    "falcon-40b": ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon-sequential": ("falcon", {"parallel_attn": False, "multi_query": False}),
+    "gpt_neox-sequential": ("gpt_neox", {"use_parallel_residual": False}),
+    "llama-biased": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "opt-post-norm": ("opt", {"do_layer_norm_before": False}),
+    "stablelm-parallel": ("stablelm", {"use_parallel_residual": True}),
 }
 
 # The same architecture in another use: Abnar & Zuidema's encoder of GPT-2 blocks.
@@ -90,10 +145,12 @@ def model(
     **changes: Any,
 ) -> PreTrainedModel:
     """A tiny model with every parameter random, loaded with transformers' default attention."""
-    model_type, more = VARIANTS[variant]
+    model_type, more = {**VARIANTS, **LAYOUTS}[variant]
     if task == "question-answering":
         changes = {"num_labels": 2, **changes}  # the two edges of an answer
-    config = transformers.AutoConfig.for_model(model_type, **{**CONFIGS[model_type], **more, **changes})
+    chosen = {**CONFIGS, **OTHERS}[model_type]
+    config = transformers.AutoConfig.for_model(model_type, **{**chosen, **more, **changes})
+    config._experts_implementation = "eager"  # the others refuse float64
     torch.manual_seed(seed)
     found: PreTrainedModel = HEADS[task].from_config(config)
     generator = torch.Generator().manual_seed(seed + 1)
@@ -101,7 +158,7 @@ def model(
         for name, weight in found.named_parameters():
             noise = torch.randn(weight.shape, generator=generator)
             module = name.split(".")[-2]  # the module's own name: a model's prefix may say "norm" too
-            norm = "norm" in module.lower() or module.startswith("ln_")
+            norm = "norm" in module.lower() or module.startswith("ln")
             weight.copy_(1 + 0.5 * noise if norm and name.endswith("weight") else 0.3 * noise)
     return found.to(dtype).eval()
 

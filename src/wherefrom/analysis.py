@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.method import norms
-from wherefrom.method.contributions import after_attention, first_norm, kept, own, squared_norms
+from wherefrom.method.contributions import after_attention, kept, own, squared_norms
 from wherefrom.model import Inputs, LayerTrace, Model, ModelLike, Sentence, TokenizerLike, collate, open_model, stream
 from wherefrom.options import Keywords, LoadOptions, ModelOptions
 
@@ -100,7 +100,8 @@ def anisotropy(
 
 def _outputs(layer: LayerTrace) -> tuple[Tensor, int]:
     """The sum of the unit vectors y_i/‖y_i‖, and how many there are."""
-    y = first_norm(layer)(layer.u)[layer.mask]
+    norm = layer.block.first_norm
+    y = (layer.u if norm is None else norm(layer.u))[layer.mask]
     return torch.nn.functional.normalize(y, dim=-1).sum(0), len(y)
 
 

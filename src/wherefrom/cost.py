@@ -159,8 +159,8 @@ def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_s
 def _shape(opened: Model, lengths: tuple[int, ...]) -> BatchShape:
     opened.need_blocks("an estimate")
     block = opened.blocks[0]
-    width, units = block.ffn_in.weight.shape
-    return BatchShape(lengths, opened.depth, block.heads, width, units, block.ffn_in.weight.element_size())
+    width, size = block.w_o.shape[-1], block.w_o.element_size()
+    return BatchShape(lengths, opened.depth, block.heads, width, block.units, size)
 
 
 def _works(opened: Model, job: Job, s: BatchShape) -> dict[str, Work]:

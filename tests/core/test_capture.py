@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,6 @@ import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
 from wherefrom.model import LayerTrace, Reader, collate, open_model, stream
-from wherefrom.model.families import FAMILIES
 from wherefrom.testing import CheckFailed, awkward, check_family, state
 
 
@@ -25,10 +25,6 @@ def run(model: Any, on_layer: Any, lengths: tuple[int, ...] = (7, 4)) -> Any:
     reader = Reader(None, opened.vocabulary_size, opened.pad_id, opened.max_length)
     sentences, _ = reader.read([tiny.ids(n, seed=n) for n in lengths])
     return stream(opened, collate(sentences, opened.pad_id), on_layer)
-
-
-def test_every_family_has_a_tiny_model() -> None:
-    assert set(tiny.CONFIGS) == set(FAMILIES)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -52,17 +48,17 @@ def test_a_family_is_followed_under_every_head(variant: str, task: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"norm1": "output.LayerNorm", "norm2": "attention.output.LayerNorm"}, "the residual of block 0"),
-        ({"key": "attention.self.query", "query": "attention.self.key"}, "the queries of block 0"),
-        ({"value": "attention.self.key"}, "the values of block 0"),
-        ({"norm_first": True}, "of block 0"),
+        ({"attention": {"post": "output.LayerNorm"}}, "the output of block 0"),
+        ({"attention": {"value": "attention.self.key"}}, "the values of block 0"),
+        ({"attention": {"norm": "attention.output.LayerNorm", "post": ""}}, "of block 0"),
+        ({"parallel": True}, "the output of block 0"),
         ({"layers": "encoder.layer"}, "its structure is not the one wherefrom knows"),
     ],
 )
 def test_a_wrong_row_is_found(wrong: dict[str, Any], message: str) -> None:
     opened = open_model(tiny.model(dtype=torch.float64))
     with pytest.raises((CheckFailed, WherefromError), match=message):
-        check_family(replace(opened, family=replace(opened.family, **wrong)))
+        check_family(replace(opened, family=opened.family.but("wrong", **wrong)))
 
 
 def test_half_precision_would_hide_mistakes() -> None:
@@ -109,23 +105,21 @@ def test_bfloat16_comes_out_as_float32() -> None:
     assert abs(exact.scores - coarse.scores).max() < 0.05
 
 
-@pytest.mark.parametrize(
-    "keyword", ["softcap", "position_bias", "s_aux", "sliding_window", "cu_seq_lens_q", "unheard_of"]
-)
-def test_a_keyword_that_changes_attention_is_refused_by_name(keyword: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soft-capping, position bias, sinks, windows: dropped, they would give wrong numbers without an error."""
-    model = tiny.model("bert")
-    inner = model.bert.encoder.layer[1].attention.self
-    forward = inner.forward
-    monkeypatch.setattr(inner, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, keyword: 1.0}))
-    before = state(model)
-    with pytest.raises(
-        WherefromError, match=f"BertSelfAttention is computed with {keyword}, which wherefrom does not follow"
-    ):
-        wherefrom.capture(tiny.ids(5), model)
-    assert state(model) == before
-    monkeypatch.setattr(inner, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, keyword: None}))
+def test_no_keyword_is_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soft-caps, position biases, sinks: the model's own eager function gets all that its attention is given."""
+    model = tiny.model("gemma2", "encoder")
+    eager = sys.modules[type(model).__module__].eager_attention_forward
+    given: list[dict[str, Any]] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        given.append(kwargs)
+        return eager(*args, **kwargs)
+
+    open_model(model)
+    monkeypatch.setattr(sys.modules[type(model).__module__], "eager_attention_forward", watched)
     wherefrom.capture(tiny.ids(5), model)
+    assert len(given) == 3
+    assert all(each["softcap"] == 5.0 for each in given)
 
 
 # The model comes back -------------------------------------------------------------------------------------

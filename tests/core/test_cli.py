@@ -153,7 +153,7 @@ def test_options_of_a_method(folder: str, typed: Callable[..., Outcome]) -> None
     options = ["-O", "metric=l2", "-O", "budget=1000"]
     found = json.loads(run("explain", "a film", "-m", folder, "-M", "alti", *options, "--json"))
     assert found["options"] == {"metric": "l2", "budget": 1000}
-    assert found["defaults"] == {"at": "attention"}
+    assert found["defaults"] == {"at": None}
     result = typed("explain", "a film", "-m", folder, "-M", "alti", "-O", "metric")
     assert "cannot read the option 'metric'; expected NAME=VALUE" in result.stderr.replace("\n", " ")
     result = typed("explain", "a film", "-m", folder, "-O", "head=1")

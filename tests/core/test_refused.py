@@ -32,13 +32,12 @@ def test_a_misspelt_argument_is_refused() -> None:
         wherefrom.compare("the cat", model, TOKENIZER, method="alti")  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", ["deberta-v2", "mpnet"])
-def test_architectures_that_do_not_use_the_interface_are_refused(name: str) -> None:
-    config = transformers.AutoConfig.for_model(
-        name, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, vocab_size=20
-    )
+def test_an_architecture_that_fits_no_shape_is_refused() -> None:
+    config = transformers.AutoConfig.for_model("bitnet", **{**tiny.GROUPED, "head_dim": 6})
     model = transformers.AutoModel.from_config(config)
-    refused(f"which wherefrom does not know for '{name}'; it knows those of albert, bert", [5, 6], model, method="alti")
+    refused(
+        "which wherefrom does not know for 'bitnet'; it knows those of albert, apertus", [5, 6], model, method="alti"
+    )
 
 
 def test_remote_code_is_refused() -> None:

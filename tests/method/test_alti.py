@@ -16,7 +16,7 @@ EXACT = 1e-10
 
 
 @pytest.mark.filterwarnings("ignore:alti")  # some rows of these random models hold no contribution
-@pytest.mark.parametrize("at", ["attention", "output"])
+@pytest.mark.parametrize("at", ["attention", "output", "residual", None])
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
 def test_every_metric_is_that_of_the_paper(variant: str, at: str) -> None:
     for layer in layers(variant):
@@ -68,7 +68,7 @@ def test_wrong_options_are_refused() -> None:
     layer = layers()[0]
     for options, message in (
         ({"metric": "l3"}, "metric='l3'; expected 'l1', 'l2' or 'cosine'"),
-        ({"at": "end"}, "at='end'; expected 'attention' or 'output'"),
+        ({"at": "end"}, "at='end'; expected 'residual', 'attention', 'output' or None"),
         ({"budget": 0}, "budget=0; expected a whole number, at least 1, or None"),
         ({"budget": 1.5}, "budget=1.5"),
     ):

@@ -106,7 +106,7 @@ def test_blocks_below_are_not_run_again(variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
     opened, calls = open_model(model), []
     for block in opened.blocks:
-        block.part(block.family.output).register_forward_hook(lambda *_: calls.append(1))
+        block.part(block.family.attention.output).register_forward_hook(lambda *_: calls.append(1))
     asked = {"method": "deeplift", "target": 1}
     wherefrom.explain(TEXTS[1], model, TOKENIZER, **asked)
     assert len(calls) == 3 * opened.depth  # the captured pass, and input and baseline

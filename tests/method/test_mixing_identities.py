@@ -75,7 +75,7 @@ def test_contributions_and_biases_add_up_to_what_the_block_makes(variant: str) -
         parts = contributions.own(layer) + contributions.others(layer) + layer.x
         bias = layer.block.b_o.expand_as(parts)
         assert apart((parts + bias)[layer.mask], layer.u[layer.mask]) < 1e-12
-        norm, view = contributions.first_norm(layer), contributions.after_attention(layer)
+        norm, view = layer.block.first_norm, contributions.after_attention(layer)
         y = view.linear(parts) / view.scale + view.linear(bias) / view.scale + norm.beta
         assert apart(y[layer.mask], norm(layer.u)[layer.mask]) < 1e-12
 

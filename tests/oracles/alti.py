@@ -16,6 +16,8 @@ def result(layer: LayerTrace, row: int, at: str) -> list[Tensor]:
     """What the contributions are compared with."""
     _, s = globenc.sentence(layer, row)
     block = layer.block
+    if at == "residual":
+        return list(s["u"])
     if at == "attention":
         norm = block.norm2 if block.norm_first else block.norm1
         return [globenc.through(norm, u, u) + norm.beta.double() for u in s["u"]]
@@ -34,8 +36,12 @@ def nearness(y: Tensor, t: Tensor, metric: str, component: float) -> Tensor:
     return (y * t).sum() / lengths if lengths > 0 else lengths
 
 
-def alti(layer: LayerTrace, row: int, metric: str = "l1", at: str = "attention", component: float = 0.0) -> Tensor:
-    vectors = globenc.after_attention(layer, row) if at == "attention" else globenc.after_block(layer, row)
+VECTORS = {"residual": "N_Res", "attention": "N_ResLN", "output": "N_Enc"}
+
+
+def alti(layer: LayerTrace, row: int, metric: str = "l1", at: str | None = None, component: float = 0.0) -> Tensor:
+    at = at or ("residual" if layer.block.norm_first else "attention")
+    vectors = globenc.VECTORS[VECTORS[at]](layer, row)
     rows = []
     for i, (y, line) in enumerate(zip(result(layer, row, at), vectors, strict=True)):
         near = torch.stack([nearness(y, t, metric, component).clamp(min=0) for t in line])

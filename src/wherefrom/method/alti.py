@@ -7,7 +7,11 @@ r"""ALTI: contributions by how near a token's share lies to the result.
 with g_u(t) = (t − mean t) ⊙ γ / s(u), s with the model's own ε (the authors' code loses it). What is rolled out is
 `alti`. `metric="l2"` puts the Euclidean norm in both places; `metric="cosine"` has no lengths to compare and takes
 C_ij ∝ max(0, cos(y_i, T_ij)). `at="output"` is the authors' LN2 variant: T through both norms against the block's
-output, FFN and β included. What both mean in a pre-norm block stands in `contributions.py`.
+output, FFN and β included.
+
+In a pre-norm block what attention makes of token i is u_i itself, which meets no norm of its own: there T_ij = t_ij
+and y_i = u_i, as the authors' code for decoders has it (Ferrando et al. 2023; `at="residual"`), in a parallel block
+y_i = o_i with FFN(x_i) in t_ii. `at="attention"` sends both through the next norm (contributions.py).
 
 L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where all shares of
 a row are small beside ‖y_i‖_1, the difference cancels; such a row is computed again by components, as
@@ -27,7 +31,7 @@ from torch import Tensor
 
 from wherefrom.method.base import method
 from wherefrom.method.citations import FERRANDO_2022
-from wherefrom.method.contributions import View, after_attention, after_block, carried, first_norm, own
+from wherefrom.method.contributions import View, after_attention, after_block, carried, itself, plain
 from wherefrom.method.normalise import nonzero, to_one_or_self
 from wherefrom.method.tiling import Budget, budget_for, tiles
 from wherefrom.work import MB, BatchShape, Options, Work
@@ -60,17 +64,19 @@ def alti(
     layer: LayerTrace,
     *,
     metric: Literal["l1", "l2", "cosine"] = "l1",
-    at: Literal["attention", "output"] = "attention",
+    at: Literal["residual", "attention", "output"] | None = None,
     budget: Budget = None,
 ) -> Tensor:
     """How near each token's share comes to what attention makes of token i; rows sum to one.
 
-    metric: "l1", "l2" or "cosine". at: "attention", or "output" for the block's output (the LN2 variant).
+    metric: "l1", "l2" or "cosine". at: "attention" for what attention and its norm make of token i, the default of
+    post-norm blocks; "residual" for the stream without a norm, that of the others; "output" for the block's output (the
+    LN2 variant).
     budget: bytes for one tile (by default 2.5 MiB on a CPU, about its cache). A row without any contribution
     falls back to the token itself, with a warning.
     """
     result, view = _result(layer, at)
-    self = view.linear(own(layer) + layer.x) / view.scale  # T_ii
+    self = view.linear(itself(layer, view)) / view.scale  # T_ii
     budget = budget_for(result, budget)
     if metric == "l1":
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
@@ -87,12 +93,17 @@ def alti(
     return to_one_or_self(near.clamp(min=0), layer, "alti")
 
 
-def _result(layer: LayerTrace, at: str) -> tuple[Tensor, View]:
+def _result(layer: LayerTrace, at: str | None) -> tuple[Tensor, View]:
     """What the contributions are compared with, and the view in which they are."""
+    block = layer.block
+    at = at or ("residual" if block.post is None else "attention")
+    reached = layer.output if block.parallel else layer.u
+    if at == "residual":
+        return reached, plain(layer)._replace(name="residual")
     if at == "attention":
-        return first_norm(layer)(layer.u), after_attention(layer)
+        return reached if block.first_norm is None else block.first_norm(reached), after_attention(layer)
     view = after_block(layer)
-    return (view.linear(layer.w) / view.scale if layer.block.norm_first else layer.output), view
+    return (layer.output if block.ffn_post is not None else view.linear(layer.w) / view.scale), view
 
 
 def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Tensor:
@@ -105,7 +116,7 @@ def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Te
     for sentence in range(batch):
         for sources in tiles(n, layer.heads * d * size, budget):
             parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
-            weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0).contiguous()  # [J, n, H]
+            weights = layer.weights[sentence, :, :, sources].permute(2, 1, 0).contiguous()  # [J, n, H]
             for first in range(0, len(parts), len(space)):
                 some = slice(first, first + len(space))
                 gaps = space[: len(parts[some])]  # [j, n, d]
@@ -124,7 +135,7 @@ def _sharpen(near: Tensor, layer: LayerTrace, view: View, result: Tensor, budget
         kept = near[sentence, rows, rows]
         each = (layer.heads + 3 * len(rows)) * goal.shape[-1] * goal.element_size()
         for sources in tiles(near.shape[-1], each, budget):
-            weights = layer.attention[sentence][:, rows, sources].permute(2, 1, 0) / scale  # [J, R, H]
+            weights = layer.weights[sentence][:, rows, sources].permute(2, 1, 0) / scale  # [J, R, H]
             shares = weights @ view.linear(carried(layer, sentence, sources))  # T_ij: [J, R, d]
             near[sentence, rows, sources] = _gained(goal, shares).T
         near[sentence, rows, rows] = kept
@@ -147,7 +158,7 @@ def _products(layer: LayerTrace, view: View, result: Tensor, directions: bool, b
     each = layer.heads * (d + 3 * n) * result.element_size()
     for sentence in range(batch):
         for sources in tiles(n, each, budget):
-            weights = layer.attention[sentence, :, :, sources].permute(2, 1, 0) / view.scale[sentence]  # [J, n, H]
+            weights = layer.weights[sentence, :, :, sources].permute(2, 1, 0) / view.scale[sentence]  # [J, n, H]
             if directions:
                 weights = weights / nonzero(weights.amax(-1, keepdim=True))
             parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]

@@ -1,18 +1,23 @@
 r"""What token j gives to token i in one block: the decomposition under norms, ALTI and Value Zeroing.
 
-    t_ij = Σ_h α^h_ij f^h_j + 1[i=j] x_i ,     f^h_j = v^h_j W_O^h ,     Σ_j t_ij + b_O = u_i
+    t_ij = Σ_h α^h_ij f^h_j + 1[i=j] x_i ,     f^h_j = v^h_j W_C^h ,     Σ_j t_ij + const = u_i
 
-A LayerNorm is linear once its scale is known: g_u(t) = (t − mean t) ⊙ γ / s(u). A *view* is such a linear map
-L with the scale that divides its result, one number per target i:
+W_C is W_O, const b_O. Where attention has a norm P on its branch (Gemma 2), P is linear once its scale is known: W_C is
+W_O through P, α is divided by the scale that P has at token i, and what P makes of b_O, with
+its β, belongs to no token.
 
-              view                post-norm (BERT)                       pre-norm (GPT-2)
-    as attention leaves it   t                                    t
-    through the first norm   L1 t / s(u_i)                        L2 t / s(u_i)
-    as the block leaves it   L2 L1 t / (s(u_i) s(w_i))            (t − mean t) / s(w_i)
+A norm on the stream is linear in the same way: g_u(t) = (t − mean t) ⊙ γ / s(u); an RMS norm takes no mean off. A
+*view* is such a linear map L with the scale that divides its result, one number per target i:
 
-Pre-norm, the first norm that u meets is the one before the FFN. The block has no closing norm: whoever reads its
-output first standardises it, with a γ that is the reader's own, so the last view standardises and has no γ.
-The FFN is not taken apart; it acts through s(w_i) only (GlobEnc, equation 11).
+              view                post-norm (BERT)             pre-norm (GPT-2, Llama)    parallel (GPT-NeoX)
+    as attention leaves it   t                                 t                          t
+    through the first norm   L1 t / s(u_i)                     L2 t / s(u_i)              L t / s(o_i)
+    as the block leaves it   L2 L1 t / (s(u_i) s(w_i))         c t / s(w_i)               c t / s(o_i)
+
+Pre-norm, the first norm that u meets is the one before the FFN. In a parallel block nobody reads u: L is the norm of
+the block's next reader, and t_ii has FFN(x_i) in it, which is exact. A block without a closing norm is standardised
+(c: the mean off, where its norms take it off) by whoever reads its output first, with a γ that is the reader's own,
+so the last view has none. Elsewhere the FFN is not taken apart; it acts through s(w_i) only (GlobEnc, equation 11).
 
 No view needs the n×n×d tensor: ‖L Σ_h α^h_ij f^h_j‖² = a^T G_j a, with the H numbers a = α^·_ij and the H×H Gram
 matrix G_j of the vectors L f^h_j. Only the diagonal, where x_i joins, is built as vectors.
@@ -34,7 +39,7 @@ from wherefrom.method.tiling import CPU_BYTES, budget_for, tiles
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
-    from wherefrom.model.parts import Norm
+    from wherefrom.model.parts import Block, Norm
 
 VIEWS = ("plain", "attention", "block")  # as attention leaves it, through the first norm, as the block leaves it
 
@@ -47,18 +52,19 @@ class View(NamedTuple):
     scale: Tensor  # what divides the result: [B, n, 1]
 
 
-def first_norm(layer: LayerTrace) -> Norm:
-    """The norm that u meets first."""
-    return layer.block.norm2 if layer.block.norm_first else layer.block.norm1
-
-
 def plain(layer: LayerTrace) -> View:
     return View("plain", lambda t: t, torch.ones_like(layer.u[..., :1]))
 
 
 def after_attention(layer: LayerTrace) -> View:
-    norm = first_norm(layer)
-    return layer.once("after attention", lambda _: View("attention", norm.linear, norm.scale(layer.u)))
+    return layer.once("after attention", _after_attention)
+
+
+def _after_attention(layer: LayerTrace) -> View:
+    norm = layer.block.first_norm
+    if norm is None:  # OLMo 2: nothing stands between attention and the FFN
+        return plain(layer)._replace(name="attention")
+    return View("attention", norm.linear, norm.scale(layer.output if layer.block.parallel else layer.u))
 
 
 def after_block(layer: LayerTrace) -> View:
@@ -66,24 +72,39 @@ def after_block(layer: LayerTrace) -> View:
 
 
 def _after_block(layer: LayerTrace) -> View:
-    norm1, norm2 = layer.block.norm1, layer.block.norm2
-    scale = norm2.scale(layer.w)
-    if layer.block.norm_first:
-        return View("block", norm2.centred, scale)
-    return View("block", lambda t: norm2.linear(norm1.linear(t)), after_attention(layer).scale * scale)
+    first, last = layer.block.post, layer.block.ffn_post
+    if first is not None and last is not None:
+        return View("block", lambda t: last.linear(first.linear(t)), after_attention(layer).scale * last.scale(layer.w))
+    norm = standardiser(layer.block)
+    return View("block", norm.centred, norm.scale(layer.w))
+
+
+def standardiser(block: Block) -> Norm:
+    """A norm of the kind that the block's output meets first; where it meets none, of the kind that the block has."""
+    found = block.ffn_before or block.next_norm or block.ffn_after or block.before
+    assert found is not None  # a block without any norm is no Transformer's
+    return found
 
 
 def own(layer: LayerTrace) -> Tensor:
     """`Σ_h α^h_ii f^h_i`, what attention brings token i from itself: [B, n, d]."""
-    diagonal = layer.attention.diagonal(dim1=2, dim2=3)[..., None]
+    diagonal = layer.weights.diagonal(dim1=2, dim2=3)[..., None]
     return layer.once("own", lambda _: layer.block.merge(diagonal * layer.value))
+
+
+def itself(layer: LayerTrace, view: View) -> Tensor:
+    """`t_ii`, what token i has of itself: from attention, from the residual connection and, where the view is of a
+    parallel block's output, from the FFN beside it: [B, n, d].
+    """
+    found = own(layer) + layer.x
+    return found + layer.fed if layer.block.parallel and view.name != "plain" else found
 
 
 def kept(layer: LayerTrace, view: View) -> Tensor:
     """`‖L t_ii‖`, before the division by scale: [B, n]."""
 
     def make(_: LayerTrace) -> Tensor:
-        length: Tensor = vector_norm(view.linear(own(layer) + layer.x), dim=-1)
+        length: Tensor = vector_norm(view.linear(itself(layer, view)), dim=-1)
         return length
 
     return layer.once(f"kept {view.name}", make)
@@ -102,10 +123,10 @@ def others(layer: LayerTrace) -> Tensor:
 def carried(layer: LayerTrace, sentence: int, tokens: slice, out: Tensor | None = None) -> Tensor:
     """`f^h_j` of some tokens of one sentence, token first: [J, H, d]. A given `out`, [H, J, d], may be too long."""
     value = layer.value[sentence, :, tokens]  # [H, J, d_h]
-    heads, _, d = layer.block.w_o.shape
+    heads, _, d = layer.block.w_c.shape
     out = value.new_empty(heads, value.shape[1], d) if out is None else out[:, : value.shape[1]]
     # In memory the head comes first: written token first, the product takes three times as long.
-    return torch.bmm(value, layer.block.w_o, out=out).transpose(0, 1)
+    return torch.bmm(value, layer.block.w_c, out=out).transpose(0, 1)
 
 
 def squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
@@ -114,7 +135,7 @@ def squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
 
 
 def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
-    attention = layer.attention
+    attention = layer.weights
     batch, heads, n, _ = attention.shape
     maps = {name: torch.empty_like(attention[:, 0]) for name in VIEWS}
     own = torch.empty_like(layer.x)
@@ -128,24 +149,39 @@ def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
             a = attention[sentence, :, :, sources].permute(2, 0, 1).contiguous()  # [J, H, n]
             to_itself = a[:, :, sources].diagonal(dim1=0, dim2=2).T.contiguous()  # [J, H]
             own[sentence, sources] = (to_itself.unsqueeze(1) @ f).squeeze(1)
-            for name in _becoming_each_view(layer, f):
+            for names in _becoming_each_view(layer.block, f):
                 gram = f @ f.transpose(1, 2)  # [J, H, H]
-                maps[name][sentence, :, sources] = (gram @ a).mul_(a).sum(1).clamp_(min=0).T
+                squares = (gram @ a).mul_(a).sum(1).clamp_(min=0).T
+                for name in names:
+                    maps[name][sentence, :, sources] = squares
     layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
     return maps
 
 
-def _becoming_each_view(layer: LayerTrace, f: Tensor) -> Iterator[str]:
-    """Turn f, in place, into what each view sees of it; after each step the name of the view."""
-    block = layer.block
-    yield "plain"
-    f.sub_(f.mean(-1, keepdim=True))
-    if block.norm_first:
-        yield "block"
-        f.mul_(block.norm2.gamma)
-        yield "attention"
+def _becoming_each_view(block: Block, f: Tensor) -> Iterator[tuple[str, ...]]:
+    """Turn f, in place, into what each view sees of it; after each step the names of the views that see this."""
+    if block.post is not None and block.ffn_post is not None:
+        yield ("plain",)
+        _through(block.post, f)
+        yield ("attention",)
+        _through(block.ffn_post, f)
+        yield ("block",)
+        return
+    first, centres = block.first_norm, standardiser(block).centres
+    same = () if first is not None else ("attention",)
+    if centres:
+        yield ("plain", *same)
+        f.sub_(f.mean(-1, keepdim=True))
+        yield ("block",)
     else:
-        f.mul_(block.norm1.gamma)
-        yield "attention"
-        f.sub_(f.mean(-1, keepdim=True)).mul_(block.norm2.gamma)
-        yield "block"
+        yield ("plain", "block", *same)
+    if first is not None:
+        f.mul_(first.gamma)
+        yield ("attention",)
+
+
+def _through(norm: Norm, f: Tensor) -> None:
+    """`norm.linear`, in place."""
+    if norm.centres:
+        f.sub_(f.mean(-1, keepdim=True))
+    f.mul_(norm.gamma)

@@ -72,6 +72,7 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logi
         raise InvalidOption("deeplift compares two sentences; 'zero' is none. Choose mask, pad, unknown or token ids")
     start = layer or 0
     real, base = (trace.layers for trace in swapped(output, baseline))
+    real[-1].need_gpt2_like("deeplift")
     h, h0 = (layers[-1].raw["output"] for layers in (real, base))
     multiplier, change, largest = _head(output, of, h, h0)
     for now, then in zip(reversed(real[start:]), reversed(base[start:]), strict=True):

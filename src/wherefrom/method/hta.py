@@ -144,6 +144,7 @@ class _Sentence(NamedTuple):
 
 
 def _maps(layer: LayerTrace, weight: Tensor, budget: int | None) -> Tensor:
+    layer.need_gpt2_like("hta")
     result = layer.x.new_zeros(*layer.x.shape[:2], layer.x.shape[1])
     budget = budget_for(layer.x, budget, CPU_BYTES) * (1 if budget or layer.x.device.type == "cpu" else DEVICE_FACTOR)
     for row in range(len(result)):

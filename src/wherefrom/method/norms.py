@@ -41,8 +41,8 @@ IDEA = "norms of what tokens give"
 def head_norms(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """`‖α^h_ij f^h_j‖` of every head: [B, H, n, n]."""
     # ‖f‖ head by head, because all heads' f together are H times as large as a hidden state.
-    lengths = [vector_norm(layer.value[:, h] @ w, dim=-1) for h, w in enumerate(layer.block.w_o)]
-    return _finished(layer.attention * torch.stack(lengths, 1).unsqueeze(2), normalize)
+    lengths = [vector_norm(layer.value[:, h] @ w, dim=-1) for h, w in enumerate(layer.block.w_c)]
+    return _finished(layer.weights * torch.stack(lengths, 1).unsqueeze(2), normalize)
 
 
 @torch.no_grad()

@@ -214,6 +214,7 @@ Rows = tuple[Tensor, Tensor]  # the one row of each sentence that is meant
 
 def _above(layer: LayerTrace, hidden: Tensor, relevance: Tensor, rows: Rows | None) -> Mixed:
     """From the block's output, through its FFN and the mixing of values, to the attention weights."""
+    layer.need_gpt2_like("relevance propagation")
     block = layer.block
     x, u, w, hidden = (_pick(each, rows) for each in (layer.x, layer.u, layer.w, hidden))
     attention = _pick(layer.attention.transpose(1, 2), rows).transpose(1, 2)

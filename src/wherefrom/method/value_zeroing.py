@@ -15,6 +15,10 @@ as a *difference* to the real pass, so that in float32 small distances do not dr
     δw  = δy + (φ(p_i + δp) − φ(p_i)) W_2                    φ and W_2 remain for n²: the floor
     δo  = the change that δw makes in LN2                    pre-norm: δo = −Δ + (φ(p_i + δp) − φ(p_i)) W_2
 
+A gated FFN has two such p, of the gate and of what it is multiplied with, and φ(gate) ⊙ up in the place of φ(p). In a
+parallel block the FFN reads x and nothing of it changes: δo = −Δ. What has no closed form (a norm on a branch, experts)
+is run again for every pair of tokens, which is exact and slower.
+
 Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. https://aclanthology.org/2023.eacl-main.245
 """
 
@@ -28,14 +32,13 @@ from torch import Tensor
 
 from wherefrom.method.base import method
 from wherefrom.method.citations import MOHEBBI_2023
-from wherefrom.method.contributions import first_norm
 from wherefrom.method.normalise import nonzero, to_one_or_self
 from wherefrom.method.tiling import Budget, budget_for, tiles
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
-    from wherefrom.model.parts import Norm
+    from wherefrom.model.parts import Block, Linear, Norm
 
 CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
 
@@ -78,14 +81,22 @@ def value_zeroing(
     """
     budget = budget_for(layer.u, budget, CPU_BYTES)
     moved = torch.zeros_like(layer.attention[:, 0])
-    through_w1 = _values_through_w1(layer)
+    changes = _closed if closed_form(layer.block) else _rerun
+    shared = _values_through(layer) if changes is _closed else []
     for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
         goal, spread = _standardised(o) if standardise else (o, None)
-        for sources, targets, touched, change in _changes(layer, row, n, through_w1, budget):
+        for sources, targets, touched, change in changes(layer, row, n, shared, budget):
             distance = DISTANCES[metric](goal[targets], change if spread is None else change.div_(spread))
             moved[row, targets, sources] = (distance * touched).T  # exactly zero where nothing was taken away
     return to_one_or_self(moved, layer, "value-zeroing")
+
+
+def closed_form(block: Block) -> bool:
+    """Whether the change of the output is known without running the FFN on every pair from its start."""
+    if block.parallel:
+        return False  # nothing of the FFN changes at all: see `_rerun`
+    return not block.opaque and block.after is None and block.ffn_after is None and block.first_norm is not None
 
 
 def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,46 +105,100 @@ def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
     return (o - o.mean(0)) / spread, spread
 
 
-def _values_through_w1(layer: LayerTrace) -> Tensor | None:
-    """What takes a head's value to the FFN's hidden units, W_O^h L W_1: [H, d_h, F]. None where it does not pay."""
+Changes = Iterator[tuple[slice, slice, Tensor, Tensor]]
+
+
+def _inputs(block: Block) -> list[Linear]:
+    """Into the FFN's hidden units, and before it into its gate."""
+    return [block.ffn_in] if block.ffn_gate is None else [block.ffn_gate, block.ffn_in]
+
+
+def _hidden(block: Block, into: list[Tensor]) -> Tensor:
+    """The hidden units from what enters them and, where there is one, their gate; written over."""
+    first = block.activation(into[0])
+    return first if len(into) == 1 else first.mul_(into[1])
+
+
+def _values_through(layer: LayerTrace) -> list[Tensor]:
+    """What takes a head's value to the FFN's hidden units, W_O^h L W_1: [H, d_h, F]. Empty where it does not pay."""
     if layer.mask.sum() * (layer.heads - 1) < layer.u.shape[-1]:
-        return None  # fewer vectors L f^h_j than rows in W_O
-    return first_norm(layer).linear(layer.block.w_o) @ layer.block.ffn_in.weight
+        return []  # fewer vectors L f^h_j than rows in W_O
+    norm = layer.block.first_norm
+    assert norm is not None
+    through = norm.linear(layer.block.w_c)
+    return [through @ each.weight for each in _inputs(layer.block)]
 
 
-def _changes(
-    layer: LayerTrace, row: int, n: int, through_w1: Tensor | None, budget: int
-) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+def _closed(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget: int) -> Changes:
     """Tile by tile: some sources and the targets that may see them; then, source first, whether a target loses
     anything to a source [J, I], and `δo` [J, I, d].
     """
-    block, norm = layer.block, first_norm(layer)
-    u, w, attention, value = layer.u[row, :n], layer.w[row, :n], layer.attention[row], layer.value[row]
-    lu = norm.linear(u)
-    lu_w1, hidden = lu @ block.ffn_in.weight, block.ffn_in(norm(u))  # hidden: p_i
-    active = block.activation(hidden)
-    size, d, units = u.element_size(), u.shape[-1], hidden.shape[-1]
-    space = u.new_empty(0)  # for all tiles: fetching memory from the system takes longer than filling it
-    for outer in tiles(n, layer.heads * (units + 2 * d) * size, budget):
-        f = torch.bmm(value[:, outer], block.w_o).transpose(0, 1).contiguous()  # [J, H, d]
+    block, norm = layer.block, layer.block.first_norm
+    assert norm is not None
+    inputs = _inputs(block)
+    u, w, attention, value = layer.u[row, :n], layer.w[row, :n], layer.weights[row], layer.value[row]
+    lu, y = norm.linear(u), norm(u)
+    lu_w1, hidden = [lu @ each.weight for each in inputs], [each(y) for each in inputs]  # hidden: p_i
+    active = _hidden(block, [each.clone() for each in hidden])
+    size, d, units = u.element_size(), u.shape[-1], active.shape[-1]
+    space = [u.new_empty(0) for _ in inputs]  # for all tiles: fetching memory takes longer than filling it
+    for outer in tiles(n, layer.heads * (len(inputs) * units + 2 * d) * size, budget):
+        f = torch.bmm(value[:, outer], block.w_c).transpose(0, 1).contiguous()  # [J, H, d]
         lf = norm.linear(f)
-        lf_w1 = lf @ block.ffn_in.weight if through_w1 is None else (value[:, outer] @ through_w1).transpose(0, 1)
-        for inner in tiles(len(f), n * 2 * (units + d) * size, budget):
+        lf_w1 = [
+            lf @ each.weight if not through else (value[:, outer] @ through[k]).transpose(0, 1)
+            for k, each in enumerate(inputs)
+        ]
+        for inner in tiles(len(f), n * 2 * (len(inputs) * units + d) * size, budget):
             sources = slice(outer.start + inner.start, outer.start + inner.stop)
-            alpha = attention[:, :n, sources].permute(2, 1, 0) * (f[inner] != 0).any(-1).unsqueeze(1)  # [J, n, H]
-            targets = _seeing(alpha)
-            alpha = alpha[:, targets].contiguous()
+            alpha, targets = _weights(attention, f[inner], sources, n)
             kappa, new_scale = _rescaled(norm, u[targets], f[inner], alpha)  # [J, I, 1]
             taken = -alpha / new_scale
-            moved = torch.addcmul(hidden[targets], kappa, lu_w1[targets], out=space.resize_(*taken.shape[:2], units))
-            moved.baddbmm_(taken, lf_w1[inner])  # p + δp: [J, I, F]
-            change = block.activation(moved).sub_(active[targets]) @ block.ffn_out.weight  # [J, I, d]
-            if block.norm_first:
+            moved = [
+                torch.addcmul(hidden[k][targets], kappa, lu_w1[k][targets], out=room.resize_(*taken.shape[:2], units))
+                for k, room in enumerate(space)
+            ]
+            for k, each in enumerate(moved):
+                each.baddbmm_(taken, lf_w1[k][inner])  # p + δp: [J, I, F]
+            change = _hidden(block, moved).sub_(active[targets]) @ block.ffn_out.weight  # [J, I, d]
+            if block.post is None:
                 change.baddbmm_(alpha, f[inner], alpha=-1)
             else:
                 change.addcmul_(kappa, lu[targets]).baddbmm_(taken, lf[inner])
-                change = _through_norm(block.norm2, w[targets], change)
+            if block.ffn_post is not None:
+                change = _through_norm(block.ffn_post, w[targets], change)
             yield sources, targets, (alpha != 0).any(-1), change
+
+
+def _rerun(layer: LayerTrace, row: int, n: int, _: list[Tensor], budget: int) -> Changes:
+    """The same where there is no closed form: the rest of the block once more for every pair of tokens."""
+    block, attention, value = layer.block, layer.attention[row], layer.value[row]
+    x, u = layer.x[row, :n], layer.u[row, :n]
+    o = block.finish(u, x)  # not the model's own, which may be rounded otherwise: what is subtracted must cancel
+    z = (attention[:, :n] @ value).transpose(0, 1).flatten(1)
+    given = z @ block.w_o.flatten(0, 1) + block.b_o  # what attention gives, before any norm on it
+    size, d = u.element_size(), u.shape[-1]
+    for outer in tiles(n, layer.heads * d * size, budget):
+        f = torch.bmm(value[:, outer], block.w_o).transpose(0, 1).contiguous()  # [J, H, d]
+        for inner in tiles(len(f), n * 8 * d * size, budget):
+            sources = slice(outer.start + inner.start, outer.start + inner.stop)
+            alpha, targets = _weights(attention, f[inner], sources, n)
+            if block.after is None:
+                less = alpha @ f[inner]
+                change = -less
+            else:
+                left = torch.baddbmm(given[targets], alpha, f[inner], alpha=-1)
+                change = block.after(left) - block.after(given[targets])
+            if not block.parallel:
+                change = block.finish(u[targets] + change, x[targets]) - o[targets]
+            yield sources, targets, (alpha != 0).any(-1), change
+
+
+def _weights(attention: Tensor, f: Tensor, sources: slice, n: int) -> tuple[Tensor, slice]:
+    """α of some sources, source first and 0 where nothing is given [J, I, H], and the targets that may see them."""
+    alpha = attention[:, :n, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)  # [J, n, H]
+    targets = _seeing(alpha)
+    return alpha[:, targets].contiguous(), targets
 
 
 def _seeing(alpha: Tensor) -> slice:

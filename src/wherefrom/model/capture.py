@@ -1,13 +1,16 @@
 """One forward pass, taken down: α, q, k, v and the residual stream of every block.
 
-transformers sends the attention of every modern architecture through `AttentionInterface`. For the length of
-one pass a function of ours stands there, under the name "wherefrom"; temporary hooks on the blocks and their norms
-note the rest. Afterwards the model is as it was, also after an exception or an interrupt, and captures wait for one
-another: wherefrom/model/undo.py says what exactly holds.
+transformers sends the attention of most architectures through `AttentionInterface`. For the length of one pass a
+function of ours stands there, under the name "wherefrom": the model's own eager function does the arithmetic (windows,
+soft-caps, sinks, position biases and all), and ours takes notes. Where attention does not go that way, the module that
+computes it returns its weights. Temporary hooks on the blocks and their parts note the rest. Afterwards the model is as
+it was, also after an exception or an interrupt, and captures wait for one another: wherefrom/model/undo.py says what
+exactly holds.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -18,25 +21,22 @@ import torch
 from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
-from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.errors import NotDefined, Unsuited, UnsupportedModel
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
-from wherefrom.model.parts import Block, promote
-from wherefrom.model.undo import attending, borrowed, evaluating, hook, on_leaving, outside_inference_mode
+from wherefrom.model.parts import Block, promote, unpacked
+from wherefrom.model.undo import (
+    attending,
+    attending_eagerly,
+    borrowed,
+    evaluating,
+    hook,
+    on_leaving,
+    outside_inference_mode,
+)
 
 T = TypeVar("T")
 NAME = "wherefrom"
-# What models hand to their attention beside the tensors and has no part in the numbers: positions are in the
-# embeddings or in q and k by then, and what may be seen is in the mask.
-NO_ARITHMETIC = {
-    "cache_position",
-    "is_causal",
-    "num_items_in_batch",
-    "output_attentions",
-    "output_hidden_states",
-    "position_ids",
-    "use_cache",
-}
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
 
 
@@ -85,12 +85,29 @@ class LayerTrace:
         return promote(self.raw["attention"])
 
     @cached_property
+    def weights(self) -> Tensor:
+        """α as it weighs what tokens give: divided, where attention has a norm on its branch, by that norm's scale."""
+        return self.attention if self.block.after is None else self.attention / self.branch_scale[:, None]
+
+    @cached_property
+    def branch_scale(self) -> Tensor:
+        """The scale of the norm on attention's branch, at what it is given: [B, n, 1]."""
+        assert self.block.after is not None
+        z = (self.attention @ self.value).transpose(1, 2).flatten(2)
+        return self.block.after.scale(z @ self.block.w_o.flatten(0, 1) + self.block.b_o)
+
+    @cached_property
     def mixed(self) -> Tensor:
-        """What attention adds to the residual stream, Σ_j Σ_h α f, without b_O: [B, n, d]."""
-        if self.raw["mixed"].dtype == self.x.dtype:
+        """What tokens add to the residual stream, Σ_j Σ_h α f, without what belongs to no token: [B, n, d]."""
+        if self.block.after is None and self.block.multiplier == 1 and self.raw["mixed"].dtype == self.x.dtype:
             return self.raw["mixed"] - self.block.b_o
         # In half precision the model's own sum is rounded to three digits; ours of the same α and v is not.
-        return self.block.merge(self.attention @ self.value)
+        return self.block.merge(self.weights @ self.value)
+
+    @cached_property
+    def fed(self) -> Tensor:
+        """What the FFN of a parallel block adds to the stream: a token's own part, beside x. [B, n, d]."""
+        return self.output - self.u
 
     @cached_property
     def u(self) -> Tensor:
@@ -109,12 +126,34 @@ class LayerTrace:
 
     @cached_property
     def f(self) -> Tensor:
-        """f^h_j = v^h_j W_O^h: [B, H, n, d]."""
+        """f^h_j = v^h_j W_C^h: [B, H, n, d]."""
         return self.block.carry(self.value)
 
     @property
     def heads(self) -> int:
         return self.block.heads
+
+    def need_gpt2_like(self, method: str) -> None:
+        """Refuse a method whose rules are those of BERT's and GPT-2's blocks where this one is another."""
+        other = self.block.unlike_gpt2
+        if other is None and not self.linear_keys:
+            other = "keys that depend on their position (rotary or relative)"
+        if other is not None:
+            raise Unsuited(
+                f"'{method}' has rules for blocks like BERT's and GPT-2's, and this model has {other}; choose a method "
+                f"that has none of that in the way: alti, value-zeroing, attcat, integrated-gradients"
+            )
+
+    @cached_property
+    def linear_keys(self) -> bool:
+        """Whether keys are a linear map of what attention reads, and no more."""
+        if "key" not in self.raw:
+            return False
+        source = self.x if self.block.before is None else self.block.before(self.x)
+        weight, bias = (part.to(source.dtype) for part in self.block.projections()[1])
+        key = (source[:1, :2] @ weight + bias).detach()
+        own = self.key[:1, :, :2].transpose(1, 2).flatten(2).detach()
+        return key.shape == own.shape and bool((key - own).abs().max() <= 0.02 * own.abs().max())
 
     def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
         """`make(self)`, computed once per layer: what several methods on one pass have in common."""
@@ -166,9 +205,30 @@ class _Recorder:
     embeddings: Tensor | None = None
     tuples: bool = False
 
+    def mine(self) -> bool:
+        """Whether the pass that is running is the one that is taken down here."""
+        return _RECORDER.get() is self
+
     def note(self, **tensors: Tensor) -> None:
         if self.page is not None:
             self.page.update(tensors)
+
+    def begin(self, x: Tensor) -> None:
+        """A block is given its input."""
+        self.page = {"x": x}
+        if self.embeddings is None:  # no module gives them: they are what the first block is given
+            self.embeddings = x
+
+    def end(self, block: Block, output: Tensor) -> None:
+        """It gives its output: u and w are known by then. Some models flatten batch and tokens inside (OPT)."""
+        page = self.page
+        if page is not None and "mixed" in page:
+            added = page.pop("added", page["mixed"]).view(page["x"].shape)  # through the norm on the branch, if any
+            page["mixed"] = page["mixed"].view(page["x"].shape)
+            page["u"] = page["x"] + (added if block.multiplier == 1 else added * block.multiplier)
+            page["w"] = page.get("w", output).view(output.shape)
+        self.note(output=output)
+        self.finish(block)
 
     def finish_whole(self) -> None:
         """A model whose blocks are not known, as one layer that has tokens and nothing else."""
@@ -179,7 +239,7 @@ class _Recorder:
 
     def finish(self, block: Block) -> None:
         page, self.page = self.page, None
-        missing = {"x", "u", "w", "attention", "mixed", "output"} - set(page or ())
+        missing = {"x", "u", "w", "attention", "value", "mixed", "output"} - set(page or ())
         if page is None or missing:
             raise UnsupportedModel(
                 f"block {self.count} of the model did not pass through the parts that wherefrom knows "
@@ -191,37 +251,37 @@ class _Recorder:
 
 
 def attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **more: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
 ) -> tuple[Tensor, Tensor]:
-    """Eager attention, step for step as transformers does it, noting what passes."""
-    if changes := [name for name, value in more.items() if value is not None and name not in NO_ARITHMETIC]:
-        raise UnsupportedModel(
-            f"the attention of {type(module).__name__} is computed with {', '.join(sorted(changes))}, which wherefrom "
-            f"does not follow: its numbers would be wrong. Use a method that needs no layer maps"
-        )
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    """The model's own eager attention, noting what passes."""
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
-    scores = query @ key.transpose(2, 3) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    attention = scores.softmax(-1).to(value.dtype)
-    if attention_mask is not None:
-        # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well.
-        attention = attention.masked_fill((attention_mask < 0).all(-1, keepdim=True), 0)
-    attention = nn.functional.dropout(attention, p=dropout, training=module.training)
+    output, attention = _eager(type(module))(module, query, key, value, attention_mask, **more)
+    shared = query.shape[1] // value.shape[1]  # heads that share keys and values
+    key, value = (t if shared == 1 else t.repeat_interleave(shared, 1) for t in (key, value))
+    if attention_mask is not None and bool((blind := (attention_mask < 0).all(-1, keepdim=True)).any()):
+        # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well,
+        # or be NaN, which the next block would pass on to every token.
+        attention = attention.masked_fill(blind, 0)
+        output = (attention @ value).transpose(1, 2).contiguous()
     recorder = _RECORDER.get()
     if recorder is not None:
-        recorder.scaling = scaling
+        scaling = more.get("scaling")
+        recorder.scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
         recorder.note(query=query, key=key, value=value, attention=attention)
-    return (attention @ value).transpose(1, 2).contiguous(), attention
+    return output, attention
+
+
+def _eager(attention: type[nn.Module]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The eager function beside an attention module's class, or beside the one that a user derived his from."""
+    for cls in attention.__mro__:
+        found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    raise UnsupportedModel(
+        f"{attention.__name__} has no eager attention beside it that wherefrom could follow. Use a method that "
+        f"needs no layer maps"
+    )
 
 
 def stream(opened: Model, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
@@ -267,24 +327,24 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
     def run() -> T:
         evaluating(opened.model)
         if opened.family.mapped and (not own_attention or encoder_of_decoders):
-            attending(opened.model, NAME, attention_forward, eager_mask)
+            if opened.family.attention.module:
+                attending_eagerly(opened.model)
+            else:
+                attending(opened.model, NAME, attention_forward, eager_mask)
         return outside_inference_mode(body)
 
     return borrowed(run)
 
 
 def _hook(opened: Model, recorder: _Recorder) -> None:
-    """Temporary hooks on the embeddings, the blocks and their norms.
+    """Temporary hooks on the embeddings, the blocks and their parts.
 
     Hooks sit on the module, for all threads; the recorder belongs to one. A pass of the same model in another
     thread must leave no trace here.
     """
 
-    def mine() -> bool:
-        return _RECORDER.get() is recorder
-
     def worded(_module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
-        if not mine():
+        if not recorder.mine():
             return None
         if recorder.words is not None:
             if not torch.equal(args[0].cpu(), recorder.batch.ids.cpu()):
@@ -297,47 +357,56 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
         return recorder.words
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
-        if mine():
+        if recorder.mine():
             recorder.embeddings = output
 
-    def begins(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
-        if mine():
-            recorder.page = {"x": args[0] if args else kwargs["hidden_states"]}
-
-    def norm_enters(name: str) -> Callable[..., None]:
-        def enters(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:
-            if mine() and recorder.page is not None:
-                # With config.chunk_size_feed_forward the tokens come in pieces.
-                before = [recorder.page[name]] if name in recorder.page else []
-                recorder.note(**{name: torch.cat([*before, args[0]], 1) if before else args[0]})
-
-        return enters
-
-    def ends(block: Block) -> Callable[..., None]:
-        def leaves(_module: nn.Module, _args: Any, output: Any) -> None:
-            if mine():
-                recorder.tuples = isinstance(output, tuple)
-                output = output[0] if recorder.tuples else output
-                recorder.note(output=output, **({"w": output} if block.norm_first else {}))
-                recorder.finish(block)
-
-        return leaves
-
-    def mixed(_module: nn.Module, _args: Any, output: Tensor) -> None:
-        if mine():
-            recorder.note(mixed=output)
-
     hook(opened.words, worded)
-    hook(opened.embeddings, embedded)
+    if opened.family.embeddings or not opened.family.mapped:
+        hook(opened.embeddings, embedded)
     for block in opened.blocks:
-        hook(block.module, begins, before=True)
-        hook(block.module, ends(block))
-        hook(block.part(block.family.output), mixed)
-        if block.norm_first:
-            hook(block.part(block.family.norm2), norm_enters("u"), before=True)
-        else:
-            hook(block.part(block.family.norm1), norm_enters("u"), before=True)
-            hook(block.part(block.family.norm2), norm_enters("w"), before=True)
+        _hook_block(block, recorder)
+
+
+def _hook_block(block: Block, recorder: _Recorder) -> None:
+    attention, ffn = block.family.attention, block.family.ffn
+
+    def begins(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
+        if recorder.mine():
+            recorder.begin(args[0] if args else kwargs["hidden_states"])
+
+    def ends(_module: nn.Module, _args: Any, output: Any) -> None:
+        if recorder.mine():
+            recorder.tuples = isinstance(output, tuple)
+            recorder.end(block, output[0] if recorder.tuples else output)
+
+    def enters_last_norm(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:
+        if recorder.mine() and recorder.page is not None:
+            # With config.chunk_size_feed_forward the tokens come in pieces.
+            before = [recorder.page["w"]] if "w" in recorder.page else []
+            recorder.note(w=torch.cat([*before, args[0]], 1) if before else args[0])
+
+    def leaves(name: str) -> Callable[..., None]:
+        def note(_module: nn.Module, _args: Any, output: Tensor) -> None:
+            if recorder.mine():
+                recorder.note(**{name: output})
+
+        return note
+
+    def returns(_module: nn.Module, _args: Any, output: Any) -> None:
+        if recorder.mine() and recorder.page is not None:
+            value = _values(block, recorder.page.pop("projected"))
+            recorder.note(attention=_without_blind_rows(_weights(output)), value=value)
+
+    hook(block.module, begins, before=True)
+    hook(block.module, ends)
+    hook(block.part(attention.output), leaves("mixed"))
+    if attention.after:
+        hook(block.part(attention.after), leaves("added"))
+    if ffn.post:
+        hook(block.part(ffn.post), enters_last_norm, before=True)
+    if attention.module:
+        hook(block.part(attention.value), leaves("projected"))
+        hook(block.part(attention.module), returns)
 
 
 def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
@@ -348,6 +417,32 @@ def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
             f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
             f"gradients of it; use a method without gradients: ablation, ablation-pairs"
         )
+
+
+def _weights(output: Any) -> Tensor:
+    """The attention weights among what a module returns: of four axes, the last two as long as each other."""
+    for each in output if isinstance(output, tuple | list) else ():
+        if isinstance(each, Tensor) and each.ndim == 4 and each.shape[-1] == each.shape[-2]:
+            return each
+    raise UnsupportedModel(
+        "the attention of this model does not return its weights; use a method that needs no layer maps"
+    )
+
+
+def _without_blind_rows(attention: Tensor) -> Tensor:
+    """Rows that see nothing may be NaN; nobody reads them."""
+    return attention if bool(attention.isfinite().all()) else attention.nan_to_num(0.0)
+
+
+def _values(block: Block, projected: Tensor) -> Tensor:
+    """v by head out of what the value projection gave: [B, n, …] -> [B, H, n, d_h]."""
+    if block.family.attention.packed:
+        value = unpacked(projected, block)[2]
+        if block.family.attention.value_bias:
+            value = value + block.part(block.family.attention.value_bias).view(value.shape[-2:])
+    else:
+        value = projected.unflatten(-1, (block.groups, -1))  # type: ignore[no-untyped-call]
+    return value.transpose(1, 2).repeat_interleave(block.heads // block.groups, 1)
 
 
 def _check_finite(opened: Model, output: Any) -> None:

@@ -74,7 +74,7 @@ def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
 
     for block in twin.blocks:
         _convert_while_running(block.module)
-        block.part(block.family.ffn_in).register_forward_hook(lambda _module, _args, out: pieces.append(out))
+        block.part(block.family.ffn.up).register_forward_hook(lambda _module, _args, out: pieces.append(out))
     for linear in _linears_outside_blocks(opened):
         made[id(linear)].register_forward_pre_hook(passes(linear))
     trace = stream(twin, batch, on_layer)

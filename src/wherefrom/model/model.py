@@ -17,13 +17,15 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import InvalidOption, UnsupportedModel
+from wherefrom.errors import InvalidOption, UnsupportedModel, WherefromError
 from wherefrom.model.batching import by_length
-from wherefrom.model.families import FAMILIES, Family, family_of, unmapped
+from wherefrom.model.families import FAMILIES, candidates, unmapped
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
+from wherefrom.model.layout import Family
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
-from wherefrom.model.parts import Block, submodule, submodules
-from wherefrom.model.undo import borrowed, evaluating, hook
+from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
+from wherefrom.model.proof import Proof, prove
+from wherefrom.model.undo import borrowed, evaluating, hook, outside_inference_mode
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments, kind_of, shown
 
@@ -71,7 +73,7 @@ class Model:
     @property
     def embeddings(self) -> nn.Module:
         """The module that gives the first hidden states; the word embeddings where no other is known."""
-        found: nn.Module = self.part(self.family.embeddings) if self.family.mapped else self.words
+        found: nn.Module = self.part(self.family.embeddings) if self.family.embeddings else self.words
         return found
 
     def part(self, path: str) -> Any:
@@ -82,7 +84,13 @@ class Model:
         """The blocks, in the order in which they are made; one that is shared between layers stands once."""
         if not self.family.mapped:
             return []
-        return [Block(module, self.family, self.heads) for module in submodules(self.base, self.family.layers)]
+        closing = self.family.closing
+        after: Block | Norm | None = outside_inference_mode(lambda: norm_of(self.part(closing))) if closing else None
+        found: list[Block] = []
+        for module in reversed(submodules(self.base, self.family.layers)):
+            after = Block(module, self.family, self.heads, after)
+            found.insert(0, after)
+        return found
 
     @property
     def depth(self) -> int:
@@ -323,14 +331,63 @@ def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
         raise UnsupportedModel("models with cross-attention are not supported; expected an encoder or a decoder")
     if not isinstance(inner.get_input_embeddings(), nn.Embedding):
         raise UnsupportedModel(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
-    family, task = family_of(inner.config.model_type), _task_of(model)
+    task = _task_of(model)
     if task is None:
         return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
-    opened = Model(model, tokenizer, family, task, name)
-    for block in opened.blocks:  # a modified model fails here, by name, and not in the middle of a pass
-        for path in (family.output, family.norm1, family.norm2, family.ffn_in, family.ffn_out):
-            block.part(path)
+    return _mapped(Model(model, tokenizer, unmapped(inner.config.model_type), task, name))
+
+
+def _mapped(opened: Model) -> Model:
+    """The model with the first row whose blocks, put together again, are its own.
+
+    An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
+    embeddings and its output are known. A row of its own that does not fit is an error: the model was changed.
+    """
+    missing: list[str] = []
+    unproved: list[Proof] = []
+    for row in candidates(opened.family.name):
+        tried = replace(opened, family=row)
+        try:
+            for block in tried.blocks:
+                _look_up(block)
+            proof = _proof(tried)
+        except WherefromError as error:
+            missing.append(str(error))
+            continue
+        except Exception as error:  # another architecture's sizes, put through the formulas of this row
+            missing.append(f"its parts do not fit each other ({type(error).__name__}: {error})")
+            continue
+        if proof.holds:
+            return tried
+        unproved.append(proof)
+    if opened.family.name in FAMILIES:
+        nearest = min(unproved, key=lambda proof: proof.worst.size, default=None)
+        raise UnsupportedModel(
+            f"{type(opened.pretrained).__name__}: {nearest or missing[0]}. Use an unmodified transformers model, or "
+            f"add a family (CONTRIBUTING.md)"
+        )
     return opened
+
+
+def _look_up(block: Block) -> None:
+    """A modified model fails here, by name, and not in the middle of a pass."""
+    for sublayer in (block.family.attention, block.family.ffn):
+        for name, path in vars(sublayer).items():
+            if path and name != "packed":
+                block.part(path)
+    for name in ("before", "after", "post", "ffn_before", "ffn_after", "ffn_post"):
+        getattr(block, name)
+
+
+_PROOFS: dict[str, Proof] = {}  # by class, configuration and precision
+
+
+def _proof(opened: Model) -> Proof:
+    config = opened.config.to_json_string(use_diff=False)
+    key = f"{type(opened.model).__qualname__} {opened.dtype} {opened.family!r} {config}"
+    if key not in _PROOFS:
+        _PROOFS[key] = outside_inference_mode(lambda: prove(opened))
+    return _PROOFS[key]
 
 
 def _task_of(model: nn.Module) -> str | None:

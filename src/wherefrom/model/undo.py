@@ -34,6 +34,8 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 T = TypeVar("T")
+WATCHED = "_output_capturing_hooks_installed"  # transformers' mark on a model with hooks of its own, ...
+WATCHER = "transformers.utils.output_capturing"  # ... which come from here
 P = ParamSpec("P")
 _LOCK = threading.RLock()
 _JOURNAL: list[Callable[[], object]] = []  # how to undo what was done, oldest first; each may run more than once
@@ -141,6 +143,16 @@ def outside_inference_mode(body: Callable[[], T]) -> T:
         return body()
 
 
+def without_gradients(body: Callable[[], T]) -> T:
+    """What `body` returns, computed with gradients off; the mode comes back with all else that is borrowed."""
+
+    def run() -> T:
+        torch.set_grad_enabled(False)
+        return outside_inference_mode(body)
+
+    return borrowed(run)
+
+
 # What may be changed, inside of `borrowed` ----------------------------------------------------------------
 
 
@@ -180,6 +192,30 @@ def attending(model: nn.Module, name: str, attention: Any, mask: Any) -> None:
     AttentionMaskInterface.register(name, mask)
     for config, _ in before:
         config._attn_implementation_internal = name
+
+
+def attending_eagerly(model: nn.Module) -> None:
+    """Point every config at the model's own eager attention, and have modules return their weights."""
+    before = [(config, config._attn_implementation_internal, config._output_attentions) for config in configs(model)]
+    watched = [module for module in model.modules() if WATCHED in module.__dict__]
+
+    def undo() -> None:
+        for config, implementation, returned in before:
+            config._attn_implementation_internal, config._output_attentions = implementation, returned
+        if not watched:
+            _unwatch(model)
+
+    on_leaving(undo)
+    for config, _, _ in before:
+        config._attn_implementation_internal, config._output_attentions = "eager", True
+
+
+def _unwatch(model: nn.Module) -> None:
+    """Take off what transformers hooks to a model, for good, when it is first asked for attention weights."""
+    for module in model.modules():
+        module.__dict__.pop(WATCHED, None)
+        for each in [hook for hook in module._forward_hooks.values() if hook.__module__ == WATCHER]:
+            _unhook(module._forward_hooks, module._forward_hooks_with_kwargs, each)
 
 
 def configs(model: nn.Module) -> list[PreTrainedConfig]:

@@ -19,7 +19,7 @@ from transformers import (
 
 from wherefrom.data.tables import Problems
 from wherefrom.errors import InvalidInput, warn
-from wherefrom.model.families import family_of
+from wherefrom.model.families import candidates
 from wherefrom.training import loop
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import Columns, LabelledText, examples, split
@@ -134,7 +134,7 @@ def encode(
 
 def reach(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """How many tokens the model can read, by its tokenizer and its position embeddings."""
-    family = family_of(network.config.model_type)
+    family = candidates(network.config.model_type)[0]
     positions = family.longest(network.config, network.config.pad_token_id) or LONGEST
     return min(int(tokenizer.model_max_length), positions)
 

@@ -1,0 +1,121 @@
+"""The proof on opening: every block, put together again from the parts that its row names, is the model's own.
+
+    v^h_j = N(x_j) W_V^h + b_V        u_i = x_i + P(Σ_h Σ_j α^h_ij v^h_j W_O^h + b_O)        o_i from u_i (parts.py)
+
+On a short probe each side of each line is computed twice, by the model and from the parts. A wrong path, a swapped
+norm, a missing bias or a factor that the row does not know gives a gap. And the model's output is compared, followed
+and left alone: some compute another thing when they are asked for their attention weights. A model with a gap is
+refused, never explained wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wherefrom.model.inputs import Batch, Sentence, collate
+from wherefrom.model.parts import promote
+
+if TYPE_CHECKING:
+    from wherefrom.model.capture import LayerTrace
+    from wherefrom.model.model import Model
+
+OUTPUTS = ("logits", "last_hidden_state", "start_logits", "end_logits")
+LOOSER = 0.2  # a gap of the output, in half precision, as it counts beside those of single blocks
+LENGTH = 5  # tokens in the probe
+# How far the two may lie apart, as a share of the largest number. transformers computes some norms and the softmax in
+# float32 whatever the model's dtype.
+TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
+
+
+class Gap(NamedTuple):
+    """How far one part of one block lies from the model's own."""
+
+    block: int
+    part: str  # "values", "attention", "FFN", or of the whole model, beyond its last block, the "output"
+    size: float  # as a share of the largest number there
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What putting the blocks together again gave."""
+
+    gaps: tuple[Gap, ...]
+    tolerance: float
+
+    @property
+    def worst(self) -> Gap:
+        return max(self.gaps, key=lambda gap: gap.size)
+
+    @property
+    def holds(self) -> bool:
+        return self.worst.size <= self.tolerance
+
+    def __str__(self) -> str:
+        block, part, size = self.worst
+        if self.holds:
+            return f"every block put together again from its parts is the model's own (largest gap {size:.1e})"
+        if part == "output":
+            return (
+                f"the model's output is another when it is followed: off by {size:.1e} of the largest number (allowed: "
+                f"{self.tolerance:.0e})"
+            )
+        return (
+            f"block {block} put together again from its parts is not the model's own: its {part} "
+            f"are off by {size:.1e} of the largest number (allowed: {self.tolerance:.0e})"
+        )
+
+
+def prove(opened: Model) -> Proof:
+    """Run the probe and compare."""
+    from wherefrom.model.capture import rerunning, stream
+
+    gaps: list[Gap] = []
+    tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
+    probe = collate([_probe(opened)], opened.pad_id)
+    captured = stream(opened, probe, lambda layer: gaps.extend(_gaps(layer))).output
+    own = rerunning(opened, partial(_without_gradients, opened, probe), own_attention=True)
+    share = LOOSER if tolerance > TOLERANCE[torch.float32] else 1  # another attention rounds otherwise, block by block
+    compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
+    gaps += [Gap(opened.depth, "output", share * _apart(*pair)) for pair in compared]
+    return Proof(tuple(gaps), tolerance)
+
+
+def _without_gradients(opened: Model, probe: Batch) -> Any:
+    torch.set_grad_enabled(False)  # comes back with all else that was borrowed
+    return opened.forward(probe)
+
+
+def _probe(opened: Model) -> Sentence:
+    """A few tokens from all over the vocabulary, none of them padding."""
+    size, piece = opened.vocabulary_size, getattr(opened.config, "chunk_size_feed_forward", 0) or 1
+    n = -(-LENGTH // piece) * piece  # an FFN that takes its tokens in pieces takes no half of one
+    ids = [(size * (2 * i + 1)) // (2 * n) for i in range(n)]
+    ids = [(each + 1) % size if each == opened.pad_id else each for each in ids]
+    return Sentence(ids, [""] * n, [False] * n, [None] * n, ())
+
+
+def _gaps(layer: LayerTrace) -> list[Gap]:
+    block = layer.block
+    source = layer.x if block.before is None else block.before(layer.x)
+    projected = block.projections()[2](source)
+    value = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
+    u = block.mix(layer.x, layer.attention, layer.value)
+    found = {
+        "values": (value.repeat_interleave(block.heads // block.groups, 1), layer.value),
+        "attention": (u, layer.u),
+        "FFN": (block.finish(layer.u, layer.x), layer.output),
+    }
+    return [Gap(layer.index, part, _apart(*pair)) for part, pair in found.items()]
+
+
+def _apart(ours: Tensor, theirs: Tensor) -> float:
+    ours, theirs = promote(ours), promote(theirs)
+    if ours.shape != theirs.shape:
+        return float("inf")
+    gap = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
+    return gap if gap == gap else float("inf")

@@ -1,0 +1,160 @@
+"""Every family of the table, on tiny random models: blocks, capture, padding, maps, and the model that comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+import wherefrom
+from wherefrom.errors import Unsuited, UnsupportedModel
+from wherefrom.model import LayerTrace, open_model
+from wherefrom.model.families import FAMILIES
+from wherefrom.model.proof import prove
+from wherefrom.testing import state
+
+LONG, SHORT = tiny.ids(9), tiny.ids(5, seed=1)
+MAPS = ("attention", "norm", "norm-residual", "norm-residual-ln", "globenc", "alti", "value-zeroing")
+pytestmark = pytest.mark.usefixtures("no_grad")
+layouts = pytest.mark.parametrize("layout", tiny.LAYOUTS)
+
+
+@pytest.fixture
+def no_grad() -> Any:
+    with torch.no_grad():
+        yield
+
+
+def encoder(layout: str, dtype: torch.dtype = torch.float64) -> Any:
+    return tiny.model(layout, "encoder", dtype=dtype)
+
+
+def layers(layout: str) -> list[LayerTrace]:
+    return wherefrom.capture([LONG, SHORT], encoder(layout)).layers
+
+
+def gap(ours: torch.Tensor, theirs: torch.Tensor, mask: torch.Tensor) -> float:
+    return float((ours - theirs)[mask].abs().max() / theirs[mask].abs().max())
+
+
+def test_there_are_sixty_types_and_each_has_a_tiny_model() -> None:
+    assert len(FAMILIES) >= 60
+    assert {*tiny.CONFIGS, *tiny.OTHERS} == set(FAMILIES)
+
+
+@layouts
+def test_blocks_put_together_again_are_the_models_own(layout: str) -> None:
+    """Also beside padding, in windows and among experts; the proof itself looks at one short sentence."""
+    model = encoder(layout)
+    trace = wherefrom.capture([LONG, SHORT], model)
+    assert prove(open_model(model)).holds
+    for layer in trace.layers:
+        block = layer.block
+        u = block.mix(layer.x, layer.attention, layer.value)
+        assert gap(u, layer.u, trace.mask) <= 1e-6
+        assert gap(block.finish(layer.u, layer.x), layer.output, trace.mask) <= 1e-6
+
+
+@layouts
+def test_the_output_under_capture_is_the_models_own(layout: str) -> None:
+    model = encoder(layout, torch.float32)
+    before = state(model)
+    trace = wherefrom.capture(LONG, model)
+    assert state(model) == before
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        own = model(torch.tensor([LONG])).last_hidden_state
+    torch.testing.assert_close(trace.output.last_hidden_state, own, rtol=1e-5, atol=1e-5)
+
+
+@layouts
+def test_what_tokens_give_adds_up_to_what_attention_makes(layout: str) -> None:
+    """Σ_j t_ij and what belongs to no token are u, through the norm on the branch where there is one."""
+    for layer in layers(layout):
+        block, bias = layer.block, layer.block.b_o
+        if block.after is not None:
+            bias = block.after.linear(bias) / layer.branch_scale + block.after.beta
+        given = torch.einsum("bhij,bhjd->bid", layer.weights, layer.f)
+        assert gap(layer.x + given + bias, layer.u, layer.mask) <= 1e-6
+        assert gap(given, layer.mixed, layer.mask) <= 1e-6
+
+
+@layouts
+def test_value_zeroing_is_the_block_run_again_without_a_value(layout: str) -> None:
+    model = encoder(layout)
+    found = wherefrom.explain(SHORT, model, method="value-zeroing(metric=euclidean)", aggregate=None).maps
+    for layer in wherefrom.capture(SHORT, model).layers:
+        block, n = layer.block, len(SHORT)
+        moved = torch.zeros(n, n, dtype=torch.float64)
+        for j in range(n):
+            value = layer.value.clone()
+            value[:, :, j] = 0
+            o = block.finish(block.mix(layer.x, layer.attention, value), layer.x)
+            own = block.finish(block.mix(layer.x, layer.attention, layer.value), layer.x)
+            moved[:, j] = (o - own)[0].norm(dim=-1)
+        expected = (moved / moved.sum(-1, keepdim=True)).numpy()
+        np.testing.assert_allclose(found[layer.index], expected, atol=1e-8)
+
+
+@layouts
+def test_a_batch_and_padding_change_nothing(layout: str) -> None:
+    model = encoder(layout, torch.float32)
+    methods = [*MAPS, "attention-rollout"]
+    together = wherefrom.compare([LONG, SHORT], model, methods=methods)
+    alone = wherefrom.compare(SHORT, model, methods=methods)
+    for name in methods:
+        np.testing.assert_allclose(together[1][name].maps, alone[name].maps, rtol=1e-4, atol=1e-5, err_msg=name)
+    for name in ("attention", "alti", "value-zeroing"):
+        assert np.allclose(alone[name].maps.sum(-1), 1, atol=1e-5) or layout == "gpt_oss"  # whose sinks take a share
+
+
+@pytest.mark.parametrize("layout", ["llama", "gemma2", "phi", "gpt_neox", "qwen3", "opt", "bloom", "falcon", "mixtral"])
+def test_decoders_with_heads(layout: str) -> None:
+    """The next word and a class, by every method that has rules for such blocks; the others refuse by name."""
+    for task, target in (("causal-lm", 7), ("classification", 1)):
+        model = tiny.model(layout, task, pad_token_id=0)
+        for method in ("attcat", "gradient-x-input", "saliency", "alti", "attention-gradients", "cat"):
+            seen = {"target": target} if method != "alti" else {}
+            both = wherefrom.explain([LONG, SHORT], model, method=method, **seen)
+            alone = wherefrom.explain(SHORT, model, method=method, **seen)
+            scale = np.abs(alone.scores).max()
+            np.testing.assert_allclose(both[1].scores, alone.scores, atol=2e-5 * scale, err_msg=f"{task} {method}")
+        for method in ("deeplift", "full-lrp", "hta"):
+            if layout in ("llama", "gemma2"):
+                with pytest.raises(Unsuited, match="has rules for blocks like BERT's and GPT-2's, and this model has"):
+                    wherefrom.explain(SHORT, model, method=method, **({"baseline": 4} if method == "deeplift" else {}))
+
+
+def test_a_shape_without_a_row_is_opened_by_proof() -> None:
+    found = open_model(shared("olmo3"))
+    assert (found.family.name, found.family.mapped) == ("olmo3", True)
+    assert not open_model(shared("bitnet")).family.mapped  # a norm inside of its attention
+
+
+def shared(model_type: str) -> Any:
+    import transformers
+
+    config = transformers.AutoConfig.for_model(model_type, **{**tiny.GROUPED, "head_dim": 6})
+    torch.manual_seed(0)
+    return transformers.AutoModel.from_config(config).eval()
+
+
+def test_a_model_that_is_not_what_its_row_says_is_refused_with_the_gap() -> None:
+    model = encoder("llama", torch.float32)
+    model.layers[1].mlp.act_fn = torch.nn.Tanh()
+    open_model(model)  # another activation is a part like any other
+    model = tiny.model("llama", "encoder", seed=3)
+    own = model.layers[1].mlp.forward
+    model.layers[1].mlp.forward = lambda h: 1.1 * own(h)
+    model.config.name_or_path = "changed"  # the proof is kept by configuration
+    with pytest.raises(UnsupportedModel, match=r"block 1 put together again .* its FFN are off by"):
+        open_model(model)
+
+
+def test_a_model_that_changes_when_it_is_followed_is_refused() -> None:
+    """Falcon's eager attention adds ALiBi twice (transformers 5.22)."""
+    with pytest.raises(UnsupportedModel, match="output is another when it is followed: off by"):
+        open_model(tiny.model("falcon-sequential", "encoder", alibi=True))
