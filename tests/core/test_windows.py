@@ -140,6 +140,6 @@ def test_options_that_windows_cannot_have_are_refused() -> None:
         wherefrom.explain(tiny.ids(50), MODEL, long="windows")
     with pytest.raises(WherefromError, match="long='cut'; expected 'error', 'truncate' or 'windows'"):
         wherefrom.explain(LONG, MODEL, TOKENIZER, long="cut")
-    with pytest.raises(WherefromError, match="102 tokens but the model reads at most 40; long='windows'"):
+    with pytest.raises(WherefromError, match="102 tokens but the model reads at most 40; use long='windows'"):
         wherefrom.explain(LONG, MODEL, TOKENIZER)
     assert len(wherefrom.explain(LONG, MODEL, TOKENIZER, long="truncate")) == 40

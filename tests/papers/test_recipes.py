@@ -21,7 +21,17 @@ from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import summary
 from wherefrom.papers import Result, attcat, lookup, recipes, value_zeroing
 from wherefrom.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
-from wherefrom.papers.recipe import Measured, Recipe, RecipeCall, Reported, Table, number, over_layers, reported, settle
+from wherefrom.papers.recipe import (
+    Measured,
+    Recipe,
+    RecipeCall,
+    Reported,
+    Table,
+    number,
+    over_layers,
+    reported,
+    resolve,
+)
 from wherefrom.papers.samples import half, own
 
 NAMES = [each.name for each in recipes()]
@@ -324,14 +334,14 @@ def test_every_claim_says_where_it_stands() -> None:
 
 def test_defaults_are_filled_in_and_wrong_requests_refused() -> None:
     (recipe,) = lookup("abnar2020/table1")
-    assert settle(recipe).data == ("grammar:distractor",)  # nothing else is at hand
-    assert settle(recipe, data="linzen_colorless").only == "linzen_colorless"
+    assert resolve(recipe).data == ("grammar:distractor",)  # nothing else is at hand
+    assert resolve(recipe, data="linzen_colorless").only == "linzen_colorless"
     with pytest.raises(WherefromError, match="takes one dataset"):
-        _ = settle(recipe, data="sst2,imdb").only
+        _ = resolve(recipe, data="sst2,imdb").only
     with pytest.raises(WherefromError, match="sentences of its own"):
-        settle(lookup("abnar2020/figure1")[0], data="sst2")
+        resolve(lookup("abnar2020/figure1")[0], data="sst2")
     with pytest.raises(WherefromError, match="limit is 0"):
-        settle(recipe, limit=0)
+        resolve(recipe, limit=0)
     with pytest.raises(WherefromError, match="did you mean 'abnar2020/table1'"):
         lookup("abnar2020/tabel1")
 

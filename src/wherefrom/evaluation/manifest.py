@@ -68,7 +68,7 @@ def model_identity(opened: Model) -> dict[str, str]:
     }
 
 
-def settle(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def claim(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest of the folder: this one if it is new, its own if that is the same run; else an error."""
     try:
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)

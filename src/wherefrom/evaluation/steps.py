@@ -128,7 +128,7 @@ def evaluate(
     path, temporary = _run_folder(out)
     with manifest.locked(path):
         asked = _asked(worker, rows, shard, given)
-        there = manifest.settle(path, _manifest(asked, worker, source, found, how))
+        there = manifest.claim(path, _manifest(asked, worker, source, found, how))
         worker = replace(worker, setting=replace(worker.setting, threads=threads or there["threads"]))
         whole = _compute_missing(path / manifest.SHARDS, _Plan(source, given, found, worker, shard), how)
         _summarise(path, whole, worker.setting)

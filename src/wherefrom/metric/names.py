@@ -58,11 +58,11 @@ def lookup(text: str) -> MetricSpec:
         raise InvalidOption(f"'{name}' by {options['protocol']} compares whole maps; leave '@{where}' out")
     if missing := [option for option in found.requires if option not in options]:
         raise InvalidOption(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
-    way, again, probe = (_settled(more, options) for more in (found.way, found.again, found.probe))
+    way, again, probe = (_resolved(more, options) for more in (found.way, found.again, found.probe))
     return MetricSpec(text.strip(), found, options, reference or None, where, way, again, probe)
 
 
-def _settled(default: Any, options: dict[str, Any]) -> Any:
+def _resolved(default: Any, options: dict[str, Any]) -> Any:
     """The way, change or probe that the options choose, which are taken out."""
     chosen = {key: options.pop(key) for key in chosen_by(default) if key in options}
     return None if default is None else replace(default, **chosen)

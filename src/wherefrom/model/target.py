@@ -152,10 +152,10 @@ def _classification(
 ) -> Answer:
     probabilities = _class_probabilities(opened, output.logits[row])
     chosen = _class(opened, output.logits[row], target, foil)
-    reading = _reading(opened, sentence, position, default=opened.family.reads)
+    readout = _readout(opened, sentence, position, default=opened.family.reads)
     if not probabilities:  # a regression predicts a number
-        return Answer(chosen, reading, f"{float(output.logits[row, chosen.index]):.4g}", {})
-    return Answer(chosen, reading, opened.labels[int(output.logits[row].argmax())], probabilities)
+        return Answer(chosen, readout, f"{float(output.logits[row, chosen.index]):.4g}", {})
+    return Answer(chosen, readout, opened.labels[int(output.logits[row].argmax())], probabilities)
 
 
 def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
@@ -165,13 +165,13 @@ def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: A
                 "a token classifier gives a label to every token; say which token is explained with position="
             )
         return _nothing(opened, sentence)
-    reading = _reading(opened, sentence, position)
-    if reading.position is None:
+    readout = _readout(opened, sentence, position)
+    if readout.position is None:
         raise InvalidTarget("a token classifier reads one token; position='mean' means nothing here")
-    logits = output.logits[row, reading.position]
+    logits = output.logits[row, readout.position]
     return Answer(
         _class(opened, logits, target, foil),
-        reading,
+        readout,
         opened.labels[int(logits.argmax())],
         _class_probabilities(opened, logits),
     )
@@ -184,10 +184,10 @@ def _language(
     default = "last" if opened.task == "causal-lm" else "mask"
     if position is None and default == "mask" and not asked and opened.mask_id not in sentence.ids:
         return _nothing(opened, sentence)
-    reading = _reading(opened, sentence, position, default=default)
-    if reading.position is None:
+    readout = _readout(opened, sentence, position, default=default)
+    if readout.position is None:
         raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
-    logits = output.logits[row, reading.position].float()
+    logits = output.logits[row, readout.position].float()
     best = int(logits.argmax())
     index = best if target is None else _token_id(opened, target)
     against = None if foil is None else _token_id(opened, foil)
@@ -203,7 +203,7 @@ def _language(
     p = logits.softmax(-1)
     listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
     listed += [i for i in (index, against) if i is not None and i not in listed]
-    return Answer(chosen, reading, _token_name(opened, best), _named(opened, p, listed))
+    return Answer(chosen, readout, _token_name(opened, best), _named(opened, p, listed))
 
 
 def _answering(
@@ -224,20 +224,20 @@ def _answering(
     end = start + int(logits["end"][start:].argmax())
     predicted = end if kind == "end" else start
     best = Readout(predicted, f"predicted {kind}")
-    reading = best if position is None else _reading(opened, sentence, position)
-    if reading.position is None:
+    readout = best if position is None else _readout(opened, sentence, position)
+    if readout.position is None:
         raise InvalidTarget("an answer starts and ends at one token; position='mean' means nothing here")
     probabilities = {
         f"start {sentence.tokens[start]}": float(logits["start"].softmax(-1)[start]),
         f"end {sentence.tokens[end]}": float(logits["end"].softmax(-1)[end]),
     }
     if kind == "answer":
-        start = reading.position
+        start = readout.position
         end = settled.end if settled and settled.end is not None else start + int(logits["end"][start:].argmax())
         found = Target(kind, start, repr(_span_text(sentence, start, end)), end=end)
-        return Answer(found, reading, _span_text(sentence, start, end), probabilities)
-    chosen = Target(kind, reading.position, f"at token {reading.position} '{sentence.tokens[reading.position]}'")
-    return Answer(chosen, reading, _span_text(sentence, start, end), probabilities)
+        return Answer(found, readout, _span_text(sentence, start, end), probabilities)
+    chosen = Target(kind, readout.position, f"at token {readout.position} '{sentence.tokens[readout.position]}'")
+    return Answer(chosen, readout, _span_text(sentence, start, end), probabilities)
 
 
 def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
@@ -248,18 +248,18 @@ def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: A
             f"leave target out, or open the checkpoint with a head (task=)"
         )
     default = opened.pooling or ("last" if opened.causal else opened.family.reads)
-    return Answer(Target("none"), _reading(opened, sentence, position, default=default), None, {})
+    return Answer(Target("none"), _readout(opened, sentence, position, default=default), None, {})
 
 
 def _nothing(opened: Model, sentence: Sentence) -> Answer:
     """Nothing was asked and nothing is predicted by itself: the maps stand, read from the default row."""
-    return Answer(Target("none"), _reading(opened, sentence, None, default=opened.family.reads), None, {})
+    return Answer(Target("none"), _readout(opened, sentence, None, default=opened.family.reads), None, {})
 
 
 # What they share ------------------------------------------------------------------------------------------
 
 
-def _reading(opened: Model, sentence: Sentence, position: int | str | None, default: str = "given") -> Readout:
+def _readout(opened: Model, sentence: Sentence, position: int | str | None, default: str = "given") -> Readout:
     n = len(sentence)
     if isinstance(position, int) and not isinstance(position, bool):
         if not -n <= position < n:

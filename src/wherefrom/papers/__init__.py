@@ -12,7 +12,7 @@ from typing import Any
 
 from wherefrom.display import Listed
 from wherefrom.papers import abnar2020, alti, attcat, globenc, value_zeroing  # noqa: F401
-from wherefrom.papers.recipe import Recipe, all_recipes, lookup, settle
+from wherefrom.papers.recipe import Recipe, all_recipes, lookup, resolve
 from wherefrom.papers.report import Result
 
 __all__ = ["Recipe", "Result", "lookup", "recipes", "reproduce"]
@@ -46,7 +46,7 @@ def reproduce(
     chosen = lookup(name)
     results = []
     for each in chosen:
-        asked = settle(
+        asked = resolve(
             each,
             model,
             data,

@@ -214,7 +214,7 @@ class RecipeCall:
         return evaluate(data, **asked, out=path)
 
 
-def settle(
+def resolve(
     recipe: Recipe,
     model: str | None = None,
     data: str | None = None,

@@ -191,7 +191,7 @@ def _joined(
         unknown=sentence.unknown,
         word_ids=sentence.word_ids,
         delta=None,
-        readout=_reading(whole, found),
+        readout=_readout(whole, found),
         prediction=prediction,
         probabilities=probabilities,
         options={**asked, "long": "windows", "overlap": whole.overlap},
@@ -210,7 +210,7 @@ def _mean(whole: Cut, values: Sequence[Any]) -> Any:
     return total / count
 
 
-def _reading(whole: Cut, found: Sequence[Explanation]) -> Readout:
+def _readout(whole: Cut, found: Sequence[Explanation]) -> Readout:
     """The readout of the whole text, where every window is read out at the same token of it."""
     places = {
         None if each.position is None else window[each.position]

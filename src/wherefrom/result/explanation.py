@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.floating[Any]]
 Place = int | str | slice  # a layer or a token, by its number; a token also by its name
 NO_TARGET = Target("none")
-NO_READING = Readout(None, "unknown")
+NO_READOUT = Readout(None, "unknown")
 UNREAD = 8  # unknown tokens that a remark names
 
 
@@ -60,7 +60,7 @@ class Explanation:
     additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
     measured: Target = NO_TARGET  # and the output by which metrics judge it: the target; if it is none, the prediction
-    readout: Readout = NO_READING
+    readout: Readout = NO_READOUT
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
     model: str = ""
@@ -105,7 +105,7 @@ class Explanation:
     @property
     def explained(self) -> str:
         """What is explained, in words."""
-        if self.target == NO_TARGET and self.readout == NO_READING:
+        if self.target == NO_TARGET and self.readout == NO_READOUT:
             return "scores made elsewhere"
         said = str(self.target)
         number = self.target.kind == "class" and self.prediction is not None and not self.probabilities
@@ -114,7 +114,7 @@ class Explanation:
     @property
     def read_at(self) -> str | None:
         """The readout in words; None of scores made elsewhere."""
-        if self.readout == NO_READING:
+        if self.readout == NO_READOUT:
             return None
         return self.readout.why + ("" if self.position is None else f" {self.tokens[self.position]}")
 

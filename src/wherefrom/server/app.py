@@ -132,7 +132,7 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
 
     async def answer(asked: Any, request: Request, how: Callable[..., Iterator[Event]]) -> Response:
         model = _model(opened, asked.model)
-        handlers.settle(asked, limits)
+        handlers.check_request(asked, limits)
         try:
             job = line.enter(partial(how, asked, model, limits))
         except Full:

@@ -142,7 +142,7 @@ class CompareBody(Body):
     heads: bool = Field(False, description="In a stream: also the maps of single heads, where methods have them.")
 
 
-def settle(asked: Body, limits: Limits) -> None:
+def check_request(asked: Body, limits: Limits) -> None:
     """Refuse what can be refused before the request waits in line."""
     asked.texts(limits)
     names = asked.methods if isinstance(asked, CompareBody) else []
