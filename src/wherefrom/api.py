@@ -176,7 +176,7 @@ def explain(
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
         stand in the name: "integrated-gradients(n_steps=20)". "auto" is deeplift where the model predicts something
         and alti where it does not or a map is asked for (wherefrom/pipeline/auto.py); the result says which it was.
-    aggregate: how layer maps become one; "rollout" unless the method's name says otherwise, None leaves them.
+    aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
         difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say

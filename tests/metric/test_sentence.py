@@ -85,7 +85,7 @@ def test_the_sentence_and_verdict_state_the_numbers() -> None:
     )
     assert good.told
     assert good.verdict == (
-        "In the mean over 1 to 2 words gone, all 19 random orders leave a higher probability: told from chance "
+        "On average over 1 to 2 words erased, all 19 random orders leave a higher probability: better than chance "
         "(at the 5 % level)."
     )
     bad = check(0.98, 0.99, 0.981)

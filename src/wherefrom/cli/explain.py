@@ -145,7 +145,7 @@ def _list_methods() -> None:
 
     groups: dict[str, list[Entry]] = {}
     for each in listed("methods"):
-        kind = "Towards one output" if each["towards"] else "What a token is made of, towards no class"
+        kind = "Towards one output" if each["towards"] else "What a token is made of, whatever the class"
         kind = "Random scores" if each["random"] else kind
         made_of = f" (of {each['of']})" if each["of"] else ""
         row = Entry(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))

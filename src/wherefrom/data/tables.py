@@ -72,7 +72,7 @@ def attempts(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     elif kind in (".csv", ".tsv"):
         yield from _delimited(path, "," if kind == ".csv" else "\t")
     else:
-        raise InvalidOption(f"{path}: expected one of {', '.join(TABLES)} (also packed: {', '.join(PACKED)})")
+        raise InvalidOption(f"{path}: expected one of {', '.join(TABLES)} (also compressed: {', '.join(PACKED)})")
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
@@ -228,7 +228,7 @@ def _open_zst(path: Path) -> Any:
 def write_rows(path: Path, made: Iterable[Row]) -> int:
     """Write rows as jsonl, packed if the name says so; returns how many."""
     if kind_of(path) != ".jsonl":
-        raise InvalidOption(f"{path}: rows are written as .jsonl (packed: .jsonl.gz, .jsonl.xz)")
+        raise InvalidOption(f"{path}: rows are written as .jsonl (compressed: .jsonl.gz, .jsonl.xz)")
     packers: dict[str, Callable[..., Any]] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     if path.suffix not in packers:
         raise InvalidOption(f"{path}: cannot write {path.suffix}; use .jsonl, .jsonl.gz or .jsonl.xz")

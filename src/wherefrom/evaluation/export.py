@@ -51,7 +51,7 @@ def means(run: Run) -> Rows:
 
 
 def _answers(summary: dict[Key, Summary]) -> dict[Key, Summary]:
-    """What each metric says in the end: of the answer or, where it has layers alone, of the last one."""
+    """What each metric says of the final scores or, where it has layers alone, of the last layer."""
     found: dict[Key, Summary] = {}
     for metric in dict.fromkeys(key.metric for key in summary):
         mine = {key: each for key, each in summary.items() if key.metric == metric}

@@ -117,7 +117,7 @@ def log_odds(case: Case, asked: MetricSpec) -> Iterator[Part]:
 
 @metric("area", better="lower", way=erasure.Way(), narrowed=STEPS)
 def area(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Area under the curve of the probability as tokens go."""
+    """Area under the curve of the probability as tokens are erased."""
     yield Part(None, _curve(case, asked).area)
 
 
@@ -190,19 +190,19 @@ def _cue(case: Case, asked: MetricSpec, alignment: Callable[[Array, NDArray[np.b
 
 @metric("cue-dot", needs=("cues",), where=LEVELS)
 def cue_dot(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Share of the scores that lies on cue words, in every layer and in the end (Value Zeroing, section 5)."""
+    """Share of the scores that lies on cue words, in every layer and overall (Value Zeroing, section 5)."""
     yield from _cue(case, asked, precision.dot_product)
 
 
 @metric("cue-ap", needs=("cues",), where=LEVELS)
 def cue_ap(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Average precision of cue words in the ranking, in every layer and in the end (Value Zeroing, section 5)."""
+    """Average precision of cue words in the ranking, in every layer and overall (Value Zeroing, section 5)."""
     yield from _cue(case, asked, precision.average_precision)
 
 
 @metric("cue-probes", better="lower", needs=("cues",), where=LEVELS)
 def cue_probes(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Tokens ranked above the best cue, in every layer and in the end (Value Zeroing, A.2)."""
+    """Tokens ranked above the best cue, in every layer and overall (Value Zeroing, A.2)."""
     yield from _cue(case, asked, precision.probes_needed)
 
 
@@ -254,7 +254,7 @@ def consistency(case: Case, asked: MetricSpec, *, protocol: correlation.Protocol
 
 @metric("randomisation", better="", again=sanity.Randomised(), at="down to block")
 def randomisation(case: Case, asked: MetricSpec, *, magnitude: bool = False) -> Iterator[Part]:
-    """Spearman's ρ with the scores when the model is random from the top down to each block (Adebayo et al.)."""
+    """Spearman's ρ with the scores of the model randomised from the top down to each block (Adebayo et al.)."""
     for part, found in _again(case, asked).items():
         value = sanity.left(case.explanation, found, magnitude)
         name, _, block = part.partition(" ")  # "block 3"; head and embeddings are no layer
@@ -263,7 +263,7 @@ def randomisation(case: Case, asked: MetricSpec, *, magnitude: bool = False) -> 
 
 @metric("stability", better="", again=sanity.Disturbed())
 def stability(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Largest change of a score, relative to the largest score, in a batch, padded or in another dtype; and their ρ."""
+    """Largest change of a score, relative to the largest score, in a batch, padded or in another dtype; and ρ."""
     (alone,), (found,) = case.again[sanity.Alone()].values(), _again(case, asked).values()
     yield Part(None, sanity.moved(alone, found))
     yield Part(None, sanity.left(alone, found), "rho")
@@ -279,14 +279,14 @@ def _again(case: Case, asked: MetricSpec) -> Mapping[str, Explanation]:
 
 @metric("mdl", better="lower", probe=Probe())
 def mdl(codes: Sequence[Code], asked: MetricSpec) -> Iterator[Part]:
-    """Bits that it takes to say the examples' labels to someone who holds a layer's vectors (Voita & Titov)."""
+    """Bits needed to send the examples' labels to someone who holds a layer's vectors (Voita & Titov)."""
     del asked
     yield from _by_layer(code.bits for code in codes)
 
 
 @metric("compression", probe=Probe())
 def compression(codes: Sequence[Code], asked: MetricSpec) -> Iterator[Part]:
-    """The same as a rate against an even code, and its ρ with cue alignment over layers (Value Zeroing, table 2)."""
+    """MDL as a rate against a uniform code, and its ρ with cue alignment over layers (Value Zeroing, table 2)."""
     del asked
     yield from _by_layer(code.compression for code in codes)
 

@@ -3,7 +3,7 @@ r"""Probing: how easily can a property be read off a layer's vectors? Minimum de
     MDL          =  t_1 log₂ K  −  Σ_i log₂ p_{θ_i}(y_{t_i+1 … t_{i+1}} | x_{t_i+1 … t_{i+1}})      (Voita & Titov)
     compression  =  N log₂ K / MDL                                                        (Value Zeroing, equation 13)
 
-The labels are sent in blocks: the first by an even code, each other by a probe θ_i trained on all that was sent before.
+The labels are sent in blocks: the first by a uniform code, each other by a probe θ_i trained on all sent before it.
 A code is short when the labels follow from the vectors *and* few examples are enough to see how. Compression is 1 for a
 guess at random, above it for a layer that knows the property, below it for a probe that learns by heart.
 

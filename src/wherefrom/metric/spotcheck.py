@@ -9,11 +9,11 @@ token, an answer) they are replaced, by the mask or else the unknown token. An o
 probability too, more so in short sentences; what a method adds is the distance to it.
 
 **The verdict is a rank test.** The order of the scores is compared with 19 other orders, drawn at random and all
-different: it is told from chance where its mean probability over the whole curve is the lowest of the 20. An order that
-is itself random is one of 20 that nothing tells apart, and so comes first in at most 1/20 of cases: the level is 5 %,
+different: it is better than chance where its mean probability over the whole curve is the lowest of the 20. An order
+that is itself random is one of 20 alike, and so comes first in at most 1/20 of cases: the level is 5 %,
 whatever the model and the text, and ties only lower it. A text of three words has six orders and gets no verdict.
 
-One sentence proves little: metrics over a dataset are in `wherefrom.metric.erasure` and `correlation`.
+One sentence proves little; metrics over a dataset are in `wherefrom.metric.erasure` and `correlation`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
 
 SPOKEN = 0.2  # the share of the words of which the sentence speaks
-LEVEL = 0.05  # how often an order that knows nothing is told from chance
+LEVEL = 0.05  # how often an order that knows nothing is called better than chance
 OTHERS = 19  # random orders to be told from: coming first among 20 has a chance of 5 %
 LONG = 64  # tokens beyond which the curve has fewer steps:
 FEW_STEPS = (0.0, 0.1, SPOKEN, 0.5)
@@ -69,7 +69,7 @@ class Check:
 
     @property
     def told(self) -> bool | None:
-        """Whether the order is told from chance at the level of 5 %; None where the text has too few orders."""
+        """Whether the order is better than chance at the level of 5 %; None where the text has too few orders."""
         return None if len(self.random) < OTHERS else self.beaten == len(self.random)
 
     def __str__(self) -> str:
@@ -93,13 +93,13 @@ class Check:
             )
         leave = "leaves" if count - self.beaten == 1 else "leave"
         if self.told:
-            found = f"all {count} random orders leave a higher probability: told from chance"
+            found = f"all {count} random orders leave a higher probability: better than chance"
         else:
             found = (
                 f"{count - self.beaten} of {count} random orders {leave} a probability as low or lower: on this "
                 f"sentence it cannot be told from chance"
             )
-        return f"In the mean over 1 to {last} words gone, {found} (at the {100 * LEVEL:.0f} % level)."
+        return f"On average over 1 to {last} words erased, {found} (at the {100 * LEVEL:.0f} % level)."
 
 
 def checks(

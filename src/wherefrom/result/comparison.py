@@ -109,7 +109,7 @@ class Comparison(Mapping[str, Explanation]):
     def plot(self, kind: str = "text", **options: object) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
 
-        width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
+        width is "column", "page" or inches, dark=True for a dark background; wherefrom.view.plot has each kind's own.
         """
         figure: Figure = view("picture")(self, kind, **options)
         return figure

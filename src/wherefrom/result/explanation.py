@@ -329,7 +329,7 @@ class Explanation:
     def plot(self, kind: str = "text", **options: object) -> Figure:
         """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.
 
-        width is "column", "page" or inches, dark=True draws for a dark ground; wherefrom.view.plot has each kind's own.
+        width is "column", "page" or inches, dark=True for a dark background; wherefrom.view.plot has each kind's own.
         """
         layerwise = options.get("own") or options.get("edges") == "paths"  # shows what was not aggregated
         title = view("title")(replace(self, aggregate=None) if layerwise else self)

@@ -115,7 +115,7 @@ def _apart(explanation: Explanation, common: str | None) -> str:
 
 
 def coloured(explanation: Explanation) -> str:
-    """The text, each piece on a ground as strong as its score."""
+    """The text, each piece on a background as strong as its score."""
     parts = []
     columns = (explanation.pieces, gaps(explanation), explanation.scores, strengths(explanation), explanation.unknown)
     for piece, gap, score, value, unknown in zip(*columns, strict=True):

@@ -1,8 +1,8 @@
 """Explanations in the terminal: coloured text, and with `layers` what every layer did.
 
 24-bit colour, or the nearest of 256. Of 16 the nearest would be cyan for green and blue, so there the hue is named.
-Where the terminal does not say whether its ground is light or dark, nothing can fade into it: three steps then say how
-strong a score is, in ink, in bold ink and as a ground. Without colour (NO_COLOR, a pipe) the scores are printed.
+Where the terminal does not say whether its background is light or dark, nothing can fade into it: three steps then say
+how strong a score is, in ink, in bold ink and as a background. Without colour (NO_COLOR, pipes) scores are printed.
 """
 
 from __future__ import annotations

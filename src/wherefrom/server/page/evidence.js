@@ -31,7 +31,7 @@ export function evidence(found, number) {
   text.append(
     dressed(make("p", {}, found.sentence), { ...small, color: "var(--ink)", "font-weight": "500" }),
     dressed(make("p", {}, found.verdict), small),
-    dressed(make("p", {}, "First to go: ", found.words.slice(0, 5).join(" · ")), { ...small, color: "var(--muted)", "overflow-wrap": "anywhere" }),
+    dressed(make("p", {}, "First erased: ", found.words.slice(0, 5).join(" · ")), { ...small, color: "var(--muted)", "overflow-wrap": "anywhere" }),
   );
   block.append(curve(found), text);
   return block;
@@ -59,7 +59,7 @@ function curve(found) {
     dressed(draw("path", { d: path(found.probabilities) }), { fill: "none", stroke: "var(--accent)", "stroke-width": "2.2" }),
     dressed(draw("circle", { cx: x(found.taken[found.step]), cy: y(found.probabilities[found.step]), r: 3.4 }), { fill: "var(--accent)" }),
     dressed(draw("text", { x: LEFT, y: HEIGHT - 3 }, "0"), { fill: "var(--muted)" }),
-    dressed(draw("text", { x: WIDTH - 8, y: HEIGHT - 3, "text-anchor": "end" }, `${last} words gone`), { fill: "var(--muted)" }),
+    dressed(draw("text", { x: WIDTH - 8, y: HEIGHT - 3, "text-anchor": "end" }, `${last} words erased`), { fill: "var(--muted)" }),
     draw("title", {}, `${found.by === "delete" ? "Words deleted" : `Words replaced by the ${found.by}`}, highest scores first; dashed: the mean of ${found.orders} random orders; half of them lie on the grey ground`),
   );
   return svg;

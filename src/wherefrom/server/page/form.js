@@ -24,7 +24,7 @@ export function form({ models, methods, examples, limits }) {
     setIfThere(by("target"), values[0]);
     setIfThere(by("foil"), values[1]);
     by("mask").hidden = !(model.task === "masked-lm" && model.mask);
-    by("mask").textContent = `Put in ${model.mask ?? "a mask"}`;
+    by("mask").textContent = `Insert ${model.mask ?? "a mask"}`;
     by("position-field").hidden = model.task !== "token-classification"; // which gives a label to every token
     if (by("position-field").hidden) by("position").value = "";
     if (untouched) pick(model.compared);

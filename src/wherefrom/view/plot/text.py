@@ -1,4 +1,4 @@
-"""Highlighted text: every piece on a ground as strong as its score, one method under the other.
+"""Highlighted text: every piece on a background as strong as its score, one method under the other.
 
 AttCAT's figure 5 and ALTI's tables 3 and 4.
 """

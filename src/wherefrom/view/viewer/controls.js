@@ -106,7 +106,7 @@ export function helpDialog() {
   const rows = KEYS.map(({ keys, says }) =>
     make("div", { class: "key" }, make("dt", {}, ...keys.map((key) => make("kbd", {}, key))), make("dd", {}, says)));
   return dialog("Keys", make("dl", {}, ...rows),
-    make("p", { class: "note" }, "Point at a token to see where it comes from (its ground) and where it goes (a line " +
+    make("p", { class: "note" }, "Point at a token to see where it comes from (backgrounds) and where it goes (a line " +
       "under it); click to pin it. The address keeps what you see."));
 }
 

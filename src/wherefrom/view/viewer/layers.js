@@ -96,7 +96,7 @@ export const layersView = {
   },
 
   caption: ({ subject }) =>
-    `Layers × tokens${subject.arrays.aggregated ? " from the input" : ""} · each layer by its strongest token`,
+    `Layers × tokens${subject.arrays.aggregated ? " from the input" : ""} · colours by each layer's strongest token`,
 
   describe: ({ subject, shown }) => `Layers of ${subject.title}: ${subject.depth} layers by ${shown.length} tokens`,
 };

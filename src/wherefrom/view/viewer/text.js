@@ -1,4 +1,4 @@
-// The text itself, each token on a ground as strong as its score. With a token in focus the grounds show where it comes
+// The text itself, each token on a background as strong as its score. With a token in focus the backgrounds show where it comes
 // from, and a line under a token how much of it goes there.
 
 import { answer, arrangement, layerOf, matrix, readable, short, strongest, unitFor } from "./data.js";
