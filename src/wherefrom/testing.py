@@ -108,7 +108,7 @@ def _check_options(spec: MethodSpec) -> None:
 def _check_cost(spec: MethodSpec) -> None:
     cost = spec.method.cost
     if cost is None:
-        raise CheckFailed(f"'{spec.method.name}' states no cost=, so that nobody can ask how long it will take")
+        raise CheckFailed(f"'{spec.method.name}' states no cost=, so its time cannot be estimated")
     options = {**spec.method.options, **spec.options}
     works = [cost(BatchShape((n,), 12, 12, 768, 3072, 4), options) for n in (16, 256)]
     small, large = (sum(work[:-1]) for work in works)

@@ -170,7 +170,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         Explanation.from_scores(["a"], [0.1, 0.2])
     with pytest.raises(wherefrom.WherefromError, match="maps do not fit"):
         Explanation.from_scores(["a"], [0.1], maps=np.ones((2, 3, 3)))
-    with pytest.raises(wherefrom.WherefromError, match="no numbers"):
+    with pytest.raises(wherefrom.WherefromError, match="not numbers"):
         Explanation.from_scores(["a"], ["x"])
     with pytest.raises(wherefrom.WherefromError, match="NaN or infinite"):
         Explanation.from_scores(["a", "b"], [0.1, float("nan")])

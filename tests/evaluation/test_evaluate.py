@@ -259,7 +259,7 @@ def test_another_command_in_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WherefromError, match="model hash"):
         wherefrom.evaluate(texts, tiny.model(seed=3), TOKENIZER, ["globenc"], ["aopc"], out=tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(WherefromError, match="no manifest of a wherefrom run"):
+    with pytest.raises(WherefromError, match="not the manifest of a wherefrom run"):
         evaluate(texts, ["globenc"], ["aopc"], out=tmp_path)
 
 
@@ -392,7 +392,7 @@ def test_the_commands_evaluate_show_compare_and_export(tmp_path: Path, monkeypat
     assert "spearman:METHOD" in called("metrics")
     with pytest.raises(WherefromError, match="unknown format 'docx'"):
         called("runs", "export", "runs/first", "--format", "docx")
-    with pytest.raises(WherefromError, match="no run folder"):
+    with pytest.raises(WherefromError, match="not a run folder"):
         called("runs", "show", "model")
     manifest = json.loads((tmp_path / "runs/first/manifest.json").read_text())
     assert manifest["model"]["hash"]

@@ -26,7 +26,7 @@ class Joining(Protocol):
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A way to join layer maps, and what it costs for n tokens, so many layers, bytes a number and rows of the n."""
+    """A way to join layer maps, and its cost: for n tokens, a number of layers, bytes per number and rows computed."""
 
     run: Joining
     cost: Callable[[int, int, int, int], Work]

@@ -35,7 +35,7 @@ def _stands_alone(line: str) -> bool:
 
 
 def _formulas(lines: list[str], width: int) -> Iterator[str]:
-    """Where one is too long, all have their columns closer together, and what is still too long goes on below."""
+    """Where a line is too long, all have their columns closer together; one still too long is continued below."""
     if max(map(len, lines)) > width:
         lines = _closer(lines)
     for line in lines:
@@ -48,7 +48,7 @@ def _formulas(lines: list[str], width: int) -> Iterator[str]:
 
 
 def _folded(line: str, width: int) -> str:
-    """As many gaps given up, from the right, as it takes to fit."""
+    """The line with gaps between its columns closed, from the right, until it fits."""
     for gap in reversed(list(re.finditer(r"(?<=\S) {3,}", line))):
         if len(line) <= width:
             break
@@ -57,7 +57,7 @@ def _folded(line: str, width: int) -> str:
 
 
 def _closer(lines: list[str]) -> list[str]:
-    """No more than two blanks between columns, which stay in line."""
+    """The lines with at most two blanks between columns, still aligned."""
     long = max(map(len, lines))
     blank = [all(line[at : at + 1] in ("", " ") for line in lines) for at in range(long)]
     indent = blank.index(False)

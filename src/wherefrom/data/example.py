@@ -68,7 +68,7 @@ def unfit(example: Example) -> str | None:
     for name in ("id", "label", "target", "foil", "group"):
         value = getattr(example, name)
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-            return f"its {name} {value!r} holds half of a surrogate pair, which is no character"
+            return f"its {name} {value!r} holds half of a surrogate pair, which is not a character"
     if example.attractors is not None and not 0 <= example.attractors <= MOST:
         return f"its attractors are {example.attractors}; expected a count from 0 to {MOST}"
     return None
@@ -210,7 +210,7 @@ def _lots(data: Dataset, limit: int, seed: int) -> tuple[set[int], list[Example 
 
 
 def lot(id: str, seed: int) -> bytes:
-    """What an example draws: the same on every machine, and nothing to do with its place."""
+    """The number that an example draws: the same on every machine, whatever its place."""
     return hashlib.sha256(f"{seed}:{id}".encode()).digest()
 
 

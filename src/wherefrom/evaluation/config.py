@@ -84,7 +84,7 @@ def check(setting: Setting) -> None:
     if not setting.metrics:
         raise InvalidOption("no metrics to evaluate by; expected names from `wherefrom metrics`")
     if setting.target == "all":
-        raise InvalidOption("target='all' is no single answer; the metric 'confidence' looks at every class by itself")
+        raise InvalidOption("target='all' is not one target; the metric 'confidence' looks at every class by itself")
     for each in (setting.batch_size, setting.threads):
         if isinstance(each, bool) or not isinstance(each, int) or each < 1:
             raise InvalidOption(f"batch size or threads is {each!r}; expected a whole number, at least 1")
@@ -136,14 +136,14 @@ def check_model(opened: Model, setting: Setting) -> None:
                     f"{asked.metric.name}(by=mask)"
                 )
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
-            raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is none")
+            raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is not one")
 
 
 def check_second(ours: Model, theirs: Model) -> None:
     """Refuse a second model whose explanations cannot be compared token by token, class by class."""
     for each in (ours, theirs):
         if each.task != "classification":
-            raise NotDefined(f"'consistency' compares two classifiers, and {each.name} is none")
+            raise NotDefined(f"'consistency' compares two classifiers, and {each.name} is not one")
     if set(ours.labels.values()) != set(theirs.labels.values()):
         raise NotDefined(
             f"{ours.name} and {theirs.name} choose between different classes ({', '.join(ours.labels.values())}; "

@@ -110,12 +110,12 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UnknownName(f"'{folder}' is no run folder: it has no {FILE}") from error
+        raise UnknownName(f"'{folder}' is not a run folder: it has no {FILE}") from error
     except (OSError, ValueError) as error:
         raise DamagedFile(f"'{folder / FILE}' cannot be read: {error}") from error
     found = _renamed(found)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise DamagedFile(f"'{folder / FILE}' is no manifest of a wherefrom run")
+        raise DamagedFile(f"'{folder / FILE}' is not the manifest of a wherefrom run")
     if found.get("version") != VERSION:
         raise DamagedFile(f"'{folder}' has version {found.get('version')!r}; this wherefrom reads version {VERSION}")
     if lacking := _lacking(found):

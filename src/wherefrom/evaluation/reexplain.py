@@ -1,4 +1,4 @@
-"""A shard's examples explained once more: by a second model, by the model as its parts become random, or disturbed.
+"""A shard's examples explained once more: by a second model, by the randomised model, or disturbed.
 
 Memory holds one changed copy of the model at a time, and of what it explains the scores, not the maps.
 """

@@ -69,7 +69,9 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logi
     """Differences from a baseline, propagated back by the rescale rule."""
     check_layer(output, layer)
     if baseline == "zero":
-        raise InvalidOption("deeplift compares two sentences; 'zero' is none. Choose mask, pad, unknown or token ids")
+        raise InvalidOption(
+            "deeplift compares two sentences, and 'zero' is not one. Choose mask, pad, unknown or token ids"
+        )
     start = layer or 0
     real, base = (trace.layers for trace in swapped(output, baseline))
     real[-1].need_gpt2_like("deeplift")

@@ -44,7 +44,7 @@ Disturbance = Literal["batch", "padding"] | Dtype
 
 @dataclass(frozen=True)
 class Randomised:
-    """Which parts of the model are random at a time, and how they are drawn."""
+    """Which parts of the model are randomised at a time, and how they are drawn."""
 
     independent: bool = False
     way: Randomising = "initial"
@@ -56,7 +56,7 @@ class Randomised:
 
 @dataclass(frozen=True)
 class Disturbed:
-    """What changes, and should change nothing: the company of a batch, padding, or the dtype."""
+    """A change that should change no score: a batch, padding, or the dtype."""
 
     against: Disturbance = "batch"
 
@@ -71,7 +71,7 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class Randomisation:
-    """What is left of one method's explanations as the model's parts become random, from the top."""
+    """How one method's explanations change as the model's parts are randomised, from the top."""
 
     method: str
     parts: tuple[str, ...]
@@ -195,7 +195,7 @@ def explained(
 
 
 def left(intact: Explanation, random: Explanation, magnitude: bool = False) -> float:
-    """Rank correlation of what the intact model and the random one are explained by."""
+    """Rank correlation of the scores on the intact model and on the randomised one."""
     if magnitude:
         return spearman(intact.magnitude, random.magnitude)
     return spearman(intact.scores, random.scores)

@@ -217,7 +217,7 @@ class Reader:
             raise InvalidInput("the text is empty; expected at least one word")
         if any("\ud800" <= char <= "\udfff" for part in texts for char in part):
             raise InvalidInput(
-                "the text holds half of a surrogate pair, which is no character; decode it properly first"
+                "the text holds half of a surrogate pair, which is not a character; decode it properly first"
             )
         extra = dict(self.tokenizer_kwargs or {})
         if clash := RESERVED & set(extra):
@@ -247,7 +247,7 @@ class Reader:
         words = [] if not self.in_words else [places_of_words(each) for each in given]
         spans = offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
         self._check(ids)
-        own = ornaments(self.tokenizer)
+        own = special_ids(self.tokenizer)
         return Sentence(
             ids,
             token_names(self.tokenizer, ids),
@@ -324,7 +324,7 @@ class Reader:
         most = "" if self.type_count is None else f" below {self.type_count}"
         fits = all(_is_int(each) and each >= 0 for each in types)
         if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
-            raise InvalidInput(f"token_type_ids holds values that are no types; expected whole numbers from 0{most}")
+            raise InvalidInput(f"token_type_ids holds values that are not types; expected whole numbers from 0{most}")
 
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
@@ -343,7 +343,7 @@ class Reader:
         spans: list[Span | None] = [None] * len(ids)
         if self.tokenizer is None:
             return [False] * len(ids), spans, ()
-        own = ornaments(self.tokenizer)
+        own = special_ids(self.tokenizer)
         special = [i in own for i in ids]
         texts: list[str] = []
         for start, end in _runs(special):
@@ -374,7 +374,7 @@ class Reader:
             )
 
 
-def ornaments(tokenizer: Any) -> set[int]:
+def special_ids(tokenizer: Any) -> set[int]:
     """The ids of the tokenizer's own tokens, however they came into a sentence: [CLS], [SEP], padding and the like.
 
     A mask and an unknown word stand for words of the text. Only where the unknown token also begins or ends texts

@@ -66,7 +66,7 @@ class Comparison(Mapping[str, Explanation]):
             raise DamagedFile("this comparison is damaged: it holds no explanations")
         failed = data.get("failed", {})
         if not isinstance(failed, Mapping):
-            raise DamagedFile("this comparison is damaged: what failed is no dictionary by name")
+            raise DamagedFile("this comparison is damaged: `failed` is not a dictionary by name")
         return cls(
             {name: Explanation.from_dict(each) for name, each in data["explanations"].items()},
             {str(name): str(detail) for name, detail in failed.items()},

@@ -287,7 +287,7 @@ class Explanation:
         if not len(tokens):
             raise InvalidInput("there are no tokens; expected at least one, with its score")
         if array.dtype.kind not in "fiub":
-            raise InvalidInput(f"scores of type {array.dtype} are no numbers; expected one number per token")
+            raise InvalidInput(f"scores of type {array.dtype} are not numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
         fields.setdefault("signed", bool((array < 0).any()))
         return cls(tokens=list(tokens), scores=array, method=method, **cast(dict[str, Any], fields))

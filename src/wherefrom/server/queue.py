@@ -34,7 +34,7 @@ log = logging.getLogger("wherefrom.server")
 
 
 class Full(Exception):
-    """The line is as long as it may get."""
+    """No more requests may wait."""
 
 
 class Closed(BaseException):
@@ -121,7 +121,7 @@ class JobQueue:
     # The side of the event loop ---------------------------------------------------------------------------
 
     def enter(self, work: Work) -> Waiting:
-        """Stand in line, or `Full`, or `Closed`."""
+        """Wait in line; raises `Full` or `Closed`."""
         job = Waiting(work, asyncio.get_running_loop())
         with self._changed:
             if self._ends is not None:

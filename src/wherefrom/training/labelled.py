@@ -112,7 +112,7 @@ def before(text: str, index: object) -> str:
     try:
         end = int(str(index))
     except ValueError:
-        raise BadRow(f"{shown(index)} is no word index") from None
+        raise BadRow(f"{shown(index)} is not a word index") from None
     if not 0 < end <= len(words):
         raise BadRow(f"word index {end} lies outside the {len(words)} words of the text")
     return " ".join(words[:end])
