@@ -150,7 +150,6 @@ def model(
         changes = {"num_labels": 2, **changes}  # the two edges of an answer
     chosen = {**CONFIGS, **OTHERS}[model_type]
     config = transformers.AutoConfig.for_model(model_type, **{**chosen, **more, **changes})
-    config._experts_implementation = "eager"  # the others refuse float64
     torch.manual_seed(seed)
     found: PreTrainedModel = HEADS[task].from_config(config)
     generator = torch.Generator().manual_seed(seed + 1)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import NotDefined, Unsuited, UnsupportedModel
+from wherefrom.model.double import computing_in_double
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote, unpacked
@@ -33,6 +34,7 @@ from wherefrom.model.undo import (
     hook,
     on_leaving,
     outside_inference_mode,
+    routing_eagerly,
 )
 
 T = TypeVar("T")
@@ -326,6 +328,10 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
 
     def run() -> T:
         evaluating(opened.model)
+        if opened.pretrained.dtype == torch.float64:
+            computing_in_double(opened.model)
+        if opened.family.mapped and opened.family.ffn.module:
+            routing_eagerly(opened.model)
         if opened.family.mapped and (not own_attention or encoder_of_decoders):
             if opened.family.attention.module:
                 attending_eagerly(opened.model)

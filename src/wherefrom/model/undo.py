@@ -210,6 +210,22 @@ def attending_eagerly(model: nn.Module) -> None:
         config._attn_implementation_internal, config._output_attentions = "eager", True
 
 
+def routing_eagerly(model: nn.Module) -> None:
+    """Have experts run one after another: the other ways refuse float64, and round otherwise."""
+    name = "_experts_implementation_internal"
+    before = [
+        (each, getattr(each, name)) for each in configs(model) if getattr(each, name, None) not in (None, "eager")
+    ]
+
+    def undo() -> None:
+        for config, implementation in before:
+            setattr(config, name, implementation)
+
+    on_leaving(undo)
+    for config, _ in before:
+        setattr(config, name, "eager")
+
+
 def _unwatch(model: nn.Module) -> None:
     """Take off what transformers hooks to a model, for good, when it is first asked for attention weights."""
     for module in model.modules():

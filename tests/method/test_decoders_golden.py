@@ -1,0 +1,103 @@
+"""Decoders against the numbers of `../shared/golden-2/decoders`: the authors' own code, and an independent oracle.
+
+Its index says which array is whose and how near. The models are float64, and so is all that is computed of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import wherefrom
+
+FOLDER = Path(__file__).parents[3] / "shared" / "golden-2" / "decoders"
+CASES = sorted(each.name for each in FOLDER.iterdir() if each.is_dir()) if FOLDER.exists() else []
+cases = pytest.mark.parametrize(
+    "case", CASES or [pytest.param("none", marks=pytest.mark.skip(reason="no golden numbers in ../shared/golden-2"))]
+)
+MAPS = {  # the oracle's name -> ours
+    "maps/norm": "norm",
+    "maps/norm_residual": "norm-residual",
+    "maps/norm_residual_ln": "norm-residual-ln",
+    "maps/globenc": "globenc",
+    "maps/alti": "alti",
+    "maps/alti_ln": "alti(at=attention)",
+    "maps/alti_l2": "alti(metric=l2)",
+    "value_zeroing/cosine": "value-zeroing",
+    "value_zeroing/euclidean": "value-zeroing(metric=euclidean)",
+}
+
+
+@functools.lru_cache(maxsize=2)
+def model(case: str) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER / case / "model", dtype=torch.float64)
+
+
+def arrays(case: str, file: str) -> Any:
+    return np.load(FOLDER / case / f"{file}.npz")
+
+
+def sentence(case: str, number: int) -> tuple[list[int], int]:
+    inputs = arrays(case, "inputs")
+    return inputs[f"ids{number}"].tolist(), int(inputs[f"target{number}"])
+
+
+def apart(ours: Any, theirs: Any) -> float:
+    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+@cases
+def test_the_pass_is_that_of_the_formulas(case: str) -> None:
+    for number in (0, 1):
+        trace = wherefrom.capture(sentence(case, number)[0], model(case))
+        expected = arrays(case, "pass")
+        assert apart(trace.output.logits[0].numpy(), expected[f"s{number}/logits"]) < 1e-11
+        attention = np.stack([layer.attention[0].numpy() for layer in trace.layers])
+        assert apart(attention, expected[f"s{number}/attention"]) < 1e-11
+
+
+@cases
+def test_layer_maps_are_the_oracles(case: str) -> None:
+    for number in (0, 1):
+        found = wherefrom.compare(sentence(case, number)[0], model(case), methods=list(MAPS.values()), aggregate=None)
+        for name, method in MAPS.items():
+            expected = arrays(case, "oracle")[f"s{number}/{name}"]
+            assert apart(found[method].maps, expected) < 1e-10, (number, name)
+
+
+@cases
+def test_gradient_methods_are_the_oracles(case: str) -> None:
+    for number in (0, 1):
+        ids, target = sentence(case, number)
+        theirs = {
+            name: arrays(case, "oracle")[f"s{number}/gradients/target/{name}"] for name in ("attcat", "cat_layers")
+        }
+        found = wherefrom.compare(ids, model(case), methods=["attcat", "cat"], target=target)
+        assert apart(found["attcat"].scores, theirs["attcat"]) < 1e-10
+        assert apart(found["cat"].layer_scores, theirs["cat_layers"]) < 1e-10
+        own = arrays(case, "oracle")[f"s{number}/gradients/target/grad_x_input_embeddings"]
+        assert apart(wherefrom.explain(ids, model(case), method="gradient-x-input", target=target).scores, own) < 1e-10
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if (FOLDER / case / "alti_logit.npz").exists()])
+def test_alti_is_the_authors_for_decoders(case: str) -> None:
+    """Their code adds 1e-6 to every component of a difference."""
+    for number in (0, 1):
+        found = wherefrom.explain(sentence(case, number)[0], model(case), method="alti")
+        theirs = arrays(case, "alti_logit")
+        assert apart(found.maps, theirs[f"s{number}/alti_layer"]) < 1e-5
+        assert apart(found.aggregated, theirs[f"s{number}/alti_rollout"]) < 1e-5
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if (FOLDER / case / "value_zeroing.npz").exists()])
+def test_value_zeroing_is_the_authors(case: str) -> None:
+    theirs = arrays(case, "value_zeroing")
+    for number in (0, 1):
+        found = wherefrom.explain(sentence(case, number)[0], model(case), method="value-zeroing")
+        assert apart(found.maps, theirs[f"s{number}/value_zeroing"]) < 1e-11
