@@ -1,7 +1,7 @@
 """Where each architecture keeps its parts: one row per family, nothing else; layout.py says what a row may say.
 
 To add an architecture, copy the row that resembles it most, change what differs and add a tiny configuration to
-`tests/tiny.py`. A row need not be trusted: on opening, every block is put together again from these parts and must give
+`tests/tiny.py`. A row need not be trusted: on opening, every block is rebuilt from these parts and must give
 the model's own hidden states (proof.py).
 """
 

@@ -338,7 +338,7 @@ def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
 
 
 def _mapped(opened: Model) -> Model:
-    """The model with the first row whose blocks, put together again, are its own.
+    """The model with the first row whose rebuilt blocks give its own numbers.
 
     An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
     embeddings and its output are known. A row of its own that does not fit is an error: the model was changed.

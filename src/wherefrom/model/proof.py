@@ -1,4 +1,4 @@
-"""The proof on opening: every block, put together again from the parts that its row names, is the model's own.
+"""The proof on opening: every block, rebuilt from the parts that its row names, gives the model's own numbers.
 
     v^h_j = N(x_j) W_V^h + b_V        u_i = x_i + P(Σ_h Σ_j α^h_ij v^h_j W_O^h + b_O)        o_i from u_i (parts.py)
 
@@ -42,7 +42,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class Proof:
-    """What putting the blocks together again gave."""
+    """What rebuilding the blocks gave."""
 
     gaps: tuple[Gap, ...]
     tolerance: float
@@ -58,15 +58,15 @@ class Proof:
     def __str__(self) -> str:
         block, part, size = self.worst
         if self.holds:
-            return f"every block put together again from its parts is the model's own (largest gap {size:.1e})"
+            return f"every block rebuilt from its parts gives the model's own numbers (largest gap {size:.1e})"
         if part == "output":
             return (
-                f"the model's output is another when it is followed: off by {size:.1e} of the largest number (allowed: "
+                f"the model's output changes while it is followed: by {size:.1e} of the largest number (allowed: "
                 f"{self.tolerance:.0e})"
             )
         return (
-            f"block {block} put together again from its parts is not the model's own: its {part} "
-            f"are off by {size:.1e} of the largest number (allowed: {self.tolerance:.0e})"
+            f"block {block} rebuilt from its parts does not give the model's own numbers; {part}: "
+            f"off by {size:.1e} of the largest number (allowed: {self.tolerance:.0e})"
         )
 
 
