@@ -382,7 +382,7 @@ def _hook_block(block: Block, recorder: _Recorder) -> None:
 
     def ends(_module: nn.Module, _args: Any, output: Any) -> None:
         if recorder.mine():
-            recorder.tuples = isinstance(output, tuple)
+            recorder.tuples = isinstance(output, tuple | list)  # a list in the first GPT
             recorder.end(block, output[0] if recorder.tuples else output)
 
     def enters_last_norm(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.layout import Family
-from wherefrom.model.undo import outside_inference_mode, without_gradients
+from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
 
 T = TypeVar("T")
 SAME = 1e-2  # how far a norm's output may lie from the formula's, as a share: half precision rounds to three digits
@@ -302,8 +302,13 @@ class Block:
     def _experts(self, h: Tensor) -> Tensor:
         module = self.part(self.family.ffn.module)
         own = next(module.parameters()).dtype
-        # Routers flatten what they are given and say how it was shaped: three axes, whatever the caller has.
-        found = module(h.to(own).reshape(1, -1, h.shape[-1]))
+
+        def run() -> Any:
+            routing_eagerly(module)
+            # Routers flatten what they are given and say how it was shaped: three axes, whatever the caller has.
+            return module(h.to(own).reshape(1, -1, h.shape[-1]))
+
+        found = borrowed(run)
         found = found[0] if isinstance(found, tuple) else found
         given: Tensor = found.reshape(h.shape).to(h.dtype) * self.multiplier
         return given
