@@ -96,7 +96,8 @@ def test_value_zeroing_is_the_block_run_again_without_a_value(layout: str) -> No
             own = block.finish(block.mix(layer.x, layer.attention, layer.value), layer.x)
             moved[:, j] = (o - own)[0].norm(dim=-1)
         expected = (moved / moved.sum(-1, keepdim=True)).numpy()
-        np.testing.assert_allclose(found[layer.index], expected, atol=1e-8)
+        # Outside of a pass of ours, routers take their softmax in float32.
+        np.testing.assert_allclose(found[layer.index], expected, atol=1e-6 if block.opaque else 1e-8)
 
 
 @layouts
