@@ -152,6 +152,8 @@ def model(
     config = transformers.AutoConfig.for_model(model_type, **{**chosen, **more, **changes})
     torch.manual_seed(seed)
     found: PreTrainedModel = HEADS[task].from_config(config)
+    if getattr(config, "attn_logit_softcapping", None):
+        found.set_attn_implementation("eager")  # in some releases of transformers the others leave the soft-cap out
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for name, weight in found.named_parameters():

@@ -338,6 +338,7 @@ def test_all_methods_and_all_classes_share_one_pass(monkeypatch: pytest.MonkeyPa
 
 def test_a_users_own_hook_takes_part() -> None:
     model = tiny.model()
+    wherefrom.open_model(model)  # proved without the hook
     handle = model.bert.encoder.layer[1].register_forward_hook(lambda _m, _a, out: out + 1.0)
     batch = output_of(model, tiny.ids(5)).trace.batch
     found = double_trace(wherefrom.open_model(model), batch)

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(not (DOCS / "gallery.md").exists(), reason="the 
 
 
 def script() -> ModuleType:
+    pytest.importorskip("nbformat", reason="nbformat (the extra dev) is not installed")
     path = DOCS.parent / "scripts" / "pictures.py"
     if not path.exists():
         pytest.skip("scripts/pictures.py is not beside the tests")

@@ -62,7 +62,8 @@ class Proof:
         if part == "output":
             return (
                 f"the model's output changes while it is followed: by {size:.1e} of the largest number (allowed: "
-                f"{self.tolerance:.0e})"
+                f"{self.tolerance:.0e}): its attention computes another thing than its eager form, which is what is "
+                f"followed; load it with attn_implementation='eager' to explain that"
             )
         return (
             f"block {block} rebuilt from its parts does not give the model's own numbers; {part}: "
