@@ -18,9 +18,16 @@ import wherefrom
 
 FOLDER = Path(__file__).parents[3] / "shared" / "golden-2" / "decoders"
 CASES = sorted(each.name for each in FOLDER.iterdir() if each.is_dir()) if FOLDER.exists() else []
-cases = pytest.mark.parametrize(
-    "case", CASES or [pytest.param("none", marks=pytest.mark.skip(reason="no golden numbers in ../shared/golden-2"))]
-)
+
+
+def having(file: str | None = None) -> pytest.MarkDecorator:
+    """The cases, or those for which there is such a file; without any, a skip that says why."""
+    found = [case for case in CASES if file is None or (FOLDER / case / f"{file}.npz").exists()]
+    none = pytest.param("none", marks=pytest.mark.skip(reason="no golden numbers in ../shared/golden-2"))
+    return pytest.mark.parametrize("case", found or [none])
+
+
+cases = having()
 MAPS = {  # the oracle's name -> ours
     "maps/norm": "norm",
     "maps/norm_residual": "norm-residual",
@@ -85,7 +92,7 @@ def test_gradient_methods_are_the_oracles(case: str) -> None:
         assert apart(wherefrom.explain(ids, model(case), method="gradient-x-input", target=target).scores, own) < 1e-10
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if (FOLDER / case / "alti_logit.npz").exists()])
+@having("alti_logit")
 def test_alti_is_the_authors_for_decoders(case: str) -> None:
     """Their code adds 1e-6 to every component of a difference."""
     for number in (0, 1):
@@ -95,7 +102,7 @@ def test_alti_is_the_authors_for_decoders(case: str) -> None:
         assert apart(found.aggregated, theirs[f"s{number}/alti_rollout"]) < 1e-5
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if (FOLDER / case / "value_zeroing.npz").exists()])
+@having("value_zeroing")
 def test_value_zeroing_is_the_authors(case: str) -> None:
     theirs = arrays(case, "value_zeroing")
     for number in (0, 1):
