@@ -100,6 +100,7 @@ def test_the_same_command_mends_what_says_that_it_is_finished(folder: Path, cont
     evaluate(out=folder)
     assert Run(folder).mean("attention", "aopc") == Run(folder).mean("attention", "aopc")
     show(Run(folder))
+    assert Run(str(folder)).mean("attention", "aopc") == Run(folder).mean("attention", "aopc")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("file", ["summary.parquet", "records.parquet"])

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 class Run:
     """An evaluation in its folder. `summary` are the means; `table` gives records, curves and examples whole."""
 
-    path: Path
+    path: Path  # a string will do
     _temporary: Any = field(default=None, repr=False)  # the folder goes when the run does
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
 
     @property
     def manifest(self) -> dict[str, Any]:
