@@ -63,7 +63,8 @@ def test_a_user_sees_useful_types(tmp_path: Path, pytestconfig: pytest.Config) -
     for name, content in {**STUBS, "mypy.ini": SETTINGS}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
-    cache = pytestconfig.cache.mkdir("mypy") if pytestconfig.cache else tmp_path  # what was read stays from run to run
+    kept = getattr(pytestconfig, "cache", None)  # pytest may run without its cache
+    cache = kept.mkdir("mypy") if kept else tmp_path  # what was read stays from run to run
     command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", str(cache), "script.py"]
     paths = {"MYPYPATH": f"{tmp_path}{os.pathsep}{source}"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=paths, cwd=tmp_path)
