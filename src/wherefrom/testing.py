@@ -313,7 +313,7 @@ def _check_states(opened: Model, plain: Any, trace: Trace) -> None:
 def _check_layer(opened: Model, layer: LayerTrace) -> None:
     """The parts that the row names give what the block computed."""
     block, where = layer.block, f"of block {layer.index}"
-    source = layer.x if block.before is None else block.before(layer.x)
+    source = block.source(layer.x)
     projected = [("values", block.w_v, layer.value)]
     if layer.linear_keys:  # rotary and relative positions act on queries and keys after their projections
         projected += [("queries", block.w_q, layer.query), ("keys", block.w_k, layer.key)]

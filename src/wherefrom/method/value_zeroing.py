@@ -175,8 +175,7 @@ def _rerun(layer: LayerTrace, row: int, n: int, _: list[Tensor], budget: int) ->
     block, attention, value = layer.block, layer.attention[row], layer.value[row]
     x, u = layer.x[row, :n], layer.u[row, :n]
     o = block.finish(u, x)  # not the model's own, which may be rounded otherwise: what is subtracted must cancel
-    z = (attention[:, :n] @ value).transpose(0, 1).flatten(1)
-    given = z @ block.w_o.flatten(0, 1) + block.b_o  # what attention gives, before any norm on it
+    given = block.attended(layer.attention[row : row + 1], layer.value[row : row + 1])[0, :n]
     size, d = u.element_size(), u.shape[-1]
     for outer in tiles(n, layer.heads * d * size, budget):
         f = torch.bmm(value[:, outer], block.w_o).transpose(0, 1).contiguous()  # [J, H, d]
@@ -184,8 +183,7 @@ def _rerun(layer: LayerTrace, row: int, n: int, _: list[Tensor], budget: int) ->
             sources = slice(outer.start + inner.start, outer.start + inner.stop)
             alpha, targets = _weights(attention, f[inner], sources, n)
             if block.after is None:
-                less = alpha @ f[inner]
-                change = -less
+                change = -(alpha @ f[inner])
             else:
                 left = torch.baddbmm(given[targets], alpha, f[inner], alpha=-1)
                 change = block.after(left) - block.after(given[targets])

@@ -95,8 +95,7 @@ class LayerTrace:
     def branch_scale(self) -> Tensor:
         """The scale of the norm on attention's branch, at what it is given: [B, n, 1]."""
         assert self.block.after is not None
-        z = (self.attention @ self.value).transpose(1, 2).flatten(2)
-        return self.block.after.scale(z @ self.block.w_o.flatten(0, 1) + self.block.b_o)
+        return self.block.after.scale(self.block.attended(self.attention, self.value))
 
     @cached_property
     def mixed(self) -> Tensor:
@@ -151,7 +150,7 @@ class LayerTrace:
         """Whether keys are a linear map of what attention reads, and no more."""
         if "key" not in self.raw:
             return False
-        source = self.x if self.block.before is None else self.block.before(self.x)
+        source = self.block.source(self.x)
         weight, bias = (part.to(source.dtype) for part in self.block.projections()[1])
         key = (source[:1, :2] @ weight + bias).detach()
         own = self.key[:1, :, :2].transpose(1, 2).flatten(2).detach()

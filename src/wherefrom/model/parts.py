@@ -108,13 +108,9 @@ class Block:
     def groups(self) -> int:
         """Heads of keys and values, each of which serves as many of the queries' heads; seen from the matrices."""
         attention = self.family.attention
-        width = linear_of(self.part(attention.output)).weight.shape[0] // self.heads
-        count = linear_of(self.part(attention.value)).weight.shape[1] // width
-        if attention.packed == "by-head":
-            return self.heads
-        if attention.packed == "by-group":  # H/G queries, a key and a value in each
-            return (count - self.heads) // 2
-        return (count - self.heads) // 2 if attention.packed else count
+        width = _sizes(self.part(attention.output))[0] // self.heads
+        count = _sizes(self.part(attention.value))[1] // width
+        return (count - self.heads) // 2 if attention.packed else count  # packed: H queries, G keys and G values
 
     @_kept
     def multiplier(self) -> float:
@@ -320,6 +316,14 @@ class Block:
 
     # The whole ----------------------------------------------------------------------------------------------
 
+    def source(self, x: Tensor) -> Tensor:
+        """What attention reads."""
+        return x if self.before is None else self.before(x)
+
+    def attended(self, attention: Tensor, value: Tensor) -> Tensor:
+        """What attention gives, before any norm on its branch: [B, H, n, n] and [B, H, n, d_h] -> [B, n, d]."""
+        return (attention @ value).transpose(1, 2).flatten(2) @ self.w_o.flatten(0, 1) + self.b_o
+
     def carry(self, value: Tensor) -> Tensor:
         """`f^h_j = v^h_j W_C^h`, the value carried through its head's slice of W_C: [B,H,n,d_h] -> [B,H,n,d]."""
         return torch.einsum("bhjk,hkd->bhjd", value, self.w_c)
@@ -330,7 +334,7 @@ class Block:
 
     def mix(self, x: Tensor, attention: Tensor, value: Tensor) -> Tensor:
         """`u`: the residual stream after attention."""
-        given = (attention @ value).transpose(1, 2).flatten(2) @ self.w_o.flatten(0, 1) + self.b_o
+        given = self.attended(attention, value)
         return x + (given if self.after is None else self.after(given))
 
     def finish(self, u: Tensor, x: Tensor | None = None) -> Tensor:
@@ -384,6 +388,12 @@ def submodules(root: nn.Module, path: str) -> list[nn.Module]:
         else:
             parts = [submodule(part, name) for part in parts]
     return parts
+
+
+def _sizes(module: nn.Module) -> tuple[int, int]:
+    """How many numbers a linear module takes and gives; its weights are not touched."""
+    rows, columns = module.weight.shape  # type: ignore[misc]
+    return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
 
 
 def linear_of(module: nn.Module) -> Linear:

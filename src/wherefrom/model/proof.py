@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from wherefrom.model.inputs import Batch, Sentence, collate
+from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.parts import promote
+from wherefrom.model.undo import without_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.capture import LayerTrace
@@ -79,16 +80,11 @@ def prove(opened: Model) -> Proof:
     tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
     probe = collate([_probe(opened)], opened.pad_id)
     captured = stream(opened, probe, lambda layer: gaps.extend(_gaps(layer))).output
-    own = rerunning(opened, partial(_without_gradients, opened, probe), own_attention=True)
+    own = without_gradients(lambda: rerunning(opened, partial(opened.forward, probe), own_attention=True))
     share = LOOSER if tolerance > TOLERANCE[torch.float32] else 1  # another attention rounds otherwise, block by block
     compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
     gaps += [Gap(opened.depth, "output", share * _apart(*pair)) for pair in compared]
     return Proof(tuple(gaps), tolerance)
-
-
-def _without_gradients(opened: Model, probe: Batch) -> Any:
-    torch.set_grad_enabled(False)  # comes back with all else that was borrowed
-    return opened.forward(probe)
 
 
 def _probe(opened: Model) -> Sentence:
@@ -102,8 +98,7 @@ def _probe(opened: Model) -> Sentence:
 
 def _gaps(layer: LayerTrace) -> list[Gap]:
     block = layer.block
-    source = layer.x if block.before is None else block.before(layer.x)
-    projected = block.projections()[2](source)
+    projected = block.projections()[2](block.source(layer.x))
     value = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
     u = block.mix(layer.x, layer.attention, layer.value)
     found = {
