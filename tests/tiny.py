@@ -164,6 +164,13 @@ def model(
     return found.to(dtype).eval()
 
 
+def shared(model_type: str) -> PreTrainedModel:
+    """A model of a type without a row, opened by the shape that it shares with others, if any."""
+    config = transformers.AutoConfig.for_model(model_type, **{**GROUPED, "head_dim": 6})
+    torch.manual_seed(0)
+    return transformers.AutoModel.from_config(config).eval()
+
+
 def ids(n: int, seed: int = 0, low: int = 5, high: int = 60) -> list[int]:
     """Random token ids that avoid the special ones."""
     generator = torch.Generator().manual_seed(seed)

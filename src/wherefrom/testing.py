@@ -35,6 +35,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from wherefrom.api import capture, explain
 from wherefrom.errors import InvalidOption, WherefromError, WherefromWarning
 from wherefrom.method import MethodSpec, choose, methods
+from wherefrom.method.needs import PLAIN_BLOCKS, undefined
 from wherefrom.model import LayerTrace, Model, Trace, open_model
 from wherefrom.model.undo import configs
 from wherefrom.result.explanation import Explanation
@@ -322,7 +323,7 @@ def _check_layer(opened: Model, layer: LayerTrace) -> None:
         _close(
             opened, f"the {name} {where}", made.transpose(1, 2), (taken - taken[:, :, :1]).transpose(1, 2), layer.mask
         )
-    if layer.linear_keys and block.unlike_gpt2 is None:  # no soft-cap, sink or position bias between q·k and α
+    if undefined(PLAIN_BLOCKS - {"plain-softmax"}, opened) is None:  # whose attention weights are the softmax of q·k
         seen = (layer.attention > 0).any(1, keepdim=True)
         logits = (layer.query @ layer.key.mT * layer.scaling).masked_fill(~seen, -torch.inf)
         rows = layer.attention.transpose(1, 2)
@@ -361,7 +362,7 @@ def _inputs(opened: Model, trace: Trace) -> dict[str, Tensor]:
 
 def _close(opened: Model, what: str, found: Tensor, expected: Tensor, mask: Tensor) -> None:
     found, expected = (each.detach().double().cpu()[mask.cpu()] for each in (found, expected))
-    allowed = TOLERANCE[opened.dtype] if opened.blocks[0].unlike_gpt2 is None else ROUNDED
+    allowed = ROUNDED if undefined(PLAIN_BLOCKS, opened) else TOLERANCE[opened.dtype]
     apart = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
     if not apart <= allowed:
         raise CheckFailed(

@@ -80,13 +80,22 @@ def test_every_family_has_an_answer(variant: str, dtype: torch.dtype) -> None:
     assert np.abs(found.scores).max() > 0
 
 
-def test_falling_back_to_the_next_method_is_announced() -> None:
-    """Without a tokenizer there is no token for a baseline."""
-    with pytest.warns(wherefrom.WherefromWarning, match=r"token for a baseline.*Explained by attcat instead"):
-        found = wherefrom.explain([5, 6, 7], tiny.model())
-    assert found.method == "attcat"
+@pytest.mark.filterwarnings("error::wherefrom.WherefromWarning")
+def test_what_cannot_answer_is_not_chosen() -> None:
+    """Without a tokenizer there is no token for a baseline; the result says which method it was."""
+    assert wherefrom.explain([5, 6, 7], tiny.model()).method == "attcat"
+    assert wherefrom.explain([5, 6, 7], tiny.model(), baseline=4).method == "deeplift"
+    assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
+
+
+def test_falling_back_to_the_next_method_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its own check fails, which nobody knows before."""
+    monkeypatch.setattr("wherefrom.method.deeplift.LARGE", -1)
+    with pytest.warns(wherefrom.WherefromWarning, match=r"deeplift misses the change.*Explained by attcat instead"):
+        assert wherefrom.explain("a good film", tiny.model(), TOKENIZER).method == "attcat"
     with pytest.warns(wherefrom.WherefromWarning, match="deeplift is missing from the comparison"):
-        assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
+        compared = wherefrom.compare("a good film", tiny.model(), TOKENIZER)
+    assert list(compared) == ["attcat", "alti", "attention-rollout"]
 
 
 def test_a_method_that_was_named_is_not_replaced() -> None:

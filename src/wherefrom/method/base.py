@@ -13,7 +13,7 @@
         return layer.attention.mean(1)
 
 The function's keyword-only parameters are the method's options; the first line of its docstring is what
-`wherefrom methods` prints. What it needs of a model (`NEEDS`), which identities hold (`CHECKS`, which
+`wherefrom methods` prints. What it needs of a model (`NEEDS` in needs.py), which identities hold (`CHECKS`, which
 `wherefrom.testing.check_method` runs) and what it costs (wherefrom/work.py) is stated here and nowhere else. There are
 three kinds of function:
 
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.method.citations import Paper
+from wherefrom.method.needs import NEEDS, WITHOUT_BLOCKS
 from wherefrom.options import HeadLike
 from wherefrom.registry import Registry
 from wherefrom.spec import checked_options, options_of, parse, summary_of
@@ -42,24 +43,6 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Any]  # one of the three kinds above
 Of = Literal["logit", "probability"]  # the number that is explained, an option of most methods
-# What a method needs of a model, and how it is said. A model whose blocks are not known can still give the last four.
-NEEDS = {
-    "attention": "attention weights",
-    "queries-keys": "queries and keys",
-    "values": "values",
-    "output-projection": "W_O",
-    "block-input": "the block's input",
-    "first-norm": "its first norm",
-    "both-norms": "both of its norms",
-    "ffn-matrices": "the matrices of its FFN",
-    "hidden-states": "the hidden states of all layers",
-    "weights": "the weights of all blocks and of the head, in float64",
-    "gradient": "one backward pass",
-    "baseline": "a pass on a baseline",
-    "reruns": "further forward passes",
-    "rerun-gradients": "further forward and backward passes",
-}
-WITHOUT_BLOCKS = {"gradient", "baseline", "reruns", "rerun-gradients"}
 # The identities that may hold of what a method gives, with its options as they come.
 CHECKS = {
     "batch-equals-single": "a text gets the same numbers in a padded batch as alone",
@@ -103,6 +86,7 @@ class Method:
     paper: Paper
     kind: str  # "map": one [n, n] map per layer; "scores": one number per input token
     needs: frozenset[str]  # what it must have of a model: words of `NEEDS`
+    prefers: frozenset[str]  # what makes it fast; without it, it is exact and slower
     checks: frozenset[str]  # the identities that hold of it: words of `CHECKS`
     signed: bool  # scores below zero speak against the target
     additive: bool  # the scores of a word's pieces add up to the word's
@@ -184,6 +168,7 @@ def method(
     needs: Set[str],
     checks: Set[str],
     cost: Cost | None = None,
+    prefers: Set[str] = frozenset(),
     symbols: tuple[str, ...] = (),
     kind: Literal["map", "scores"] = "map",
     signed: bool = False,
@@ -199,6 +184,7 @@ def method(
     otherwise; scores do where it says so.
     """
     _refuse_unknown_words(name, "needs", needs, NEEDS)
+    _refuse_unknown_words(name, "prefers", prefers, NEEDS)
     _refuse_unknown_words(name, "checks", checks, CHECKS)
 
     def register(run: Run) -> Run:
@@ -210,6 +196,7 @@ def method(
             paper=paper,
             kind=kind,
             needs=frozenset(needs),
+            prefers=frozenset(prefers),
             checks=frozenset(checks),
             signed=signed,
             additive=(kind == "map" and not signed) if additive is None else additive,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
 Baseline = Literal["auto", "mask", "pad", "unknown", "zero"] | int | list[int]
+BLANKS = ("mask", "pad", "unknown")  # what "auto" takes: the first that the tokenizer has
 
 
 def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
@@ -51,7 +52,7 @@ def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> 
         return replace(sentence, embedded=[_known(output, i) for i in baseline])
     if baseline == "zero":
         return sentence
-    names = ("mask", "pad", "unknown") if baseline == "auto" else (baseline,)
+    names = BLANKS if baseline == "auto" else (baseline,)
     blank = _known(output, baseline) if isinstance(baseline, int) else stand_in_for(output.trace.opened, *names)
     if blank is None:
         raise Unsuited(

@@ -32,6 +32,7 @@ from wherefrom.errors import InvalidOption, Unsuited
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.baseline import Baseline, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
+from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.quadrature import averaged
 from wherefrom.model.parts import Norm
 from wherefrom.work import passes
@@ -48,16 +49,7 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
     symbols=("DL",),
     idea="differences from a baseline",
     paper=SHRIKUMAR_2017,
-    needs={
-        "attention",
-        "queries-keys",
-        "values",
-        "output-projection",
-        "block-input",
-        "both-norms",
-        "ffn-matrices",
-        "baseline",
-    },
+    needs={"attention", "values", "output-projection", "block-input", "both-norms", "baseline", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
     cost=passes(7, 1.2),
     kind="scores",
@@ -74,7 +66,6 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logi
         )
     start = layer or 0
     real, base = (trace.layers for trace in swapped(output, baseline))
-    real[-1].need_gpt2_like("deeplift")
     h, h0 = (layers[-1].raw["output"] for layers in (real, base))
     multiplier, change, largest = _head(output, of, h, h0)
     for now, then in zip(reversed(real[start:]), reversed(base[start:]), strict=True):

@@ -34,6 +34,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.method.base import method
 from wherefrom.method.citations import BRUNNER_2020, MODARRESSI_2022
+from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.tiling import Budget, budget_for, tiles
 from wherefrom.work import MB, BatchShape, Options, Work
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from wherefrom.model.parts import Block, Norm
 
 IDEA = "sensitivity of a block"
-WHOLE_BLOCK = {"attention", "queries-keys", "values", "output-projection", "block-input", "both-norms", "ffn-matrices"}
+WHOLE_BLOCK = {"attention", "values", "output-projection", "block-input", "both-norms", *PLAIN_BLOCKS}
 CPU_BYTES = 768 * 2**20  # two d×d matrices a token are kept; if they fit for all tokens, each is computed once
 DEVICE_FACTOR = 32  # times the usual budget of an accelerator
 
@@ -144,7 +145,6 @@ class _Sentence(NamedTuple):
 
 
 def _maps(layer: LayerTrace, weight: Tensor, budget: int | None) -> Tensor:
-    layer.need_gpt2_like("hta")
     result = layer.x.new_zeros(*layer.x.shape[:2], layer.x.shape[1])
     budget = budget_for(layer.x, budget, CPU_BYTES) * (1 if budget or layer.x.device.type == "cpu" else DEVICE_FACTOR)
     for row in range(len(result)):

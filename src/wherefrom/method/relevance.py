@@ -39,6 +39,7 @@ from wherefrom.errors import InvalidOption
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import BACH_2015, CHEFER_2021, VOITA_2019
 from wherefrom.method.lrp_rules import add, clone, linear, linear_one, matmul
+from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.normalise import identity_like, to_one
 from wherefrom.model.float64 import DoubleTrace, Passed, double_trace
 from wherefrom.model.target import Term, terms
@@ -71,7 +72,7 @@ class Relevance(NamedTuple):
     symbols=("PartialLRP",),
     idea=IDEA,
     paper=VOITA_2019,
-    needs={"weights"},
+    needs={"weights", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=passes(8, 2),
     class_specific=True,
@@ -87,7 +88,7 @@ def partial_lrp(output: OutputTrace) -> list[Tensor]:
     symbols=("TransAtt",),
     idea=IDEA,
     paper=CHEFER_2021,
-    needs={"attention", "weights", "gradient"},
+    needs={"attention", "weights", "gradient", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=passes(9, 2),
     class_specific=True,
@@ -111,7 +112,7 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
     symbols=("FullLRP",),
     idea=IDEA,
     paper=BACH_2015,
-    needs={"weights"},
+    needs={"weights", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
     cost=passes(8, 2),
     kind="scores",
@@ -214,7 +215,6 @@ Rows = tuple[Tensor, Tensor]  # the one row of each sentence that is meant
 
 def _above(layer: LayerTrace, hidden: Tensor, relevance: Tensor, rows: Rows | None) -> Mixed:
     """From the block's output, through its FFN and the mixing of values, to the attention weights."""
-    layer.need_gpt2_like("relevance propagation")
     block = layer.block
     x, u, w, hidden = (_pick(each, rows) for each in (layer.x, layer.u, layer.w, hidden))
     attention = _pick(layer.attention.transpose(1, 2), rows).transpose(1, 2)

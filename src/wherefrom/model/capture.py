@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
-from wherefrom.errors import NotDefined, Unsuited, UnsupportedModel
+from wherefrom.errors import NotDefined, UnsupportedModel
 from wherefrom.model.double import computing_in_double
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
@@ -134,17 +134,6 @@ class LayerTrace:
     def heads(self) -> int:
         return self.block.heads
 
-    def need_gpt2_like(self, method: str) -> None:
-        """Refuse a method whose rules are those of BERT's and GPT-2's blocks where this one is another."""
-        other = self.block.unlike_gpt2
-        if other is None and not self.linear_keys:
-            other = "keys that depend on their position (rotary or relative)"
-        if other is not None:
-            raise Unsuited(
-                f"'{method}' has rules for blocks like BERT's and GPT-2's, and this model has {other}; choose a method "
-                f"that has none of that in the way: alti, value-zeroing, attcat, integrated-gradients"
-            )
-
     @cached_property
     def linear_keys(self) -> bool:
         """Whether keys are a linear map of what attention reads, and no more."""
@@ -155,6 +144,15 @@ class LayerTrace:
         key = (source[:1, :2] @ weight + bias).detach()
         own = self.key[:1, :, :2].transpose(1, 2).flatten(2).detach()
         return key.shape == own.shape and bool((key - own).abs().max() <= 0.02 * own.abs().max())
+
+    @cached_property
+    def plain_softmax(self) -> bool:
+        """Whether attention weights are the softmax of q·k over what is seen, and no more."""
+        if "key" not in self.raw:
+            return False
+        scores = self.query @ self.key.mT * self.scaling
+        plain = scores.masked_fill(self.attention == 0, -torch.inf).softmax(-1)
+        return bool((plain - self.attention).abs().max() <= 0.02)
 
     def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
         """`make(self)`, computed once per layer: what several methods on one pass have in common."""

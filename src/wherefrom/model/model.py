@@ -25,6 +25,7 @@ from wherefrom.model.layout import Family
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.proof import Proof, prove
+from wherefrom.model.traits import Traits
 from wherefrom.model.undo import borrowed, evaluating, hook, outside_inference_mode
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments, kind_of, shown
@@ -91,6 +92,16 @@ class Model:
             after = Block(module, self.family, self.heads, after)
             found.insert(0, after)
         return found
+
+    @cached_property
+    def proof(self) -> Proof:
+        """What rebuilding the blocks from their parts gave; found on opening, unless that was told not to look."""
+        return _proof(self)
+
+    @cached_property
+    def traits(self) -> Traits:
+        """What the blocks are like."""
+        return Traits(self)
 
     @property
     def depth(self) -> int:
@@ -350,7 +361,7 @@ def _mapped(opened: Model) -> Model:
         try:
             for block in tried.blocks:
                 _look_up(block)
-            proof = _proof(tried)
+            proof = tried.proof
         except WherefromError as error:
             missing.append(str(error))
             continue

@@ -175,24 +175,6 @@ class Block:
         """The norm that belongs to the FFN."""
         return _there(self.ffn_before if self.norm_first else self.ffn_post)
 
-    @property
-    def unlike_gpt2(self) -> str | None:
-        """What a block has that BERT's and GPT-2's have not, in words; None if nothing."""
-        norms = (self.before, self.post, self.ffn_before, self.ffn_post)
-        for there, what in (
-            (self.opaque, "an FFN of experts"),
-            (self.parallel, "an FFN beside attention"),
-            (self.gated, "a gated FFN"),
-            (self.after is not None or self.ffn_after is not None, "norms on its branches"),
-            (any(norm is not None and not norm.centres for norm in norms), "RMS norms"),
-            (self.groups != self.heads, "heads that share keys and values"),
-            (self.multiplier != 1, "branches that are scaled"),
-            (sum(norm is not None for norm in norms) != 2, "blocks without norms of their own"),
-        ):
-            if there:
-                return what
-        return None
-
     # Attention ----------------------------------------------------------------------------------------------
 
     @_kept
@@ -347,7 +329,7 @@ class Block:
 
 
 def _there(norm: Norm | None) -> Norm:
-    assert norm is not None  # asked for of blocks like BERT's and GPT-2's alone: see `unlike_gpt2`
+    assert norm is not None  # asked for of blocks like BERT's and GPT-2's alone: method/needs.py
     return norm
 
 

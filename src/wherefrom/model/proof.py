@@ -47,6 +47,10 @@ class Proof:
 
     gaps: tuple[Gap, ...]
     tolerance: float
+    # What was seen of attention on the way, in every block:
+    linear_keys: bool  # keys are a linear map of what it reads
+    plain_softmax: bool  # its weights are the softmax of q·k
+    sinks: bool  # in some block a part of it goes to no token
 
     @property
     def worst(self) -> Gap:
@@ -77,14 +81,22 @@ def prove(opened: Model) -> Proof:
     from wherefrom.model.capture import rerunning, stream
 
     gaps: list[Gap] = []
+    keys, softmax, left = [], [], []
     tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
     probe = collate([_probe(opened)], opened.pad_id)
-    captured = stream(opened, probe, lambda layer: gaps.extend(_gaps(layer))).output
+
+    def look(layer: LayerTrace) -> None:
+        gaps.extend(_gaps(layer))
+        keys.append(layer.linear_keys)
+        softmax.append(layer.plain_softmax)
+        left.append(float(1 - layer.attention.sum(-1).min()))
+
+    captured = stream(opened, probe, look).output
     own = without_gradients(lambda: rerunning(opened, partial(opened.forward, probe), own_attention=True))
     share = LOOSER if tolerance > TOLERANCE[torch.float32] else 1  # another attention rounds otherwise, block by block
     compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
     gaps += [Gap(opened.depth, "output", share * _apart(*pair)) for pair in compared]
-    return Proof(tuple(gaps), tolerance)
+    return Proof(tuple(gaps), tolerance, all(keys), all(softmax), max(left) > 0.02)
 
 
 def _probe(opened: Model) -> Sentence:

@@ -1,7 +1,7 @@
 """Which method answers when none is named.
 
-A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS`, and by the
-next where that one says that it cannot answer (its own check fails, or there is no token for a baseline). Of a model
+A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS` that is
+defined on its blocks and has a token for a baseline, and by the next where its own check fails. Of a model
 whose blocks are not known, methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder),
 or where a map is asked for (a row, layers, a head, an aggregation), `MAPS` says what a representation is made of. A
 model that predicts at a place which nobody has named (a masked language model without a mask, a tagger without a
@@ -17,7 +17,10 @@ from typing import Any, TypeVar
 from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
 from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
+from wherefrom.method.baseline import BLANKS
+from wherefrom.method.needs import undefined
 from wherefrom.model import Model, Sentence
+from wherefrom.model.perturb import stand_in_for
 from wherefrom.model.target import no_number
 from wherefrom.pipeline.resolution import Question, Wanted
 
@@ -43,11 +46,18 @@ def candidates(
         names = HEADS
     elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
         names = MAPS
-    able = [name for name in names if set(options) <= set(lookup(name)[0].options)]
+    able = [name for name in names if set(options) <= set(lookup(name)[0].options)] or names[:1]
     try:
-        return [choose(name, options) for name in able or names[:1]]
+        return [choose(name, options) for name in suited(opened, able, options) or able]
     except InvalidOption as error:
         raise InvalidOption(f"no method was named, so it is {names[0]}: {error}") from None
+
+
+def suited(opened: Model, names: Sequence[str], options: Mapping[str, Any] | None = None) -> list[str]:
+    """Those that are defined on this model and have what they compare a text with."""
+    blank = "baseline" in (options or {}) or stand_in_for(opened, *BLANKS) is not None
+    needs = {name: lookup(name)[0].needs for name in names}
+    return [each for each in names if (blank or "baseline" not in needs[each]) and not undefined(needs[each], opened)]
 
 
 def compared(
@@ -55,8 +65,8 @@ def compared(
 ) -> tuple[str, ...]:
     """The methods that are compared when none are named."""
     if wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
-        return COMPARED_MAPS
-    return COMPARED if opened.family.mapped else UNMAPPED
+        return tuple(suited(opened, COMPARED_MAPS)) or COMPARED_MAPS
+    return tuple(suited(opened, COMPARED if opened.family.mapped else UNMAPPED))
 
 
 def _towards_output(opened: Model, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:

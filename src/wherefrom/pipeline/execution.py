@@ -14,7 +14,7 @@ import torch
 from wherefrom.aggregate import aggregate as aggregate_maps
 from wherefrom.aggregate import aggregate_row
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError, warn
-from wherefrom.method import Method, Scores, methods
+from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
@@ -171,10 +171,6 @@ def _run_batch(
 
 def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> WherefromError | None:
     """Why this method cannot be asked this of this model; None if it can."""
-    try:
-        _check_blocks(opened, job)
-    except WherefromError as error:
-        return error
     given = any(question.position is not None for question in questions)
     if not given or opened.task != "classification" or not job.method.class_specific:
         return None
@@ -182,13 +178,6 @@ def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> Wherefro
         f"{job.asked} follows the logit to the token that the classifier reads; position= chooses the row of a map, "
         f"leave it out here"
     )
-
-
-def _check_blocks(opened: Model, job: Job) -> None:
-    """Refuse a method that looks inside a model of which only embeddings and output are known."""
-    if job.method.blocks:
-        others = ", ".join(each.name for each in methods() if not each.blocks)
-        opened.need_blocks(repr(job.asked), f" Methods that look at embeddings and output alone: {others}")
 
 
 @own_modes

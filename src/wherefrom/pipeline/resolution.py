@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
-from wherefrom.errors import InvalidOption, InvalidTarget, WherefromError, did_you_mean
+from wherefrom.errors import InvalidOption, InvalidTarget, Unsuited, WherefromError, did_you_mean
 from wherefrom.method import Method, MethodSpec, methods
+from wherefrom.method.needs import undefined
 from wherefrom.model import Model
 from wherefrom.model.containers import several
 from wherefrom.typecheck import checked, plain, shown
@@ -97,6 +98,7 @@ USUAL = Wanted()
 
 def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judged: str = "prediction") -> Job:
     """What a method is to do on this model; what stands in its own name goes before what all are asked."""
+    check_defined(opened, chosen)
     wanted = replace(wanted, **chosen.how)
     method, preset, name = chosen.method, chosen.preset, chosen.asked
     start, end = _layers(wanted.layers, opened.depth)
@@ -115,6 +117,21 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout")
     kept = _keep(wanted.keep, reach, wanted.head)
     return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
+
+
+def check_defined(opened: Model, chosen: MethodSpec) -> None:
+    """Refuse a method that is not defined on this model, before anything runs."""
+    method = chosen.method
+    if method.blocks:
+        others = ", ".join(each.name for each in methods() if not each.blocks)
+        opened.need_blocks(repr(chosen.asked), f" Methods that look at embeddings and output alone: {others}")
+    if (why := undefined(method.needs, opened)) is not None:
+        alike = [each for each in methods() if each.class_specific == method.class_specific and not each.random]
+        there = [each.name for each in alike if undefined(each.needs, opened) is None]
+        raise Unsuited(
+            f"'{chosen.asked}' is not defined on {opened.name} ('{opened.family.name}'): {why}; choose a method that "
+            f"is: {', '.join(there)}"
+        )
 
 
 def resolve_jobs(

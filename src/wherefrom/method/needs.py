@@ -1,0 +1,75 @@
+"""What a method needs of a model, in words, and which blocks cannot give it.
+
+A method says its words once (`needs=`); what a model's blocks are like is found once (`Model.traits`). Whoever asks
+whether the one is defined on the other, the pipeline before it runs anything, the default methods, `wherefrom doctor`
+and `wherefrom methods --model`, asks `undefined` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wherefrom.model import Model
+    from wherefrom.model.traits import Traits
+
+# A model whose blocks are not known can still give the last four.
+NEEDS = {
+    "attention": "attention weights",
+    "queries-keys": "queries and keys",
+    "values": "values",
+    "output-projection": "W_O",
+    "block-input": "the block's input",
+    "first-norm": "its first norm",
+    "both-norms": "both of its norms",
+    "ffn-matrices": "the matrices of its FFN",
+    "plain-ffn": "an FFN without a gate",
+    "sequential": "an FFN that reads what attention made",
+    "layer-norms": "LayerNorms",
+    "two-norms": "one norm for each branch",
+    "bare-branches": "no norm on a branch",
+    "unscaled": "branches added as they are",
+    "own-keys": "keys and values of its own for each head",
+    "linear-keys": "keys that are a linear map of what attention reads",
+    "plain-softmax": "attention weights that are the softmax of q·k alone",
+    "hidden-states": "the hidden states of all layers",
+    "weights": "the weights of all blocks and of the head, in float64",
+    "gradient": "one backward pass",
+    "baseline": "a pass on a baseline",
+    "reruns": "further forward passes",
+    "rerun-gradients": "further forward and backward passes",
+}
+WITHOUT_BLOCKS = {"gradient", "baseline", "reruns", "rerun-gradients"}
+# What stands in the way of a need, where some blocks cannot give it; those last that take a pass to be seen.
+IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
+    "queries-keys": (lambda t: t.hidden_scores, "attention that does not show its queries and keys"),
+    "ffn-matrices": (lambda t: t.experts, "an FFN of experts"),
+    "sequential": (lambda t: t.parallel, "an FFN beside attention"),
+    "plain-ffn": (lambda t: t.gated, "a gated FFN"),
+    "bare-branches": (lambda t: bool(t.branch_norms), "norms on its branches"),
+    "layer-norms": (lambda t: t.rms, "RMS norms"),
+    "own-keys": (lambda t: t.grouped, "heads that share keys and values"),
+    "unscaled": (lambda t: t.scaled, "branches that are scaled"),
+    "two-norms": (lambda t: t.odd_norms, "branches without a norm, or with two"),
+    "linear-keys": (lambda t: t.bent_keys, "keys that are turned by their position or normed"),
+    "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
+}
+PLAIN_BLOCKS = frozenset(IN_THE_WAY)  # the blocks of BERT and GPT-2
+
+
+def lacking(needs: Iterable[str], opened: Model) -> Iterator[str]:
+    """Why a model cannot give what is needed: a clause for each word that it cannot."""
+    traits, words = opened.traits, set(needs)
+    if not traits.mapped:
+        if words - WITHOUT_BLOCKS:
+            yield f"it looks into the blocks, which wherefrom does not know for '{opened.family.name}'"
+        return
+    for word, (there, what) in IN_THE_WAY.items():
+        if word in words and there(traits):
+            yield f"it needs {NEEDS[word]}, and this model has {what}"
+
+
+def undefined(needs: Iterable[str], opened: Model) -> str | None:
+    """Why a method with these needs is not defined on a model, in a clause; None if it is."""
+    return next(lacking(needs, opened), None)

@@ -1,0 +1,109 @@
+"""What the blocks of a model are like, found once: what methods are held against, and what `doctor` prints.
+
+Most of it stands in the row and the weights. What keys and attention weights are made of is seen on the probe of the
+proof (proof.py), which runs for it where the model was opened without one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wherefrom.model.model import Model
+    from wherefrom.model.parts import Block, Norm
+
+
+@dataclass(frozen=True, eq=False)
+class Traits:
+    """Of all blocks of a model: each is true where it is true of any of them."""
+
+    opened: Model
+
+    @property
+    def blocks(self) -> list[Block]:
+        return self.opened.blocks
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the blocks are known at all."""
+        return self.opened.family.mapped
+
+    # The FFN ------------------------------------------------------------------------------------------------
+
+    @property
+    def experts(self) -> bool:
+        """Whether the FFN is a module and no matrices."""
+        return any(block.opaque for block in self.blocks)
+
+    @property
+    def gated(self) -> bool:
+        return any(block.gated for block in self.blocks)
+
+    @property
+    def parallel(self) -> bool:
+        """Whether the FFN reads the block's input, beside attention."""
+        return any(block.parallel for block in self.blocks)
+
+    @cached_property
+    def scaled(self) -> bool:
+        """Whether the branches are multiplied by a number."""
+        return any(block.multiplier != 1 for block in self.blocks)
+
+    # The norms ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stream_norms(self) -> list[list[Norm]]:
+        """For each block those before its branches and those on the stream after them."""
+        return [_there(b.before, b.post, b.ffn_before, b.ffn_post) for b in self.blocks]
+
+    @cached_property
+    def branch_norms(self) -> list[Norm]:
+        """Those on the branches."""
+        return [norm for b in self.blocks for norm in _there(b.after, b.ffn_after)]
+
+    @cached_property
+    def norms(self) -> list[Norm]:
+        return [*(norm for norms in self.stream_norms for norm in norms), *self.branch_norms]
+
+    @property
+    def rms(self) -> bool:
+        """Whether there are norms that take no mean off."""
+        return not all(norm.centres for norm in self.norms)
+
+    @property
+    def odd_norms(self) -> bool:
+        """Whether a branch has no norm of its own, or more than one."""
+        return any(len(norms) != 2 for norms in self.stream_norms)
+
+    # Attention ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether heads share keys and values."""
+        return any(block.groups != block.heads for block in self.blocks)
+
+    @property
+    def hidden_scores(self) -> bool:
+        """Whether attention shows its weights and no queries and keys: it does not go through the interface."""
+        return bool(self.opened.family.attention.module)
+
+    @property
+    def bent_keys(self) -> bool:
+        """Whether keys are no linear map of what attention reads (rotary positions, norms on keys)."""
+        return not self.opened.proof.linear_keys
+
+    @property
+    def bent_softmax(self) -> bool:
+        """Whether attention weights are no softmax of q·k alone (sinks, a soft-cap, a bias by position)."""
+        return not self.opened.proof.plain_softmax
+
+    @property
+    def sinks(self) -> bool:
+        """Whether a part of the attention goes to no token."""
+        return self.opened.proof.sinks
+
+
+def _there(*norms: Norm | None) -> list[Norm]:
+    return [norm for norm in norms if norm is not None]

@@ -1,0 +1,89 @@
+"""What methods need and models have: a refusal comes by name and reason, before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tiny
+import wherefrom
+from wherefrom.errors import Unsuited
+from wherefrom.method import choose, methods
+from wherefrom.method.needs import IN_THE_WAY, NEEDS, PLAIN_BLOCKS, lacking, undefined
+from wherefrom.model import open_model
+from wherefrom.pipeline.resolution import resolve_job
+
+# Of one family each, what stands in the way of a method with rules for BERT's and GPT-2's blocks alone.
+EXPECTED: dict[str, set[str]] = {
+    "bert": set(),
+    "gpt2": set(),
+    "distilbert": set(),
+    "albert": set(),
+    "opt": set(),
+    "llama": {"plain-ffn", "layer-norms", "own-keys", "linear-keys"},
+    "gpt_neox": {"sequential", "linear-keys"},
+    "olmo2": {"plain-ffn", "layer-norms", "own-keys", "linear-keys", "bare-branches", "two-norms"},
+    "gemma2": {"plain-ffn", "layer-norms", "own-keys", "linear-keys", "bare-branches", "plain-softmax"},
+    "granite": {"plain-ffn", "layer-norms", "own-keys", "linear-keys", "unscaled"},
+    "gpt_oss": {"ffn-matrices", "layer-norms", "own-keys", "linear-keys", "plain-softmax"},
+    "bloom": {"queries-keys", "linear-keys", "plain-softmax"},
+    "modernbert": {"plain-ffn", "linear-keys", "two-norms"},
+}
+
+
+def encoder(layout: str) -> Any:
+    return open_model(tiny.model(layout, "encoder"))
+
+
+@pytest.mark.parametrize("layout", EXPECTED)
+def test_what_stands_in_the_way(layout: str) -> None:
+    opened = encoder(layout)
+    assert {word for word in PLAIN_BLOCKS if undefined({word}, opened)} == EXPECTED[layout]
+    assert opened.traits.sinks is (layout == "gpt_oss")
+
+
+def test_words_are_known_and_methods_of_unmapped_models_too() -> None:
+    assert set(IN_THE_WAY) <= set(NEEDS)
+    unmapped = open_model(tiny.shared("bitnet"))
+    there = {each.name for each in methods() if undefined(each.needs, unmapped) is None}
+    assert there == {each.name for each in methods() if not each.blocks}
+    assert "does not know for 'bitnet'" in next(lacking({"attention"}, unmapped))
+
+
+def test_a_refusal_comes_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = encoder("llama")
+    monkeypatch.setattr("wherefrom.pipeline.execution.stream", None)
+    with pytest.raises(Unsuited, match=r"'partial-lrp' is not defined on .*: it needs .*, and this model has .*attcat"):
+        wherefrom.explain(tiny.ids(4), opened, method="partial-lrp")
+    with pytest.raises(Unsuited, match="not defined on"):
+        wherefrom.explain(tiny.ids(4), opened, method="partial-lrp", estimate=True)
+
+
+def test_a_comparison_goes_on_without_it_and_says_why() -> None:
+    with pytest.warns(wherefrom.WherefromWarning, match="partial-lrp is missing .*: 'partial-lrp' is not defined on"):
+        found = wherefrom.compare(tiny.ids(4), tiny.model("llama", "causal-lm"), methods=["partial-lrp", "attcat"])
+    assert list(found) == ["attcat"]
+    assert "it needs" in found.failed["partial-lrp"]
+
+
+@pytest.mark.filterwarnings("error::wherefrom.WherefromWarning")
+@pytest.mark.parametrize(
+    "layout", ["llama", "gemma2", "gpt_oss", "gpt_neox", "bloom", "modernbert", "eurobert", "deberta"]
+)
+def test_the_default_answers_without_a_warning(layout: str) -> None:
+    model = tiny.model(layout, "classification", pad_token_id=0)
+    for tokenizer, text in ((tiny.tokenizer(), "a good film"), (None, tiny.ids(4))):
+        found = wherefrom.explain(text, model, tokenizer)
+        compared = wherefrom.compare(text, model, tokenizer)
+        assert found.method in compared
+        assert not compared.failed
+        assert {"attcat", "alti", "attention-rollout"} <= set(compared)
+    assert wherefrom.explain(tiny.ids(4), tiny.model(layout, "encoder")).method == "alti"
+
+
+def test_every_method_that_is_defined_can_be_resolved() -> None:
+    opened = encoder("llama")
+    for each in methods():
+        if undefined(each.needs, opened) is None:
+            resolve_job(opened, choose(each.name))
