@@ -175,7 +175,8 @@ def explain(
         (token ids need none).
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
         stand in the name: "integrated-gradients(n_steps=20)". "auto" is deeplift where the model predicts something
-        and alti where it does not or a map is asked for (wherefrom/pipeline/auto.py); the result says which it was.
+        (attcat where that is not defined on its blocks) and alti where it does not or a map is asked for
+        (wherefrom/pipeline/auto.py); the result says which it was.
     aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the

@@ -13,6 +13,7 @@ import pytest
 
 import tiny
 import wherefrom
+from server.conftest import client_of
 from wherefrom.errors import RunConflict, WherefromError
 from wherefrom.metric.spotcheck import checks
 from wherefrom.model import Model, open_model
@@ -42,6 +43,16 @@ def test_explain_is_pythons(client: Any, models: dict[str, Model]) -> None:
     assert found.target == expected.target
     assert np.allclose(found.scores, expected.scores, atol=1e-6)
     assert np.allclose(found.maps, expected.maps, atol=1e-6)
+
+
+def test_a_model_is_begun_with_the_methods_that_are_defined_on_it() -> None:
+    opened = open_model(tiny.model("llama"), tiny.tokenizer())
+    with client_of({"llama": opened}) as client:
+        (card,) = client.get("/api/models").json()["models"]
+        assert "it needs" in card["undefined"]["partial-lrp"]
+        assert not card["undefined"].keys() & {"alti", "attention-rollout", *card["compared"]}
+        found = Comparison.from_dict(client.post("/api/compare", json={"inputs": "a good film"}).json())
+        assert (list(found), found.failed) == (card["compared"], {})
 
 
 def test_a_list_of_texts_and_pairs(client: Any, models: dict[str, Model]) -> None:

@@ -55,7 +55,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         "-M",
-        help="A name from `wherefrom methods`; auto is deeplift, or alti without an output.",
+        help="A name from `wherefrom methods`; auto is deeplift, attcat or alti, by the model.",
         autocompletion=complete_method,
     ),
 ]

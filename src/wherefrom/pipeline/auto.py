@@ -64,9 +64,14 @@ def compared(
     opened: Model, sentences: Sequence[Sentence], questions: Sequence[Question], wanted: Wanted
 ) -> tuple[str, ...]:
     """The methods that are compared when none are named."""
-    if wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
-        return tuple(suited(opened, COMPARED_MAPS)) or COMPARED_MAPS
-    return tuple(suited(opened, COMPARED if opened.family.mapped else UNMAPPED))
+    maps = wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions)
+    return usual(opened, not maps) or COMPARED_MAPS
+
+
+def usual(opened: Model, towards: bool) -> tuple[str, ...]:
+    """The same, where it is known whether an output is explained."""
+    names = (COMPARED if opened.family.mapped else UNMAPPED) if towards else COMPARED_MAPS
+    return tuple(suited(opened, names))
 
 
 def _towards_output(opened: Model, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 
 from wherefrom import zoo
 from wherefrom.aggregate import AGGREGATIONS
-from wherefrom.defaults import COMPARED, COMPARED_MAPS
 from wherefrom.errors import InvalidOption
-from wherefrom.method import methods, presets
+from wherefrom.method import lookup, methods, presets
+from wherefrom.method.needs import undefined
 from wherefrom.model import Model, open_model
+from wherefrom.pipeline.auto import usual
 from wherefrom.pipeline.windows import TASKS
 
 LABELS = 200  # classes listed by name
@@ -118,8 +119,16 @@ def _model_card(name: str, opened: Model) -> dict[str, Any]:
         "dtype": opened.dtype,
         "device": str(opened.device),
         "causal": opened.causal,
-        "compared": list(COMPARED_MAPS if opened.task == "encoder" else COMPARED),  # what to begin with
+        "compared": list(usual(opened, opened.task != "encoder")),  # what to begin with
+        "undefined": _undefined(opened),
     }
+
+
+def _undefined(opened: Model) -> dict[str, str]:
+    """The methods that are not defined on a model, and why."""
+    names = [*(each.name for each in methods()), *(each.name for each in presets())]
+    reasons = {name: undefined(lookup(name)[0].needs, opened) for name in names}
+    return {name: why for name, why in reasons.items() if why is not None}
 
 
 def method_cards() -> dict[str, Any]:

@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from wherefrom.api import by_name, explain
-from wherefrom.defaults import COMPARED, DEFAULT_METHOD, HEADS, MAPS, TOWARDS
+from wherefrom.defaults import DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from wherefrom.errors import InvalidInput, InvalidOption, OverLimit, WherefromError
 from wherefrom.method import MethodSpec, choose, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
@@ -134,7 +134,9 @@ class CompareBody(Body):
     """`wherefrom.compare`"""
 
     methods: list[MethodName] = Field(
-        list(COMPARED), description="Names from /api/methods, e.g. integrated-gradients(n_steps=50).", min_length=1
+        [DEFAULT_METHOD],
+        description="Names from /api/methods, e.g. integrated-gradients(n_steps=50); auto: those that suit the model.",
+        min_length=1,
     )
     form: Literal["explanation", "viewer"] = Field(
         "explanation", description="In a stream: whole explanations, or the viewer's packed payloads."

@@ -28,6 +28,7 @@ export function form({ models, methods, examples, limits }) {
     by("position-field").hidden = model.task !== "token-classification"; // which gives a label to every token
     if (by("position-field").hidden) by("position").value = "";
     if (untouched) pick(model.compared);
+    drawMethods();
     by("model").title = [model.summary, `${model.family}, ${model.layers} layers, ${model.heads} heads`].filter(Boolean).join(" · ");
   }
 
@@ -49,14 +50,23 @@ export function form({ models, methods, examples, limits }) {
 
   // Methods -----------------------------------------------------------------------------------------------------------
 
+  /** Why a method is not defined on the model that is chosen; nothing where it is. */
+  const undefinedHere = (name) => modelOf(by("model").value)?.undefined[name];
+
   function drawMethods() {
     const shown = [...new Set([...FEATURED.filter((name) => methods.some((each) => each.name === name)), ...picked])];
     by("methods").replaceChildren(...shown.map((name) => {
       const method = methods.find((each) => each.name === name);
-      return make("button", { type: "button", class: "chip", "aria-pressed": String(picked.has(name)), title: method.summary,
-        onclick: () => toggle(name) }, name);
+      const why = undefinedHere(name);
+      return make("button", { type: "button", class: "chip", "aria-pressed": String(picked.has(name) && !why), disabled: Boolean(why),
+        title: why ? `not defined on this model: ${why}` : method.summary, onclick: () => toggle(name) }, name);
     }));
-    for (const box of by("all-methods").querySelectorAll("input")) box.checked = picked.has(box.value);
+    for (const box of by("all-methods").querySelectorAll("input")) {
+      const why = undefinedHere(box.value);
+      box.disabled = Boolean(why);
+      box.checked = picked.has(box.value) && !why;
+      box.title = why ? `not defined on this model: ${why}` : "";
+    }
   }
 
   function pick(names) {
@@ -129,7 +139,7 @@ export function form({ models, methods, examples, limits }) {
       target: by("target").value || null,
       foil: by("foil").value || null,
       position: /^-?\d+$/.test(by("position").value) ? Number(by("position").value) : by("position").value || null,
-      methods: [...picked],
+      methods: [...picked].filter((name) => !undefinedHere(name)),
       compare: by("compare").value,
       other: by("other").value,
       otherModel: by("other-model").value,
