@@ -92,6 +92,52 @@ def test_gradient_methods_are_the_oracles(case: str) -> None:
         assert apart(wherefrom.explain(ids, model(case), method="gradient-x-input", target=target).scores, own) < 1e-10
 
 
+RELEVANCE = {"attnlrp": "attn-lrp", "cplrp": "cp-lrp"}  # the golden name -> ours
+
+
+def asked(case: str, number: int) -> dict[str, dict[str, Any]]:
+    """What the golden numbers explain: the predicted token, another one, and the one against the other."""
+    target, foil = (int(arrays(case, "inputs")[f"{name}{number}"]) for name in ("target", "foil"))
+    return {"target": {"target": target}, "foil": {"target": foil}, "contrast": {"target": target, "foil": foil}}
+
+
+@cases
+def test_relevance_is_the_oracles(case: str) -> None:
+    for number in (0, 1):
+        for what, towards in asked(case, number).items():
+            names = [f"{method}(at=word)" for method in RELEVANCE.values()]
+            found = wherefrom.compare(sentence(case, number)[0], model(case), methods=names, **towards)
+            for name, method in RELEVANCE.items():
+                expected = arrays(case, "oracle")
+                ours, where = found[f"{method}(at=word)"], f"s{number}/{name}/{what}"
+                assert apart(ours.scores, expected[f"{where}/relevance"]) < 1e-11, where
+                assert apart(ours.layer_scores, expected[f"{where}/layers"]) < 1e-11, where
+                part = expected[f"{where}/relevance"].sum() / expected[f"{where}/output"]
+                assert ours.arrived == pytest.approx(float(part), rel=1e-9)
+
+
+@having("lxt")
+def test_relevance_is_that_of_lxt(case: str) -> None:
+    """LXT divides activations by z + 1e-10."""
+    theirs = arrays(case, "lxt")
+    for number in (0, 1):
+        for what, towards in asked(case, number).items():
+            for name, method in RELEVANCE.items():
+                found = wherefrom.explain(sentence(case, number)[0], model(case), method=method, at="word", **towards)
+                assert apart(found.scores, theirs[f"{name}/s{number}/{what}/relevance"]) < 1e-7
+                assert apart(found.layer_scores, theirs[f"{name}/s{number}/{what}/layers"]) < 1e-7
+
+
+@cases
+def test_generic_attention_is_the_oracles(case: str) -> None:
+    for number in (0, 1):
+        for what in ("target", "contrast"):
+            ids, towards = sentence(case, number)[0], asked(case, number)[what]
+            found = wherefrom.explain(ids, model(case), method="generic-attention", **towards)
+            expected = arrays(case, "oracle")[f"s{number}/gradients/{what}/generic_attention"]
+            assert apart(found.aggregated[-1], expected) < 1e-11
+
+
 @having("alti_logit")
 def test_alti_is_the_authors_for_decoders(case: str) -> None:
     """Their code adds 1e-6 to every component of a difference."""

@@ -4,13 +4,18 @@ r"""Attention weights and the gradients of the explained number with respect to 
     attention-gradients   mean over layers, heads and paying tokens of α ⊙ ReLU(∂y/∂α)           (Grad-SAM)
     attention-gradcam     last layer: (mean_h w_h α^h)⁺ with w_h = mean_ij ∂y/∂α^h_ij, scaled to [0, 1] over the whole
                           map, the readout row (what AttCAT's code calls AttGrads)
+    generic-attention     R^l = R^{l-1} + Ā^l R^{l-1}, R^0 = I, with Ā = mean_h (α^h ⊙ ∂y/∂α^h)⁺: the rollout of the
+                          maps I + Ā, which are not normalised (Chefer et al. 2021b, equations 5 and 6)
 
 The gradient is taken at the weights after the softmax. Where every entry of a gradcam is clamped away, the authors'
-code gives 0/0 and this one 0.
+code gives 0/0 and this one 0. Of generic-attention the authors show the readout row without its own token
+(`drop_self=True`), which the identity would outweigh.
 
 Barkan et al. (2021), Grad-SAM: Explaining Transformers via Gradient Self-Attention Maps.
 https://arxiv.org/abs/2204.11073
 Qiang et al. (2022), AttCAT. https://openreview.net/forum?id=cA8Zor8wFr5
+Chefer, Gur & Wolf (2021), Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder
+Transformers. https://arxiv.org/abs/2103.15679
 """
 
 from __future__ import annotations
@@ -21,8 +26,8 @@ import torch
 from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
-from wherefrom.method.citations import BARKAN_2021, QIANG_2022
-from wherefrom.method.normalise import mean_row
+from wherefrom.method.citations import BARKAN_2021, CHEFER_2021B, QIANG_2022
+from wherefrom.method.normalise import identity_like, mean_row
 from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
@@ -92,3 +97,22 @@ def attention_gradcam(output: OutputTrace, *, of: Of = "logit") -> Scores:
     high = (cam * real).amax((1, 2), keepdim=True)
     scaled = torch.where(high > low, (cam - low) / (high - low).clamp(min=torch.finfo(cam.dtype).tiny), 0.0) * real
     return Scores(output.row(scaled))
+
+
+@method(
+    "generic-attention",
+    symbols=("GenericAttention",),
+    idea=IDEA,
+    paper=CHEFER_2021B,
+    needs={"attention", "gradient"},
+    checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
+    cost=one_backward_pass,
+    class_specific=True,
+)
+def generic_attention(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
+    """Attention weights times their gradients, the positive part, with residual connection, rolled out."""
+    maps = []
+    for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True):
+        given = (layer.attention.detach() * gradient).relu().mean(1)
+        maps.append(given + identity_like(given))
+    return maps

@@ -70,10 +70,12 @@ class Scores(NamedTuple):
     delta: Tensor | None = None  # [B]: by how much the scores miss the sum they promise
 
     signed: bool | None = None  # where an option decides it
+    arrived: Tensor | None = None  # [B]: what part of the explained number they add up to, where none is promised
 
     def cpu(self) -> Scores:
-        layers, delta = (None if part is None else part.detach().cpu() for part in (self.layers, self.delta))
-        return Scores(self.scores.detach().cpu(), layers, delta, self.signed)
+        """The same, where results wait: off the device and without a graph."""
+        moved = {name: part.detach().cpu() for name, part in self._asdict().items() if hasattr(part, "detach")}
+        return self._replace(**moved)
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class Method:
     def gradient(self) -> bool:
         """Whether it needs the graph of the forward pass."""
         return "gradient" in self.needs
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it needs the graph of a pass in which what is not linear is frozen (model/freeze.py)."""
+        return "frozen-pass" in self.needs
 
     @property
     def blocks(self) -> bool:

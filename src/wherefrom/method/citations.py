@@ -74,3 +74,18 @@ VOITA_2019 = Paper(
     "ACL",
 )
 CHEFER_2021 = Paper("Chefer et al.", 2021, "Transformer Interpretability Beyond Attention Visualization", "CVPR")
+ACHTIBAT_2024 = Paper(
+    "Achtibat et al.",
+    2024,
+    "AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers",
+    "ICML",
+)
+ALI_2022 = Paper(
+    "Ali et al.", 2022, "XAI for Transformers: Better Explanations through Conservative Propagation", "ICML"
+)
+CHEFER_2021B = Paper(
+    "Chefer et al.",
+    2021,
+    "Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder Transformers",
+    "ICCV",
+)

@@ -35,6 +35,7 @@ NEEDS = {
     "plain-softmax": "attention weights that are the softmax of q·k alone",
     "hidden-states": "the hidden states of all layers",
     "weights": "the weights of all blocks and of the head, in float64",
+    "frozen-pass": "a pass frozen where it is not linear, and one backward pass",
     "gradient": "one backward pass",
     "baseline": "a pass on a baseline",
     "reruns": "further forward passes",

@@ -23,6 +23,7 @@ from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import NotDefined, UnsupportedModel
 from wherefrom.model.double import computing_in_double
+from wherefrom.model.freeze import Switch, freeze
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote, unpacked
@@ -173,6 +174,7 @@ class Trace:
     embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
     output: Any = field(repr=False)  # the model's own output object
     tuples: bool = False  # blocks give their output as the first of a tuple
+    switch: Switch | None = None  # of a frozen pass: which shares hold on the way back
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -283,18 +285,29 @@ def _eager(attention: type[nn.Module]) -> Callable[..., tuple[Tensor, Tensor]]:
     )
 
 
-def stream(opened: Model, batch: Batch, on_layer: Callable[[LayerTrace], None], *, grad: bool = False) -> Trace:
+def stream(
+    opened: Model,
+    batch: Batch,
+    on_layer: Callable[[LayerTrace], None],
+    *,
+    grad: bool = False,
+    frozen: bool = False,
+) -> Trace:
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
-    With nothing kept but what `on_layer` keeps, memory does not grow with depth.
+    With nothing kept but what `on_layer` keeps, memory does not grow with depth. With `grad` the tensors keep their
+    graph, with `frozen` that of a linear map (model/freeze.py).
     """
     recorder = _Recorder(batch, on_layer)
+    switch = Switch() if frozen else None
 
     def run() -> Any:
         on_leaving(partial(_RECORDER.set, _RECORDER.get()))
         _RECORDER.set(recorder)
+        if switch is not None:
+            freeze(opened, switch)
         _hook(opened, recorder)
-        with torch.set_grad_enabled(grad):
+        with torch.set_grad_enabled(grad or frozen):
             return opened.forward(batch)
 
     output = rerunning(opened, run)
@@ -305,13 +318,13 @@ def stream(opened: Model, batch: Batch, on_layer: Callable[[LayerTrace], None], 
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
     _check_finite(opened, output)
-    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples)
+    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples, switch)
 
 
-def capture(opened: Model, batch: Batch, *, grad: bool = False) -> Trace:
-    """Run the batch and keep every layer. With `grad`, the tensors keep their graph."""
+def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: bool = False) -> Trace:
+    """Run the batch and keep every layer."""
     layers: list[LayerTrace] = []
-    return replace(stream(opened, batch, layers.append, grad=grad), layers=layers)
+    return replace(stream(opened, batch, layers.append, grad=grad, frozen=frozen), layers=layers)
 
 
 def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = False) -> T:

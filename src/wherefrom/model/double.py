@@ -8,16 +8,15 @@ a pass every cast to float32 is one to float64, and constants that were rounded 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
+from torch.overrides import TorchFunctionMode
 
-from wherefrom.model.undo import on_leaving
+from wherefrom.model.undo import computing_under, on_leaving
 
 NEAR = 1e-5  # how far a constant may lie from what is computed again, as a share; one further off was set by somebody
 
@@ -40,15 +39,7 @@ def _wide(value: Any) -> Any:
 
 def computing_in_double(model: nn.Module) -> None:
     """Inside of `borrowed`: until its end, this thread computes in float64 what it would in float32."""
-    mode, owner = _Lifted(), threading.get_ident()
-
-    def undo() -> None:
-        if threading.get_ident() == owner:  # every thread has its own modes
-            while mode in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
-                _pop_mode()  # type: ignore[no-untyped-call]
-
-    on_leaving(undo)
-    mode.__enter__()  # type: ignore[no-untyped-call]
+    computing_under(_Lifted())
     for module, name, exact in list(_rounded(model)):
         _put(module, name, exact)
 

@@ -1,8 +1,8 @@
 """A user's model, borrowed for the length of one call and given back as it was.
 
 `borrowed(body)` runs `body`, which changes the model only through the functions below: `evaluating`, `attending`,
-`hook` and `stand_in`. Each writes down how to undo a change before it makes it, so that there is no moment at which a
-change is made and not on record.
+`hook`, `stand_in` and `computing_under`. Each writes down how to undo a change before it makes it, so that there is no
+moment at which a change is made and not on record.
 
 What holds, for an exception at any instruction, also one that comes from outside (Ctrl-C, a signal handler that
 raises, an exception set on the thread):
@@ -31,6 +31,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 T = TypeVar("T")
@@ -272,6 +273,19 @@ def stand_in(module: nn.Module, forward: Callable[..., Any]) -> None:
 
     on_leaving(undo)
     module.__dict__["forward"] = forward
+
+
+def computing_under(mode: TorchFunctionMode) -> None:
+    """A mode of torch's that sees every function this thread calls."""
+    owner = threading.get_ident()
+
+    def undo() -> None:
+        if threading.get_ident() == owner:  # every thread has its own modes
+            while mode in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
+                _pop_mode()  # type: ignore[no-untyped-call]
+
+    on_leaving(undo)
+    mode.__enter__()  # type: ignore[no-untyped-call]
 
 
 def _unhook(hooks: dict[int, Any], with_kwargs: dict[int, Any], function: Callable[..., Any]) -> None:

@@ -191,10 +191,13 @@ def _passed(
     """One pass, in which every layerwise job does its work; and for each sentence what is explained."""
     batch = collate(sentences, opened.pad_id)
     kept: list[LayerTrace] = []
-    gradient = any(shelf.job.method.gradient and not shelf.error for shelf in shelves)
+    running = [shelf.job.method for shelf in shelves if not shelf.error]
+    gradient = any(method.gradient for method in running)
+    # The numbers of a frozen pass are those of any other, its gradients are not: it serves all but gradient methods.
+    frozen = not gradient and any(method.frozen for method in running)
 
     def each(layer: LayerTrace) -> None:
-        if gradient and opened.family.mapped:
+        if (gradient or frozen) and opened.family.mapped:
             kept.append(layer)
         for shelf in shelves:
             if shelf.job.layerwise:
@@ -204,7 +207,7 @@ def _passed(
             on_layer(layer.index)
 
     begin = time.perf_counter()
-    trace = replace(stream(opened, batch, each, grad=gradient), layers=kept)
+    trace = replace(stream(opened, batch, each, grad=gradient, frozen=frozen), layers=kept)
     shared = time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
     found = [
         answers(opened, sentence, trace.output, row, question.target, question.foil, question.position)
@@ -355,6 +358,7 @@ def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, 
         "scores": scores.scores[row, :n].numpy(),
         "layer_scores": None if scores.layers is None else scores.layers[:, row, :n].numpy(),
         "delta": None if scores.delta is None else float(scores.delta[row]),
+        "arrived": None if scores.arrived is None else float(scores.arrived[row]),
         "signed": method.signed if scores.signed is None else scores.signed,
         "additive": method.additive and scores.signed is not False,  # norms and absolute values do not add up
     }

@@ -191,6 +191,7 @@ def _joined(
         unknown=sentence.unknown,
         word_ids=sentence.word_ids,
         delta=None,
+        arrived=None,
         readout=_readout(whole, found),
         prediction=prediction,
         probabilities=probabilities,

@@ -56,6 +56,7 @@ class Explanation:
     options: dict[str, Any] = field(default_factory=dict)  # what the caller chose, by the names of `explain`,
     defaults: dict[str, Any] = field(default_factory=dict)  # and the method's options that were left as they are
     delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
+    arrived: float | None = None  # what part of the explained number they add up to, for methods that promise no sum
     signed: bool = False
     additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
@@ -264,6 +265,7 @@ class Explanation:
             head_maps=both(self.head_maps),
             layer_scores=None if self.layer_scores is None else join(self.layer_scores, -1),
             delta=self.delta if kept else None,
+            arrived=self.arrived if kept else None,
             spans=spans,
             special=[self.special[members[0]] for members in groups],
             unknown=[any(self.unknown[i] for i in members) for members in groups],

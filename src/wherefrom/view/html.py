@@ -109,9 +109,10 @@ def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) 
 
 
 def _apart(explanation: Explanation, common: str | None) -> str:
-    """What this one explains, where the heading does not say it; and by how much its scores miss their sum."""
+    """What it explains, where the heading does not say it; and what its scores miss of their sum, or what arrives."""
     towards = "" if explanation.explained == common else f" · explained: {explanation.explained}"
-    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}")
+    arrived = "" if explanation.arrived is None else f" · {explanation.arrived:.0%} arrives"
+    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + arrived
 
 
 def coloured(explanation: Explanation) -> str:

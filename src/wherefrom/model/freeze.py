@@ -1,0 +1,288 @@
+r"""A pass whose way back is that of a linear map: what is not linear is frozen at its value in this very pass.
+
+    norm          (t − mean t) ⊙ γ / s + β          s is a constant
+    activation    z · r,   r = g(z) / z             r is a constant; at z = 0 its limit g'(0)
+    product       a · b                             each side takes its share of what comes back
+
+Three products of two signals stand in a block: q·k, α·v and gate · hidden units (with experts also router · expert).
+Which share a side takes is what the methods differ in, and it is chosen on the way back (`Switch`): one pass serves
+them all. The shares of q·k and of α·v come together in q, k and v, because the softmax between them is differentiated
+as it is; hence they are taken where the projections give q, k and v, and so is the gate's, whatever a block's code
+does afterwards (rotary positions, norms on q and k, groups of heads).
+
+On the way forward the model computes what it always computes, bit by bit: instances are given other functions for the
+length of the pass (wherefrom/model/undo.py), and no class is touched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from wherefrom.errors import Unsuited
+from wherefrom.model.parts import Block, Norm, norm_of, promote, unpacked
+from wherefrom.model.undo import computing_under, hook, stand_in
+
+if TYPE_CHECKING:
+    from wherefrom.model.model import Model
+
+Elementwise = Callable[[Tensor], Tensor]
+Part = str | Callable[[int], Tensor]  # the side of a product that a projection gives; of packed ones, by the width
+NOUGHT = 1e-5  # an activation that is further from 0 at 0 has no ratio
+NEAR = 100  # how many times what it is at 0 an input must be for the ratio to be taken and not its limit
+# Activations that heads and soft-caps call as functions. Those of modules are found among the modules.
+ACTIVATIONS = {torch.tanh, Tensor.tanh, F.tanh, torch.relu, Tensor.relu, F.relu, F.gelu, F.silu, F.mish, F.elu}
+SIGMOIDS = {torch.sigmoid, Tensor.sigmoid, F.sigmoid}
+PRODUCTS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
+
+
+class Shares(NamedTuple):
+    """What each side of a product takes of what comes back to it."""
+
+    query: float
+    key: float
+    value: float
+    gate: float  # also of a router
+    gated: float  # also of an expert
+
+
+@dataclass
+class Switch:
+    """Says, while one goes back, which shares hold."""
+
+    shares: Shares | None = None
+
+
+# The way back ---------------------------------------------------------------------------------------------
+
+
+class _Shared(torch.autograd.Function):
+    """The same numbers; on the way back each column times its part's share."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, switch: Switch, part: Part) -> Tensor:
+        ctx.switch, ctx.part = switch, part
+        ctx.set_materialize_grads(False)
+        return t.view_as(t)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor | None) -> Any:
+        (g,), shares = given, ctx.switch.shares
+        assert shares is not None
+        if g is None:
+            return None, None, None
+        if isinstance(ctx.part, str):
+            share = getattr(shares, ctx.part)
+            return (g * share if share else None), None, None
+        return g * g.new_tensor(shares)[ctx.part(g.shape[-1]).to(g.device)], None, None
+
+
+class _Normed(torch.autograd.Function):
+    """A norm with its scale frozen."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, own: Elementwise, norm: Norm) -> Tensor:
+        ctx.norm = norm
+        ctx.save_for_backward(norm.scale(promote(t)))
+        return own(t)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor) -> Any:
+        (g,), (scale,) = given, ctx.saved_tensors
+        return (ctx.norm.centred(promote(g) * ctx.norm.gamma) / scale).to(g.dtype), None, None
+
+
+class _Activated(torch.autograd.Function):
+    """An activation as a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, own: Elementwise, limit: float, near: float) -> Tensor:
+        found = own(z)
+        ctx.save_for_backward(torch.where(z.abs() <= near, limit, found / z))
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor) -> Any:
+        return given[0] * ctx.saved_tensors[0], None, None, None
+
+
+class _Frozen(TorchFunctionMode):
+    """What is no module: activations that are called as functions, and the products inside of experts."""
+
+    def __init__(self, switch: Switch) -> None:
+        super().__init__()
+        self.switch = switch
+        self.among_experts = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        more = kwargs or {}
+        if not torch.is_grad_enabled() or not _moving(args[:1]):
+            return func(*args, **more)
+        if func in ACTIVATIONS:
+            return activated(partial(func, **more), args[0])
+        if self.among_experts and func in SIGMOIDS:
+            return _marked(func(*args, **more), "sigmoid")
+        if self.among_experts and func in PRODUCTS and _moving(args):
+            return self._product(func, *args)
+        return func(*args, **more)
+
+    def _product(self, func: Callable[..., Any], a: Tensor, b: Tensor) -> Tensor:
+        """The gate is what an activation or a router gave; z · σ(cz) is itself an activation, σ its ratio."""
+        first = _mark(a) is not None or a.shape[-1] < b.shape[-1]
+        gate, gated = (a, b) if first else (b, a)
+        if _mark(gate) == "sigmoid" and gate.shape == gated.shape:
+            found: Tensor = func(gate.detach(), gated)
+            return _marked(found, "activation")
+        gate, gated = _Shared.apply(gate, self.switch, "gate"), _Shared.apply(gated, self.switch, "gated")  # type: ignore[no-untyped-call]
+        return func(gate, gated)  # type: ignore[no-any-return]
+
+
+def _moving(args: tuple[Any, ...]) -> bool:
+    """Whether all are tensors that depend on the input (or on weights that are being trained)."""
+    return bool(args) and all(isinstance(each, Tensor) and each.requires_grad for each in args)
+
+
+def _marked(t: Tensor, what: str) -> Tensor:
+    t._wherefrom = what  # type: ignore[attr-defined]
+    return t
+
+
+def _mark(t: Tensor) -> str | None:
+    return getattr(t, "_wherefrom", None)
+
+
+# What stands where ----------------------------------------------------------------------------------------
+
+
+def freeze(opened: Model, switch: Switch) -> None:
+    """Inside of `borrowed`: until its end, passes of this model in this thread leave a frozen graph."""
+    thread = threading.get_ident()  # stand-ins sit on the module, for all threads
+    mode = _Frozen(switch)
+
+    def mine(t: Any) -> bool:
+        return threading.get_ident() == thread and torch.is_grad_enabled() and _moving((t,))
+
+    for module, norm in _norms(opened.model):
+        _replace(module, mine, partial(_normed, norm))
+    for module in _activations(opened):
+        _replace(module, mine, activated)
+    for block in opened.blocks:
+        for path, part in _products(block):
+            hook(block.part(path), partial(_share, mine, switch, part))
+        if block.opaque:
+            _watch(block.part(block.family.ffn.module), mode)
+    computing_under(mode)
+
+
+def _replace(module: nn.Module, mine: Callable[[Any], bool], instead: Callable[[Elementwise, Tensor], Tensor]) -> None:
+    own = module.forward
+    stand_in(module, lambda t, *more: instead(own, t) if mine(t) else own(t, *more))
+
+
+def _share(mine: Callable[[Any], bool], switch: Switch, part: Part, _module: Any, _args: Any, output: Any) -> Any:
+    return _Shared.apply(output, switch, part) if mine(output) else None  # type: ignore[no-untyped-call]
+
+
+def _watch(experts: nn.Module, mode: _Frozen) -> None:
+    own = experts.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        mode.among_experts = True
+        try:
+            return own(*args, **kwargs)
+        finally:
+            mode.among_experts = False
+
+    stand_in(experts, forward)
+
+
+def _normed(norm: Norm, own: Elementwise, t: Tensor) -> Tensor:
+    found: Tensor = _Normed.apply(t, own, norm)  # type: ignore[no-untyped-call]
+    return found
+
+
+def activated(own: Elementwise, z: Tensor) -> Tensor:
+    """`own(z)`, frozen."""
+    found: Tensor = _Activated.apply(z, own, *_limit(own, z))  # type: ignore[no-untyped-call]
+    return _marked(found, "activation")
+
+
+def _norms(model: nn.Module) -> Iterator[tuple[nn.Module, Norm]]:
+    """Every norm of the model: of the embeddings, the blocks, on queries and keys, of the head."""
+    for module in model.modules():
+        if "norm" in type(module).__name__.lower() and not [*module.children()]:
+            found = norm_of(module)
+            if found is not None:
+                yield module, found
+
+
+def _activations(opened: Model) -> Iterator[nn.Module]:
+    """Those of the FFNs, and every other module that is known for one."""
+    found = {id(module): module for module in opened.model.modules() if _is_activation(module)}
+    for block in opened.blocks:
+        if path := block.family.ffn.activation:
+            part = block.part(path)
+            if isinstance(part, nn.Module):
+                found[id(part)] = part
+            elif part not in ACTIVATIONS:
+                raise Unsuited(f"the activation {part} of the FFN is no module, so that it cannot be frozen")
+    yield from found.values()
+
+
+def _is_activation(module: nn.Module) -> bool:
+    known = type(module).__module__ in ("transformers.activations", "torch.nn.modules.activation")
+    return known and not isinstance(module, nn.MultiheadAttention | nn.Sigmoid | nn.Softmax | nn.LogSoftmax)
+
+
+def _limit(own: Elementwise, z: Tensor) -> tuple[float, float]:
+    """The limit of g(z) / z at 0, which is g'(0), and how near to 0 it stands for the ratio."""
+    with torch.enable_grad():
+        zero = z.new_zeros(1, requires_grad=True)
+        found = own(zero)
+        (slope,) = torch.autograd.grad(found, zero)
+    if abs(there := found.item()) > NOUGHT:
+        raise Unsuited(f"{_named(own)} is {there:.3g} at 0, so that it is no factor times its input near 0")
+    return slope.item(), max(torch.finfo(z.dtype).eps, NEAR * abs(there))  # xIELU is 1e-6 at 0
+
+
+def _named(own: Any) -> str:
+    return type(getattr(own, "__self__", own)).__name__
+
+
+def _products(block: Block) -> Iterator[tuple[str, Part]]:
+    """The projections that give the sides of a block's products, and which sides these are."""
+    attention, ffn = block.family.attention, block.family.ffn
+    if attention.packed:
+        yield attention.query, partial(_packed, block)
+    else:
+        yield from ((attention.query, "query"), (attention.key, "key"), (attention.value, "value"))
+    if ffn.gate:
+        yield from ((ffn.gate, "gate"), (ffn.up, "gated"))
+    elif ffn.packed:
+        yield ffn.up, partial(_halves, ("gate", "gated") if ffn.packed == "gate-up" else ("gated", "gate"))
+
+
+def _packed(block: Block, width: int) -> Tensor:
+    """Which of query, key and value each column of one projection is."""
+    found = torch.empty(width, dtype=torch.long)
+    for columns, number in zip(unpacked(torch.arange(width), block), _numbers(("query", "key", "value")), strict=True):
+        found[columns.flatten()] = number
+    return found
+
+
+def _halves(parts: tuple[str, str], width: int) -> Tensor:
+    return _numbers(parts).repeat_interleave(width // 2)
+
+
+def _numbers(parts: tuple[str, ...]) -> Tensor:
+    return torch.tensor([Shares._fields.index(part) for part in parts])
