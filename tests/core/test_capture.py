@@ -138,6 +138,7 @@ def test_the_model_comes_back_as_it_was(variant: str, implementation: str) -> No
 @pytest.mark.parametrize("where", ["on_layer", "inside the model", "before the first block"])
 def test_the_model_comes_back_as_it_was_after_an_exception(where: str) -> None:
     model = awkward(tiny.model("bert"))
+    opened = open_model(model)  # which proves a model with hooks anew
     calls = []
 
     def on_layer(layer: LayerTrace) -> None:
@@ -153,12 +154,12 @@ def test_the_model_comes_back_as_it_was_after_an_exception(where: str) -> None:
         part.register_forward_pre_hook(fail)
     before = state(model)
     with pytest.raises(KeyboardInterrupt):
-        run(model, on_layer)
+        run(opened, on_layer)
     assert state(model) == before
     assert len(calls) == {"on_layer": 2, "inside the model": 2, "before the first block": 0}[where]
     if where == "on_layer":
         where = "nowhere"
-        run(model, on_layer)
+        run(opened, on_layer)
         assert calls == [0, 1, 0, 1, 2]
 
 

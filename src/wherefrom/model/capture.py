@@ -65,8 +65,8 @@ class LayerTrace:
 
     @cached_property
     def x(self) -> Tensor:
-        """The block's input [B, n, d]."""
-        return promote(self.raw["x"])
+        """The block's input [B, n, d], on the block's own device: it may come from another's."""
+        return promote(self.raw["x"]).to(self.raw.get("output", self.raw["x"]).device)
 
     @cached_property
     def query(self) -> Tensor:
@@ -226,7 +226,7 @@ class _Recorder:
         if page is not None and "mixed" in page:
             added = page.pop("added", page["mixed"]).view(page["x"].shape)  # through the norm on the branch, if any
             page["mixed"] = page["mixed"].view(page["x"].shape)
-            page["u"] = page["x"] + (added if block.multiplier == 1 else added * block.multiplier)
+            page["u"] = page["x"].to(output.device) + (added if block.multiplier == 1 else added * block.multiplier)
             page["w"] = page.get("w", output).view(output.shape)
         self.note(output=output)
         self.finish(block)
@@ -246,7 +246,7 @@ class _Recorder:
                 f"block {self.count} of the model did not pass through the parts that wherefrom knows "
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
-        ids, mask = (t.to(page["x"].device) for t in (self.batch.ids, self.batch.mask))
+        ids, mask = (t.to(page["output"].device) for t in (self.batch.ids, self.batch.mask))
         self.on_layer(LayerTrace(self.count, block, ids, mask, self.scaling, page))
         self.count += 1
 

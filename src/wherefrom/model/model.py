@@ -22,11 +22,13 @@ from wherefrom.model.batching import by_length
 from wherefrom.model.families import FAMILIES, candidates, unmapped
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.layout import Family
+from wherefrom.model.linear import device_of
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.proof import Proof, prove
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import borrowed, evaluating, hook, outside_inference_mode
+from wherefrom.model.wrapped import unwrapped
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments, kind_of, shown
 
@@ -48,6 +50,7 @@ class Model:
     name: str
     pooling: str | None = None  # the readout position of a sentence embedding: "first", "mean" or "last"
     classes: int | None = None  # how many a head of somebody's own has, whatever the config says
+    then: tuple[nn.Module, ...] = ()  # what a sentence embedding goes through after pooling
 
     def __repr__(self) -> str:
         return f"<Model '{self.name}': {self.task}, {self.family.name}>"
@@ -120,7 +123,7 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        return self.words.weight.device
+        return device_of(self.words)
 
     @property
     def dtype(self) -> str:
@@ -312,7 +315,7 @@ def open_model(
             f"{' and '.join(unused)} cannot be given with a loaded model, which is used as it is; "
             f"move or convert the model yourself, or pass its name"
         )
-    return _opened(model, tokenizer, name=_name(model))
+    return _opened(model, tokenizer)
 
 
 def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
@@ -325,12 +328,15 @@ def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
         raise InvalidOption(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
 
 
-def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
-    wrapped = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
-    if wrapped or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
+def _opened(model: Any, tokenizer: Any | None, name: str | None = None) -> Model:
+    inside = unwrapped(model)
+    model, tokenizer = inside.model, inside.tokenizer if tokenizer is None else tokenizer
+    name = inside.name if name is None else name
+    unknown = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
+    if unknown or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
         raise InvalidOption(
             f"model is {kind_of(model)}; expected a model name, a folder, a transformers PreTrainedModel, a "
-            f"module of yours around one, or a pipeline (a compiled or wrapped model: pass the model inside it)"
+            f"module of yours around one, or a pipeline (of another wrapping: pass the model inside it)"
         )
     inner = _pretrained(model)
     if type(inner).__module__.startswith("transformers_modules."):
@@ -345,7 +351,8 @@ def _opened(model: Any, tokenizer: Any | None, name: str) -> Model:
     task = _task_of(model)
     if task is None:
         return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
-    return _mapped(Model(model, tokenizer, unmapped(inner.config.model_type), task, name))
+    pooling = inside.pooling if task == "encoder" else None
+    return _mapped(Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then))
 
 
 def _mapped(opened: Model) -> Model:
@@ -390,15 +397,24 @@ def _look_up(block: Block) -> None:
         getattr(block, name)
 
 
-_PROOFS: dict[str, Proof] = {}  # by class, configuration and precision
+_PROOFS: dict[str, Proof] = {}  # by class, configuration, precision and parts
 
 
 def _proof(opened: Model) -> Proof:
     config = opened.config.to_json_string(use_diff=False)
-    key = f"{type(opened.model).__qualname__} {opened.dtype} {opened.family!r} {config}"
-    if key not in _PROOFS:
-        _PROOFS[key] = outside_inference_mode(lambda: prove(opened))
-    return _PROOFS[key]
+    parts = hash(tuple((name, type(part)) for name, part in opened.model.named_modules()))
+    key = f"{type(opened.model).__qualname__} {opened.dtype} {opened.family!r} {config} {parts}"
+    if key in _PROOFS and not _hooked(opened.base):
+        return _PROOFS[key]
+    proof = outside_inference_mode(lambda: prove(opened))
+    if not _hooked(opened.base):
+        _PROOFS[key] = proof
+    return proof
+
+
+def _hooked(model: nn.Module) -> bool:
+    """Whether somebody's hooks or functions of his own may change what the parts compute."""
+    return any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in model.modules())
 
 
 def _task_of(model: nn.Module) -> str | None:
@@ -449,10 +465,6 @@ def _probed(opened: Model, n: int) -> list[int]:
         return list(opened.forward(probe).logits.shape)
 
     return borrowed(run)
-
-
-def _name(model: Any) -> str:
-    return getattr(model, "name_or_path", "") or type(model).__name__
 
 
 @lru_cache(maxsize=2)

@@ -26,25 +26,14 @@ from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.layout import Family
+from wherefrom.model.linear import Linear as Linear
+from wherefrom.model.linear import device_of, present, sizes
+from wherefrom.model.linear import linear_of as linear_of
+from wherefrom.model.linear import promote as promote
 from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
 
 T = TypeVar("T")
 SAME = 1e-2  # how far a norm's output may lie from the formula's, as a share: half precision rounds to three digits
-
-
-def promote(t: Tensor) -> Tensor:
-    """Half-precision tensors as float32: every formula is evaluated in float32 or float64."""
-    return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t
-
-
-class Linear(NamedTuple):
-    """`x @ weight + bias`."""
-
-    weight: Tensor  # [in, out]
-    bias: Tensor  # [out]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x @ self.weight + self.bias
 
 
 class Norm(NamedTuple):
@@ -69,6 +58,9 @@ class Norm(NamedTuple):
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.linear(t) / self.scale(t) + self.beta
+
+    def to(self, device: torch.device) -> Norm:
+        return self._replace(gamma=self.gamma.to(device), beta=self.beta.to(device))
 
 
 def _kept(read: Callable[[Any], T]) -> cached_property[T]:
@@ -108,8 +100,8 @@ class Block:
     def groups(self) -> int:
         """Heads of keys and values, each of which serves as many of the queries' heads; seen from the matrices."""
         attention = self.family.attention
-        width = _sizes(self.part(attention.output))[0] // self.heads
-        count = _sizes(self.part(attention.value))[1] // width
+        width = sizes(self.part(attention.output))[0] // self.heads
+        count = sizes(self.part(attention.value))[1] // width
         return (count - self.heads) // 2 if attention.packed else count  # packed: H queries, G keys and G values
 
     @_kept
@@ -117,10 +109,16 @@ class Block:
         """What multiplies both branches."""
         return float(getattr(self.module, self.family.multiplier)) if self.family.multiplier else 1.0
 
+    @_kept
+    def device(self) -> torch.device:
+        """Where the block computes: those of one model may be on several devices."""
+        return device_of(self.module)
+
     # The norms ----------------------------------------------------------------------------------------------
 
     def _norm(self, path: str) -> Norm | None:
-        return norm_of(self.part(path)) if path else None
+        found = norm_of(self.part(path)) if path else None
+        return None if found is None else found.to(self.device)
 
     @_kept
     def before(self) -> Norm | None:
@@ -158,8 +156,9 @@ class Block:
 
     @property
     def next_norm(self) -> Norm | None:
-        """The norm that the block's output meets first."""
-        return self.reader.before if isinstance(self.reader, Block) else self.reader
+        """The norm that the block's output meets first, on the block's own device."""
+        norm: Norm | None = self.reader.before if isinstance(self.reader, Block) else self.reader
+        return None if norm is None else norm.to(self.device)
 
     @property
     def norm_first(self) -> bool:
@@ -204,7 +203,9 @@ class Block:
         parts = zip(unpacked(weight, self), unpacked(bias, self), strict=True)
         found = [Linear(w.flatten(-2), b.flatten(-2)) for w, b in parts]
         if paths.value_bias:
-            found[2] = Linear(found[2].weight, found[2].bias + promote(self.part(paths.value_bias).detach()))
+            owner = self.part(paths.value_bias.rpartition(".")[0])
+            added = present(owner, lambda: promote(self.part(paths.value_bias).detach()))
+            found[2] = Linear(found[2].weight, found[2].bias + added)
         return found
 
     def output(self) -> Linear:
@@ -352,7 +353,7 @@ def submodule(root: nn.Module, path: str) -> Any:
     part: Any = root
     for name in path.split("."):
         try:
-            part = part[int(name)] if name.isdigit() else getattr(part, name)
+            part = original(part[int(name)] if name.isdigit() else getattr(part, name))
         except (AttributeError, IndexError, TypeError):
             raise UnsupportedModel(
                 f"{type(root).__name__} has no part '{path}'; its structure is not the one wherefrom knows for "
@@ -361,31 +362,20 @@ def submodule(root: nn.Module, path: str) -> Any:
     return part
 
 
+def original(part: Any) -> Any:
+    """What torch.compile was given; anything else as it is."""
+    return getattr(part, "_orig_mod", part)
+
+
 def submodules(root: nn.Module, path: str) -> list[nn.Module]:
     """All parts that match a path in which `*` stands for every index of a list."""
     parts: list[nn.Module] = [root]
     for name in path.split("."):
         if name == "*":
-            parts = [child for part in parts for child in part.children()]
+            parts = [original(child) for part in parts for child in part.children()]
         else:
             parts = [submodule(part, name) for part in parts]
     return parts
-
-
-def _sizes(module: nn.Module) -> tuple[int, int]:
-    """How many numbers a linear module takes and gives; its weights are not touched."""
-    rows, columns = module.weight.shape  # type: ignore[misc]
-    return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
-
-
-def linear_of(module: nn.Module) -> Linear:
-    """nn.Linear keeps W as [out, in], GPT-2's Conv1D as [in, out]."""
-    weight = promote(module.weight.detach())  # type: ignore[operator]
-    if isinstance(module, nn.Linear):
-        weight = weight.T
-    bias = module.bias
-    zeros = weight.new_zeros(weight.shape[1])
-    return Linear(weight, zeros if bias is None else promote(bias.detach()))  # type: ignore[operator]
 
 
 def norm_of(module: nn.Module) -> Norm | None:
@@ -395,21 +385,33 @@ def norm_of(module: nn.Module) -> Norm | None:
     """
     if isinstance(module, nn.Identity):
         return None
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    size = len(weight) if isinstance(weight, Tensor) else int(_size(module))
-    at = weight if isinstance(weight, Tensor) else torch.zeros(size)
-    probe = torch.randn(4, size, generator=torch.Generator().manual_seed(0)).to(at) * 2 + 0.5
+    probe, (weight, bias) = _probe_of(module), present(module, lambda: _weights(module))
     given = promote(without_gradients(lambda: module(probe)))
-    gamma = torch.ones_like(given[0]) if not isinstance(weight, Tensor) else promote(weight.detach())
-    beta = torch.zeros_like(gamma) if not isinstance(bias, Tensor) else promote(bias.detach())
+    probe = promote(probe).to(given.device)
+    gamma = torch.ones_like(given[0]) if weight is None else promote(weight).to(given.device)
+    beta = torch.zeros_like(gamma) if bias is None else promote(bias).to(given.device)
     for centres in (True, False):
         for gain in (gamma, 1 + gamma):
             found = Norm(gain.clone(), beta.clone(), _epsilon(module, centres), centres)
-            if bool(((found(promote(probe)) - given).abs() <= SAME * given.abs().amax()).all()):
+            if bool(((found(probe) - given).abs() <= SAME * given.abs().amax()).all()):
                 return found
     raise UnsupportedModel(
         f"{type(module).__name__} is no norm that wherefrom knows (LayerNorm or RMS norm, by its weight or 1 + weight)"
     )
+
+
+def _weights(module: nn.Module) -> list[Tensor | None]:
+    """A norm's weight and bias, where it has them."""
+    found = [getattr(module, name, None) for name in ("weight", "bias")]
+    return [each.detach() if isinstance(each, Tensor) else None for each in found]
+
+
+def _probe_of(module: nn.Module) -> Tensor:
+    """Four vectors, given where and as the norm takes them."""
+    weight = getattr(module, "weight", None)
+    size, dtype = (len(weight), weight.dtype) if isinstance(weight, Tensor) else (_size(module), torch.float32)
+    probe = torch.randn(4, size, generator=torch.Generator().manual_seed(0))
+    return probe.to(device_of(module), dtype) * 2 + 0.5
 
 
 def _size(module: nn.Module) -> int:

@@ -163,7 +163,8 @@ def on_leaving(undo: Callable[[], object]) -> None:
 
 
 def evaluating(model: nn.Module) -> None:
-    """Eval mode."""
+    """Eval mode, and nothing compiled: a compiled part would not see our hooks."""
+    _uncompiled()
     flags = [(module, module.training) for module in model.modules()]
 
     def undo() -> None:
@@ -172,6 +173,19 @@ def evaluating(model: nn.Module) -> None:
 
     on_leaving(undo)
     model.eval()
+
+
+def _uncompiled() -> None:
+    dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")  # which whatever has been compiled has imported
+    if dynamo is None:
+        return
+    before = dynamo._stance
+
+    def undo() -> None:
+        dynamo._stance = before
+
+    on_leaving(undo)
+    dynamo._stance = dynamo.DynamoStance("force_eager")
 
 
 def attending(model: nn.Module, name: str, attention: Any, mask: Any) -> None:

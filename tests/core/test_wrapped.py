@@ -1,0 +1,197 @@
+"""Models in a wrapping give what the plain model gives, and come back as they were; or a sentence says why not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tiny
+import wherefrom
+from wherefrom.errors import Unsuited, WherefromError
+from wherefrom.testing import refuse_changes, state
+
+IDS = tiny.ids(6)
+TEXT = "the cat was not very good"
+# One of each kind: layer maps, their weights in closed form, gradients, reruns, differences, float64 relevance.
+METHODS = ("alti", "globenc", "value-zeroing", "attcat", "integrated-gradients", "ablation", "deeplift", "full-lrp")
+PROJECTIONS = {
+    "bert": ["query", "value", "intermediate.dense", "output.dense"],
+    "gpt2": ["c_attn", "c_fc", "c_proj"],
+    "llama": ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"],
+    "gpt_neox": ["query_key_value", "dense", "dense_4h_to_h"],
+}
+
+
+def scores(model: Any, method: str, **options: Any) -> Any:
+    """The scores; None where the method is not for this architecture."""
+    try:
+        return wherefrom.explain(TEXT, model, tiny.tokenizer(), method=method, **options).scores
+    except Unsuited:
+        return None
+
+
+def same(model: Any, plain: nn.Module, methods: Any = METHODS, near: float = 1e-7) -> None:
+    """Both models give the same, and the first is not changed by being asked."""
+    before = state(model)
+    for method in methods:
+        ours, theirs = scores(model, method), scores(plain, method)
+        if theirs is None:
+            assert ours is None, method
+        else:
+            np.testing.assert_allclose(ours, theirs, atol=near * np.abs(theirs).max(), rtol=0, err_msg=method)
+    refuse_changes(before, state(model), "wrapped")
+
+
+def lora(variant: str = "bert", task: str = "classification", kind: str = "SEQ_CLS", **more: Any) -> Any:
+    """A tiny model under a LoRA adapter of which no matrix is 0."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    options = {"r": 2, "target_modules": PROJECTIONS[variant], "lora_dropout": 0.5, "init_lora_weights": False, **more}
+    size = {} if variant == "gpt2" else {"num_hidden_layers": 2}
+    inner = tiny.model(variant, task, dtype=torch.float64, **size)
+    torch.manual_seed(3)
+    return peft.get_peft_model(inner, peft.LoraConfig(task_type=kind, **options))
+
+
+def merged(model: Any) -> Any:
+    return copy.deepcopy(model).merge_and_unload().eval()
+
+
+# Adapters -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", PROJECTIONS)
+def test_lora_gives_what_its_merged_model_gives(variant: str) -> None:
+    model = lora(variant)
+    same(model.train(), merged(model))
+    assert wherefrom.open_model(model).name.endswith(" + default"), "the record says that there is an adapter"
+
+
+@pytest.mark.parametrize("more", [{"use_dora": True}, {"use_rslora": True}, {"modules_to_save": ["classifier"]}])
+def test_other_kinds_of_lora(more: dict[str, Any]) -> None:
+    model = lora(target_modules=["query", "value", "output.dense"], **more)
+    same(model, merged(model), ("alti", "attcat", "full-lrp"))
+
+
+def test_adapters_that_are_merged_disabled_or_several() -> None:
+    model = lora(task="encoder", kind="FEATURE_EXTRACTION")
+    plain, bare = merged(model), tiny.model("bert", "encoder", num_hidden_layers=2, dtype=torch.float64)
+    with model.disable_adapter():
+        same(model, bare, ("alti", "value-zeroing"))
+    model.add_adapter("other", model.peft_config["default"])
+    same(model, plain, ("alti",))
+    model.set_adapter("other")
+    assert not np.allclose(scores(model, "alti"), scores(plain, "alti"), atol=1e-4)
+    same(model, merged(model), ("alti",))
+    model.base_model.set_adapter(["default", "other"])
+    same(model, merged(model), ("alti", "value-zeroing"))
+    model.merge_adapter()
+    same(model, merged(model), ("alti", "value-zeroing"))
+
+
+def test_adapters_put_into_a_model_by_transformers() -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    model = tiny.model(num_hidden_layers=2, dtype=torch.float64)
+    plain = scores(model, "alti")
+    torch.manual_seed(3)
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False))
+    with_it = lora(target_modules=["query", "value"])
+    found = scores(model, "alti")
+    assert not np.allclose(found, plain, atol=1e-4), "the proof of the plain model does not stand for this one"
+    np.testing.assert_allclose(found, scores(merged(with_it), "alti"), atol=1e-6)
+
+
+def test_an_adapter_that_scales_is_asked_what_it_does() -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.IA3Config(
+        task_type="SEQ_CLS",
+        target_modules=["key", "value", "output.dense"],
+        feedforward_modules=["output.dense"],
+        init_ia3_weights=False,
+    )
+    model = peft.get_peft_model(tiny.model(num_hidden_layers=2, dtype=torch.float64), config)
+    same(model, merged(model), ("alti", "value-zeroing"))
+
+
+def test_a_prompt_in_front_of_the_text_is_refused() -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2)
+    with pytest.raises(WherefromError, match=r"'default' .* puts vectors of its own in front of the text"):
+        wherefrom.open_model(peft.get_peft_model(tiny.model(), config))
+
+
+# torch's own wrappings ------------------------------------------------------------------------------------
+
+
+def compiled(model: nn.Module) -> Any:
+    return torch.compile(model)
+
+
+def compiled_in_place(model: nn.Module) -> Any:
+    model.compile()
+    return model
+
+
+def compiled_by_block(model: Any) -> Any:
+    for i, layer in enumerate(model.bert.encoder.layer):
+        model.bert.encoder.layer[i] = torch.compile(layer)
+    return model
+
+
+def compiled_forward(model: nn.Module) -> Any:
+    model.forward = torch.compile(model.forward)
+    return model
+
+
+def in_parallel(model: nn.Module) -> Any:
+    return nn.DataParallel(model)
+
+
+def checkpointing(model: Any) -> Any:
+    model.gradient_checkpointing_enable()
+    return model.train()
+
+
+def watched(model: Any) -> Any:
+    model.seen = []
+    model.bert.encoder.layer[0].register_forward_hook(lambda *_: model.seen.append(1))
+    return model
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [compiled, compiled_in_place, compiled_by_block, compiled_forward, in_parallel, checkpointing, watched],
+)
+def test_torchs_own_wrappings(wrap: Callable[[nn.Module], Any]) -> None:
+    plain = tiny.model(num_hidden_layers=2, dtype=torch.float64)
+    same(wrap(copy.deepcopy(plain)), plain, ("alti", "value-zeroing", "attcat", "integrated-gradients", "ablation"))
+
+
+def test_a_hook_that_changes_numbers_is_found_on_opening() -> None:
+    model = tiny.model(num_hidden_layers=2, dtype=torch.float64)
+    wherefrom.open_model(model)
+    model.bert.encoder.layer[1].output.dense.register_forward_hook(lambda _m, _a, output: 2 * output)
+    with pytest.raises(WherefromError, match=r"block 1 rebuilt from its parts .* FFN"):
+        wherefrom.open_model(model)
+
+
+def test_a_scripted_module_is_refused() -> None:
+    model = tiny.model(num_hidden_layers=1, return_dict=False)
+    traced = torch.jit.trace(model, torch.tensor([IDS]), check_trace=False, strict=False)
+    with pytest.raises(WherefromError, match=r"a scripted or traced module"):
+        wherefrom.open_model(traced)
+
+
+# Quantised ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_rounds_its_input_is_refused_with_what_to_do() -> None:
+    rounded = torch.ao.quantization.quantize_dynamic(tiny.model(num_hidden_layers=2), {nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(WherefromError, match=r"it rounds what it is given .* dequantise the model"):
+        wherefrom.explain(IDS, rounded, method="alti")
