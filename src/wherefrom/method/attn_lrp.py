@@ -38,8 +38,8 @@ from torch import Tensor
 
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import ACHTIBAT_2024, ALI_2022
-from wherefrom.method.frozen import HALVES, VALUES, frozen_gradients, frozen_trace
 from wherefrom.method.gradients import Place
+from wherefrom.method.propagated import HALVES, VALUES, frozen_gradients, frozen_trace
 from wherefrom.model.freeze import Shares
 from wherefrom.model.parts import promote
 from wherefrom.work import passes
