@@ -15,11 +15,18 @@ import pytest
 import torch
 from review_rows import reviews, write
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
+import wherefrom
 from wherefrom import zoo
 from wherefrom.errors import WherefromError, WherefromWarning
-from wherefrom.training import accuracy, agree, average, classify, loop, pretrain, prompt, vocabulary
+from wherefrom.training import accuracy, agree, average, classify, lm, loop, pretrain, prompt, vocabulary
 from wherefrom.training.labelled import Columns
 
 NAMES = {"0": "negative", "1": "positive"}
@@ -69,6 +76,57 @@ def test_pretraining_continues_from_a_checkpoint(tiny: Path, tmp_path: Path) -> 
         [str(text)], run(tmp_path / "more", steps=40, batch=16, checks=1), None, reading, model=str(tiny)
     )
     assert outcome.metrics["loss"] < before
+
+
+@pytest.fixture(scope="session")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A two-layer Llama, pretrained for a moment on the grammar's sentences."""
+    folder = tmp_path_factory.mktemp("decoder")
+    (folder / "text.txt").write_text("\n".join(map(str, LINES)))
+    shape = lm.DecoderShape(layers=2, width=32, heads=4, groups=2, units=64, vocabulary=400)
+    settings = run(folder / "lm", steps=80, batch=16, checks=2, learning_rate=1e-2)
+    outcome = lm.pretrain([str(folder / "text.txt")], settings, shape, length=32, held_out=0.1)
+    assert outcome.steps == 80
+    return folder / "lm"
+
+
+def test_a_language_model_learns_and_leaves_a_plain_folder(decoder: Path) -> None:
+    report = json.loads((decoder / "training.json").read_text())
+    assert report["outcome"]["metrics"]["loss"] < 0.5 * np.log(400)  # a guess among all pieces would have log |V|
+    network = AutoModelForCausalLM.from_pretrained(decoder)
+    assert network.config.num_key_value_heads == 2
+    tokenizer = AutoTokenizer.from_pretrained(decoder)
+    assert tokenizer("The film")["input_ids"][0] == network.config.bos_token_id
+    assert wherefrom.explain("The film is", model=str(decoder), method="attention-rollout").scores.shape[0] > 2
+
+
+def test_bits_per_byte_are_the_cross_entropy_of_the_text(decoder: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(map(str, LINES[:5])))
+    found = lm.measure(str(decoder), [str(text)])
+    assert found.bytes == len(text.read_bytes()) + 1  # the last line ends, too
+    tokenizer, network = AutoTokenizer.from_pretrained(decoder), AutoModelForCausalLM.from_pretrained(decoder)
+    ids = tokenizer("\n".join(map(str, LINES[:5])) + "\n", add_special_tokens=False)["input_ids"]
+    bits = 0.0
+    for start in range(0, len(ids), 31):  # windows of 32 with the mark between documents
+        row = torch.tensor([[tokenizer.bos_token_id, *ids[start : start + 31]]])
+        bits += float(network(row, labels=row).loss.detach()) * (row.shape[1] - 1) / np.log(2)
+    assert found.tokens == len(ids)
+    assert found.bits == pytest.approx(bits, rel=1e-4)
+
+
+def test_minimal_pairs_by_probability_and_by_frequency(decoder: Path, tmp_path: Path) -> None:
+    good = [str(line) for line in LINES[:20]]
+    rows: list[dict[str, object]] = [{"good": s, "bad": " ".join(s.split()[::-1]), "kind": "order"} for s in good]
+    data = write(tmp_path / "pairs.jsonl", [*rows, {"good": good[0], "bad": good[0] + " zzz qqq", "kind": "word"}])
+    columns = prompt.PromptColumns(good="good", bad="bad")
+    assert accuracy.is_causal(str(decoder))
+    scores = {score.group: score for score in accuracy.sentences(str(decoder), data, columns, by="kind", batch=7)}
+    assert scores["order"].accuracy > 0.9
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(good))
+    by_frequency = {s.group: s for s in accuracy.frequencies(str(decoder), [str(text)], data, columns, by="kind")}
+    assert by_frequency["word"].accuracy == 1  # more words, less probable
 
 
 def test_classify_500_rows_ends_in_a_usable_model(tmp_path: Path) -> None:

@@ -73,8 +73,9 @@ def test_the_tokenizer_frames_texts_pairs_and_prefixes(tokenizer) -> None:  # ty
 def windows(tokenizer, **changed):  # type: ignore[no-untyped-def]
     ids = corpus.encode(LINES * 40, tokenizer)
     known = corpus.pieces(tokenizer)
-    settings = {"length": 16, "ratio": 4, "short": 64, "total": 128, "rate": 0.2, "seed": 3}
-    return corpus.Windows(ids, corpus.sentence_starts(ids, known), known, **{**settings, **changed})
+    walk = corpus.Walk(ids, corpus.sentence_starts(ids, corpus.marks(tokenizer)), 14, changed.pop("seed", 3))
+    settings = {"length": 16, "ratio": 4, "short": 64, "total": 128, "rate": 0.2}
+    return corpus.Windows(walk, known, **{**settings, **changed})
 
 
 def test_windows_hide_what_they_ask_for(tokenizer) -> None:  # type: ignore[no-untyped-def]
@@ -92,7 +93,7 @@ def test_windows_hide_what_they_ask_for(tokenizer) -> None:  # type: ignore[no-u
     # Away from the chosen positions, the text is the corpus itself.
     restored = ids.copy()
     np.put_along_axis(restored, positions, words, 1)
-    text = " ".join(map(str, made.ids.tolist()))
+    text = " ".join(map(str, made.walk.ids.tolist()))
     assert all(" ".join(map(str, row[1:-1])) in text for row in restored.tolist())
 
 
@@ -124,6 +125,31 @@ def test_hidden_words_are_hidden_whole(tokenizer) -> None:  # type: ignore[no-un
         counts = Counter(word[positions].tolist())
         partly += sum(counts[w] < (word == w).sum() for w in counts)
     assert partly <= 64  # at most the last word of each row, where the number runs out
+
+
+@pytest.fixture(scope="module")
+def bytewise():  # type: ignore[no-untyped-def]
+    return vocabulary.learn_bytes(LINES * 20, 400, 64)
+
+
+@given(st.text())
+def test_a_byte_level_vocabulary_loses_nothing(bytewise, text: str) -> None:  # type: ignore[no-untyped-def]
+    ids = bytewise(text)["input_ids"]
+    assert ids[0] == bytewise.bos_token_id
+    assert bytewise.decode(ids[1:], clean_up_tokenization_spaces=False) == text.encode(errors="replace").decode()
+
+
+def test_running_text_is_the_corpus_after_the_mark_between_documents(bytewise) -> None:  # type: ignore[no-untyped-def]
+    ids = corpus.encode([*LINES, "", *LINES] * 20, bytewise, after="\n")
+    assert bytewise.decode(ids[:40]).startswith(LINES[0] + "\n")
+    marks = corpus.marks(bytewise)
+    made = corpus.RunningText(corpus.Walk(ids, corpus.sentence_starts(ids, marks), 15, 0), marks.document, 16, 64)
+    batch = made[list(range(8))]
+    rows = batch["input_ids"].tolist()
+    assert (batch["labels"] == batch["input_ids"]).all()
+    assert {row[0] for row in rows} == {bytewise.bos_token_id}
+    text = " ".join(map(str, ids.tolist()))
+    assert all(" ".join(map(str, row[1:])) in text for row in rows)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=400), st.integers(1, 9), st.integers(0, 5))

@@ -46,7 +46,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
-    for command in (pretrain, classify, prefixes, agree, prompt, average):
+    for command in (pretrain, lm, bits, classify, prefixes, agree, prompt, average):
         group.command()(command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
@@ -96,6 +96,59 @@ def pretrain(
     shape = task.EncoderShape(layers, width, heads, vocabulary)
     reading = task.MaskedText(length, ratio, long_share, mask_rate, held_out)
     _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
+
+
+def lm(
+    sources: Annotated[
+        list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")
+    ],
+    out: Out,
+    steps: Annotated[int, typer.Option(help="Batches to train on.", min=1)],
+    tokenizer: Annotated[str | None, typer.Option(help="Use this vocabulary instead of learning one.")] = None,
+    layers: Annotated[int, typer.Option(min=1)] = 9,
+    width: Annotated[int, typer.Option(min=8)] = 288,
+    heads: Annotated[int, typer.Option(help="Heads of queries.", min=1)] = 9,
+    groups: Annotated[int, typer.Option(help="Heads of keys and values, which those of queries share.", min=1)] = 3,
+    units: Annotated[int, typer.Option(help="Hidden units of the gated FFN.", min=1)] = 768,
+    vocabulary: Annotated[int, typer.Option(help="Byte-level pieces to learn.", min=300, max=65_000)] = 8192,
+    length: Annotated[int, typer.Option(help="Tokens per row.", min=16)] = 512,
+    held_out: HeldOut = 0.005,
+    batch: Batch = 256,
+    lr: Rate = 2e-3,
+    warmup: Warmup = 0.04,
+    weight_decay: Decay = 0.1,
+    beta2: Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)] = 0.95,
+    checks: Checks = 10,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 2,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pretrain a language model that predicts the next word: a new Llama with its own vocabulary."""
+    from wherefrom.training import lm as task
+    from wherefrom.training import loop
+
+    run = loop.Schedule(
+        out, steps=steps, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=beta2,
+        patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
+    )  # fmt: skip
+    shape = task.DecoderShape(layers, width, heads, groups, units, vocabulary)
+    _tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
+
+
+def bits(
+    model: Annotated[str, typer.Argument(help="Shipped model, folder or hub id of a language model.")],
+    sources: Annotated[list[str], typer.Argument(help="Text files, or table.parquet:column.")],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Measure how well a language model predicts text, in bits per byte."""
+    from wherefrom.training import lm as task
+
+    found = task.measure(model, sources, device)
+    typer.echo(f"{found.bits_per_byte:.4f} bits per byte  ({found.bytes} bytes, {found.tokens} tokens)")
 
 
 def classify(
@@ -276,11 +329,15 @@ def measure(
     exclude: Annotated[
         list[str] | None, typer.Option(help="Texts to leave out: table.parquet:column. Repeatable.")
     ] = None,
+    frequencies: Annotated[
+        list[str] | None,
+        typer.Option(help="Instead of the model: how often each sentence's pieces occur in this text. Repeatable."),
+    ] = None,
     by: Annotated[str | None, typer.Option(help="Also give the accuracy for each value of this column.")] = None,
     longest: Longest = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Measure a classifier's accuracy, or how often a masked language model prefers target to foil."""
+    """Measure a classifier's accuracy, or how often a language model prefers target to foil, or good to bad."""
     from wherefrom.errors import InvalidOption
     from wherefrom.training import accuracy as task
     from wherefrom.training import prompt as prompting
@@ -293,7 +350,11 @@ def measure(
         _show(task.prompts(model, data, columns, by, device))
     elif good:
         columns = prompting.PromptColumns(good=good, bad=bad, where=pairs_of(where or [], "--where"))
-        _show(task.prompts(model, data, columns, by, device))
+        if frequencies:
+            _show(task.frequencies(model, frequencies, data, columns, by))
+        else:
+            ask = task.sentences if task.is_causal(model) else task.prompts
+            _show(ask(model, data, columns, by, device))
     else:
         labelled = _columns(text, pair, label, until, name, where)
         _show(task.labels(model, data, labelled, by, exclude or [], longest, device))
@@ -318,4 +379,4 @@ def _show(scores: Sequence[Score]) -> None:
     for score in scores:
         missing = f"  ({score.left_out} left out: words of several pieces)" if score.left_out else ""
         balanced = "" if score.balanced is None else f"  balanced {score.balanced:.4f}"
-        typer.echo(f"{score.group:<45} {score.accuracy:.4f}  {score.right}/{score.rows}{balanced}{missing}")
+        typer.echo(f"{score.group:<45} {score.accuracy:.4f}  {score.right:g}/{score.rows}{balanced}{missing}")

@@ -1,4 +1,8 @@
-"""Measuring a trained model on a table: accuracy, overall and by the values of a column."""
+"""Measuring a trained model on a table: accuracy, overall and by the values of a column.
+
+A masked language model is asked for the word in which a minimal pair differs; one that reads from left to right for
+the log-probability of either whole sentence (Warstadt et al. 2020, BLiMP).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import torch
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     DataCollatorWithPadding,
 )
 
-from wherefrom.data.tables import cell, rows, values
+from wherefrom.data.tables import cell, keeps, rows, values, written
 from wherefrom.errors import InvalidInput
-from wherefrom.training import classify, prompt
+from wherefrom.training import classify, corpus, prompt, text
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import Columns, examples
 
@@ -32,7 +39,7 @@ class Score:
     """
 
     group: str
-    right: int
+    right: float
     rows: int
     left_out: int = 0
     balanced: float | None = None
@@ -104,7 +111,82 @@ def prompts(
     ]
 
 
-def _scores(groups: Sequence[str], right: Sequence[bool], truth: Sequence[str] | None = None) -> list[Score]:
+def is_causal(model: str) -> bool:
+    """Whether a model is a language model that reads from left to right."""
+    architectures = AutoConfig.from_pretrained(locate(model)).architectures or [""]
+    return bool(architectures[0].endswith(("ForCausalLM", "LMHeadModel")))
+
+
+def sentences(
+    model: str,
+    data: Path,
+    columns: prompt.PromptColumns,
+    by: str | None = None,
+    device: str = "cpu",
+    batch: int = 64,
+) -> list[Score]:
+    """How often a language model gives the good sentence of a minimal pair the higher probability."""
+    groups, pairs = _minimal_pairs(data, columns, by)
+    place = locate(model)
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    texts = [sentence for pair in pairs for sentence in pair]
+    encoded = [tokenizer(sentence)["input_ids"] for sentence in texts]
+    order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))  # like lengths beside each other
+    found = [0.0] * len(texts)
+    for start in range(0, len(texts), batch):
+        some = order[start : start + batch]
+        for i, value in zip(some, _log_probabilities(network, [encoded[i] for i in some], device), strict=True):
+            found[i] = value
+    return _scores(groups, _preferred(found))
+
+
+def frequencies(
+    tokenizer: str, sources: Sequence[str], data: Path, columns: prompt.PromptColumns, by: str | None = None
+) -> list[Score]:
+    """The same by how often the pieces of each sentence occur in the sources, whatever their order: the baseline."""
+    words = AutoTokenizer.from_pretrained(locate(tokenizer))
+    counts = np.bincount(corpus.encode(text.lines(sources), words), minlength=len(words)) + 1
+    logs = np.log(counts / counts.sum())
+    groups, pairs = _minimal_pairs(data, columns, by)
+    ids = (words(sentence, add_special_tokens=False)["input_ids"] for pair in pairs for sentence in pair)
+    return _scores(groups, _preferred([float(logs[each].sum()) for each in ids]))
+
+
+def _minimal_pairs(
+    data: Path, columns: prompt.PromptColumns, by: str | None
+) -> tuple[list[str], list[tuple[str, str]]]:
+    assert columns.good is not None
+    assert columns.bad is not None
+    groups, pairs = [], []
+    for _, row in rows(data):
+        if keeps(row, columns.where or {}, data):
+            good, bad = (written(cell(row, name, data), name) for name in (columns.good, columns.bad))
+            pairs.append((good, bad))
+            groups.append("" if by is None else str(cell(row, by, data)))
+    if not pairs:
+        raise InvalidInput(f"{data}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
+    return groups, pairs
+
+
+@torch.inference_mode()
+def _log_probabilities(network: torch.nn.Module, texts: Sequence[Sequence[int]], device: str) -> list[float]:
+    """The log-probability of each text after its first token."""
+    longest = max(map(len, texts))
+    ids = torch.tensor([[*each, *[0] * (longest - len(each))] for each in texts], device=device)
+    real = torch.arange(longest, device=device) < torch.tensor([[len(each)] for each in texts], device=device)
+    logits = network(input_ids=ids, attention_mask=real.long()).logits.float()
+    each = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+    found: list[float] = (each * real[:, 1:]).sum(1, dtype=torch.float64).tolist()
+    return found
+
+
+def _preferred(values: Sequence[float]) -> list[float]:
+    """1 where the good sentence has more, 0 where the bad one has; a tie is half right, as a coin would be."""
+    return [0.5 + 0.5 * ((good > bad) - (good < bad)) for good, bad in zip(values[::2], values[1::2], strict=True)]
+
+
+def _scores(groups: Sequence[str], right: Sequence[float], truth: Sequence[str] | None = None) -> list[Score]:
     places = {group or ALL: [i for i, g in enumerate(groups) if g == group] for group in sorted(set(groups))}
     if len(places) > 1:
         places[ALL] = list(range(len(groups)))

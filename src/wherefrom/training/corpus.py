@@ -1,4 +1,4 @@
-"""A corpus as one long row of token ids, and the masked windows that pretraining reads from it.
+"""A corpus as one long row of token ids, and the windows that pretraining reads from it.
 
 A window starts where a sentence starts, as the texts do that the model will be asked about later. Which windows an
 epoch shows, in which order and what is masked in them follows from (seed, index) alone, so a resumed run sees
@@ -27,11 +27,35 @@ Ids = npt.NDArray[np.uint16]
 # Of the chosen positions, BERT shows [MASK] in 80 %, a random word in 10 %, the word itself in 10 %.
 SHOW_MASK, SHOW_RANDOM = 0.8, 0.1
 BLOCK = 4096
+ENDS, CLOSERS = ".!?", "\"')]}”’"
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids at which a sentence or a document ends."""
+
+    document: int
+    ends: npt.NDArray[np.int64]  # full stop, question mark, exclamation mark
+    closers: npt.NDArray[np.int64]  # what may follow them inside the same sentence
+
+
+def marks(tokenizer: PreTrainedTokenizerFast) -> Marks:
+    """Read the vocabulary once. A piece may hold several marks: `."` in byte-level vocabularies."""
+    written = {index: tokenizer.convert_tokens_to_string([piece]) for piece, index in tokenizer.get_vocab().items()}
+    closers = {index: text for index, text in written.items() if text and set(text) <= set(ENDS + CLOSERS)}
+    ends = [index for index, text in closers.items() if set(text) & set(ENDS)]
+    return Marks(boundary(tokenizer), np.array(sorted(ends)), np.array(sorted(closers)))
+
+
+def boundary(tokenizer: PreTrainedTokenizerFast) -> int:
+    """The id that stands between two documents."""
+    found: int = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
+    return found
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What the windows need to know of the vocabulary."""
+    """What masked windows need to know of the vocabulary."""
 
     size: int
     cls: int
@@ -39,8 +63,6 @@ class Pieces:
     mask: int
     first_word: int  # ids below are special
     inside: npt.NDArray[np.bool_]  # does this piece continue a word?
-    ends: npt.NDArray[np.int64]  # full stop, question mark, exclamation mark
-    closers: npt.NDArray[np.int64]  # what may follow them inside the same sentence
 
 
 def pieces(tokenizer: PreTrainedTokenizerFast) -> Pieces:
@@ -49,10 +71,6 @@ def pieces(tokenizer: PreTrainedTokenizerFast) -> Pieces:
     inside = np.zeros(len(vocabulary), dtype=bool)
     for piece, index in vocabulary.items():
         inside[index] = piece.startswith("##")
-    if len(vocabulary) > np.iinfo(np.uint16).max:
-        raise InvalidOption(f"a vocabulary of {len(vocabulary)} pieces is too large; at most 65,535 can be used here")
-    known = [vocabulary[mark] for mark in (".", "!", "?") if mark in vocabulary]
-    closing = [vocabulary[mark] for mark in (*".!?\"')]}", "”", "’") if mark in vocabulary]
     return Pieces(
         size=len(vocabulary),
         cls=tokenizer.cls_token_id,
@@ -60,18 +78,18 @@ def pieces(tokenizer: PreTrainedTokenizerFast) -> Pieces:
         mask=tokenizer.mask_token_id,
         first_word=1 + max(tokenizer.all_special_ids),
         inside=inside,
-        ends=np.array(known),
-        closers=np.array(closing),
     )
 
 
-def encode(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast) -> Ids:
-    """All lines joined into one row of ids; an empty line ends a document, which is marked by [SEP]."""
+def encode(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, after: str = "") -> Ids:
+    """All lines joined into one row of ids, `after` each of them; an empty line ends a document, which is marked."""
+    if len(tokenizer) > np.iinfo(np.uint16).max:
+        raise InvalidOption(f"a vocabulary of {len(tokenizer)} pieces is too large; at most 65,535 can be used here")
     backend = tokenizer.backend_tokenizer
     found: list[Ids] = []
-    end = np.array([tokenizer.sep_token_id], dtype=np.uint16)
+    end = np.array([boundary(tokenizer)], dtype=np.uint16)
     for chunk in batches(texts, 4000):
-        encoded = iter(backend.encode_batch_fast([t for t in chunk if t.strip()], add_special_tokens=False))
+        encoded = iter(backend.encode_batch_fast([t + after for t in chunk if t.strip()], add_special_tokens=False))
         found += [np.array(next(encoded).ids, dtype=np.uint16) if text.strip() else end for text in chunk]
     return np.concatenate(found) if found else np.zeros(0, dtype=np.uint16)
 
@@ -88,15 +106,66 @@ def hold_out(ids: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
     return blocks[~held].ravel(), blocks[held].ravel()
 
 
-def sentence_starts(ids: Ids, known: Pieces) -> npt.NDArray[np.int64]:
+def sentence_starts(ids: Ids, known: Marks) -> npt.NDArray[np.int64]:
     """Where a sentence begins: after a full stop and its closing marks, and after the end of a document."""
-    marks = np.isin(ids, known.ends) | (ids == known.sep)
+    ends = np.isin(ids, known.ends) | (ids == known.document)
     # A closing quote after a full stop still belongs to the sentence.
     closing = np.isin(ids, known.closers)
-    over = marks.copy()
-    over[1:] |= closing[1:] & marks[:-1]
-    starts = np.flatnonzero(over[:-1] & ~closing[1:] & ~marks[1:]) + 1
+    over = ends.copy()
+    over[1:] |= closing[1:] & ends[:-1]
+    starts = np.flatnonzero(over[:-1] & ~closing[1:] & ~ends[1:]) + 1
     return np.concatenate([np.zeros(1, dtype=np.int64), starts])
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where the windows of each epoch begin: side by side, all shifted, in an order of the epoch's own."""
+
+    ids: Ids
+    starts: npt.NDArray[np.int64]
+    stride: int
+    seed: int
+
+    def read(self, numbers: npt.NDArray[np.int64], inner: int) -> npt.NDArray[np.int64]:
+        """The windows with these numbers, `inner` ids each: [B, inner]."""
+        per_epoch = max(1, (len(self.ids) - 2 * inner) // self.stride)
+        begins = np.empty(len(numbers), dtype=np.int64)
+        epochs = numbers // per_epoch
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            shift, order = _shuffled(per_epoch, self.stride, self.seed, int(epoch))
+            begins[here] = order[numbers[here] % per_epoch] * self.stride + shift
+        read: npt.NDArray[np.int64] = self.ids[self._snap(begins, inner)[:, None] + np.arange(inner)]
+        return read.astype(np.int64)
+
+    def _snap(self, begins: npt.NDArray[np.int64], inner: int) -> npt.NDArray[np.int64]:
+        """Move each begin to the next start of a sentence, where one is near and leaves a full window."""
+        following = self.starts[np.minimum(np.searchsorted(self.starts, begins), len(self.starts) - 1)]
+        near = (following >= begins) & (following - begins <= 64) & (following + inner <= len(self.ids))
+        moved: npt.NDArray[np.int64] = np.where(near, following, begins)
+        return np.minimum(moved, len(self.ids) - inner)
+
+
+@dataclass(frozen=True)
+class RunningText:
+    """Windows of running text for a language model that reads from left to right; each begins as a document does."""
+
+    walk: Walk
+    first: int
+    length: int
+    total: int
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitem__(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        """One batch: `input_ids` [B, n], and the same as `labels`."""
+        import torch
+
+        rows = np.full((len(indices), self.length), self.first, dtype=np.int64)
+        rows[:, 1:] = self.walk.read(np.asarray(indices), self.length - 1)
+        ids = torch.from_numpy(rows)
+        return {"input_ids": ids, "labels": ids}
 
 
 @dataclass(frozen=True)
@@ -107,15 +176,13 @@ class Windows:
     `ratio * length` tokens, so every batch holds the same number of tokens (Devlin et al. train the last tenth so).
     """
 
-    ids: Ids
-    starts: npt.NDArray[np.int64]
+    walk: Walk  # its stride is `length` without the two marks
     known: Pieces
     length: int
     ratio: int
     short: int
     total: int
     rate: float
-    seed: int
 
     def __len__(self) -> int:
         return self.total
@@ -128,7 +195,7 @@ class Windows:
         ratio = 1 if first < self.short else self.ratio
         numbers = np.asarray(indices)[::ratio]
         length = self.length * ratio
-        rng = np.random.default_rng((self.seed, first))
+        rng = np.random.default_rng((self.walk.seed, first))
         rows = self._rows(numbers, length)
         positions = choose(rows, self.known, self.rate, rng)
         words = np.take_along_axis(rows, positions, axis=1)
@@ -138,27 +205,10 @@ class Windows:
         }
 
     def _rows(self, numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
-        inner = length - 2
-        # Windows lie side by side; each epoch shifts them all and walks them in another order.
-        per_epoch = max(1, (len(self.ids) - 2 * inner) // (self.length - 2))
-        begins = np.empty(len(numbers), dtype=np.int64)
-        epochs = numbers // per_epoch
-        for epoch in np.unique(epochs):
-            here = epochs == epoch
-            shift, order = _shuffled(per_epoch, self.length - 2, self.seed, int(epoch))
-            begins[here] = order[numbers[here] % per_epoch] * (self.length - 2) + shift
-        begins = self._snap(begins, inner)
         rows = np.empty((len(numbers), length), dtype=np.int64)
         rows[:, 0], rows[:, -1] = self.known.cls, self.known.sep
-        rows[:, 1:-1] = self.ids[begins[:, None] + np.arange(inner)]
+        rows[:, 1:-1] = self.walk.read(numbers, length - 2)
         return rows
-
-    def _snap(self, begins: npt.NDArray[np.int64], inner: int) -> npt.NDArray[np.int64]:
-        """Move each begin to the next start of a sentence, where one is near and leaves a full window."""
-        following = self.starts[np.minimum(np.searchsorted(self.starts, begins), len(self.starts) - 1)]
-        near = (following >= begins) & (following - begins <= 64) & (following + inner <= len(self.ids))
-        moved: npt.NDArray[np.int64] = np.where(near, following, begins)
-        return np.minimum(moved, len(self.ids) - inner)
 
 
 @lru_cache(maxsize=4)

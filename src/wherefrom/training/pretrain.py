@@ -6,29 +6,23 @@ four fifths of its work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from torch.utils.data import Dataset
 from transformers import (
     AutoModelForMaskedLM,
-    AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
     PreTrainedTokenizerFast,
     set_seed,
 )
-from transformers.modeling_layers import GradientCheckpointingLayer
 
-from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import corpus, loop, vocabulary
+from wherefrom.errors import InvalidOption
+from wherefrom.training import corpus, loop, text, vocabulary
 from wherefrom.training.checkpoints import locate
-from wherefrom.training.labelled import documents
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -84,18 +78,20 @@ def pretrain(
     }
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
-    words = _tokenizer(sources, run.out, shape, reading, tokenizer or model)
-    ids = _ids(sources, run.out, words)
+    longest = reading.length * reading.ratio
+    words = text.tokenizer(
+        run.out, tokenizer or model, lambda: vocabulary.learn(text.lines(sources), shape.vocabulary, longest)
+    )
+    ids = text.ids(sources, run.out, words)
     network = _network(model, shape, reading, words)
     train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
-    known = corpus.pieces(words)
     if loop.on_cuda(run):
-        compile_blocks(network)
+        loop.compile_blocks(network)
     task = loop.Fitting(
         model=network,
         tokenizer=words,
-        train=_windows(train, known, reading, run.batch * run.steps, run),
-        valid=_windows(valid, known, reading, None, run),
+        train=_windows(train, words, reading, run.batch * run.steps, run),
+        valid=_windows(valid, words, reading, None, run),
         collate=corpus.as_is,
         best="loss",
         trainer=MaskedTrainer,
@@ -132,71 +128,25 @@ class MaskedTrainer(loop.InOrder):
         return (loss, {"loss": loss}) if return_outputs else loss
 
 
-def _windows(ids: corpus.Ids, known: corpus.Pieces, reading: MaskedText, total: int | None, run: loop.Schedule) -> Any:
+def _windows(
+    ids: corpus.Ids, tokenizer: PreTrainedTokenizerFast, reading: MaskedText, total: int | None, run: loop.Schedule
+) -> text.Batches:
     if total is None:  # validation: every window once, in whole batches
         total = max(1, len(ids) // reading.length // run.batch) * run.batch
         short = total
     else:
         short = total - round(reading.long_share * total / run.batch) * run.batch
     longest = reading.length * (reading.ratio if short < total else 1)
-    if len(ids) < 3 * longest:
-        raise InvalidInput(f"{len(ids)} tokens are too few for windows of {longest}; give more text")
     windows = corpus.Windows(
-        ids=ids,
-        starts=corpus.sentence_starts(ids, known),
-        known=known,
+        walk=text.walk(ids, tokenizer, longest, reading.length - 2, run.seed),
+        known=corpus.pieces(tokenizer),
         length=reading.length,
         ratio=reading.ratio,
         short=short,
         total=total,
         rate=reading.rate,
-        seed=run.seed,
     )
-    return _AsDataset(windows)
-
-
-class _AsDataset(Dataset):  # type: ignore[type-arg]  # batches, not items, are what it gives
-    """`Windows` for a DataLoader, which asks for whole batches."""
-
-    def __init__(self, windows: corpus.Windows) -> None:
-        self.windows = windows
-
-    def __len__(self) -> int:
-        return len(self.windows)
-
-    def __getitems__(self, indices: list[int]) -> dict[str, torch.Tensor]:
-        return self.windows[indices]
-
-
-def _tokenizer(
-    sources: Sequence[str], out: Path, shape: EncoderShape, reading: MaskedText, name: str | None
-) -> PreTrainedTokenizerFast:
-    if name is not None:
-        return AutoTokenizer.from_pretrained(locate(name))
-    kept = out / loop.CHECKPOINTS / "vocabulary"
-    if (kept / "tokenizer.json").exists():
-        return AutoTokenizer.from_pretrained(kept)
-    made = vocabulary.learn(_text(sources), shape.vocabulary, reading.length * reading.ratio)
-    made.save_pretrained(kept)
-    return made
-
-
-def _ids(sources: Sequence[str], out: Path, tokenizer: PreTrainedTokenizerFast) -> corpus.Ids:
-    """The corpus as ids, kept beside the checkpoints so that a resumed run need not read the text again."""
-    kept = out / loop.CHECKPOINTS / "corpus.npy"
-    if not kept.exists():
-        ids = corpus.encode(_text(sources), tokenizer)
-        part = kept.with_name("part.npy")
-        np.save(part, ids)
-        part.rename(kept)  # only a whole file bears the name
-    loaded: corpus.Ids = np.load(kept)
-    return loaded
-
-
-def _text(sources: Sequence[str]) -> Iterator[str]:
-    for source in sources:
-        yield from documents(source)
-        yield ""
+    return text.Batches(windows)
 
 
 def _network(
@@ -220,13 +170,6 @@ def _network(
     network = BertForMaskedLM(config)
     _still(network)
     return network
-
-
-def compile_blocks(network: PreTrainedModel) -> None:
-    """Compile the Transformer's blocks, not the whole model: they share one graph, made in seconds, not a minute."""
-    for module in network.modules():
-        if isinstance(module, GradientCheckpointingLayer):
-            module.compile(dynamic=False)
 
 
 def _still(network: PreTrainedModel) -> None:

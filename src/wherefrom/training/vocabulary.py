@@ -1,4 +1,4 @@
-"""A lower-cased WordPiece vocabulary, learned from text, as a tokenizer that transformers opens."""
+"""Vocabularies learned from text, as tokenizers that transformers opens: lower-cased word pieces, or bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+BETWEEN, PADDING = "<|endoftext|>", "<|padding|>"  # of the byte-level vocabulary: between documents, and to fill up
 
 # Letters of other scripts would each take two places (at the start and inside of a word) of a small vocabulary.
 ALPHABET = 160
@@ -33,6 +35,41 @@ def learn(lines: Iterable[str], size: int, max_length: int) -> PreTrainedTokeniz
     )
     tokenizer.train_from_iterator(batches(lines, 1000), trainer)
     return _wrap(tokenizer, max_length, single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
+
+
+def learn_bytes(lines: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizerFast:
+    """Learn `size` byte-level pieces (as GPT-2's) from `lines`; the tokenizer writes `<|endoftext|> text`.
+
+    A language model is given the mark between documents first, so that its first word is predicted too, and so that
+    attention that is needed nowhere has a place to go.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[BETWEEN, PADDING],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(batches(lines, 1000), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BETWEEN} $A",
+        pair=f"{BETWEEN} $A $B",
+        special_tokens=[(BETWEEN, tokenizer.token_to_id(BETWEEN))],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        padding_side="left",
+        bos_token=BETWEEN,
+        eos_token=BETWEEN,
+        pad_token=PADDING,
+    )
 
 
 def cls_at_end(tokenizer: PreTrainedTokenizerFast, max_length: int) -> PreTrainedTokenizerFast:
