@@ -148,6 +148,27 @@ def test_alti_is_the_authors_for_decoders(case: str) -> None:
         assert apart(found.aggregated, theirs[f"s{number}/alti_rollout"]) < 1e-5
 
 
+@cases
+def test_norms_through_the_ffn_are_the_oracles(case: str) -> None:
+    if case == "mixtral_a":
+        pytest.skip("experts are not taken apart")
+    for number in (0, 1):
+        found = wherefrom.explain(sentence(case, number)[0], model(case), method="norm-ffn")
+        assert apart(found.maps, arrays(case, "oracle")[f"s{number}/maps/ffn_ig"]) < 1e-12
+
+
+@cases
+def test_decompx_without_biases_is_cp_lrp(case: str) -> None:
+    """Biases dropped everywhere and the gate a constant: what arrives at the input of each block."""
+    if case == "mixtral_a":
+        pytest.skip("experts are not taken apart")
+    options: dict[str, Any] = {"bias": "none", "gate": "gate", "value_bias": "spread"}
+    for number in (0, 1):
+        ids, target = sentence(case, number)
+        found = wherefrom.explain(ids, model(case), method="decompx", target=target, **options)
+        assert apart(found.layer_scores, arrays(case, "oracle")[f"s{number}/cplrp/target/layers"]) < 1e-12
+
+
 @having("value_zeroing")
 def test_value_zeroing_is_the_authors(case: str) -> None:
     theirs = arrays(case, "value_zeroing")

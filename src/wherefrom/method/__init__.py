@@ -3,6 +3,7 @@
 # isort: off
 from wherefrom.method import attention as attention
 from wherefrom.method import norms as norms
+from wherefrom.method import norm_ffn as norm_ffn
 from wherefrom.method import alti as alti
 from wherefrom.method import value_zeroing as value_zeroing
 from wherefrom.method import hta as hta
@@ -14,6 +15,7 @@ from wherefrom.method import attention_gradients as attention_gradients
 from wherefrom.method import cat as cat
 from wherefrom.method import relevance as relevance
 from wherefrom.method import attn_lrp as attn_lrp
+from wherefrom.method import decompx as decompx
 from wherefrom.method import ablation as ablation
 
 # isort: on

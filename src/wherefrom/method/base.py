@@ -15,10 +15,11 @@
 The function's keyword-only parameters are the method's options; the first line of its docstring is what
 `wherefrom methods` prints. What it needs of a model (`NEEDS` in needs.py), which identities hold (`CHECKS`, which
 `wherefrom.testing.check_method` runs) and what it costs (wherefrom/work.py) is stated here and nowhere else. There are
-three kinds of function:
+four kinds of function:
 
     kind="map"                          layer: LayerTrace        -> that layer's map [B, n, n]
-    kind="map", class_specific=True     output: OutputTrace      -> the maps of all layers, L times [B, n, n]
+    kind="map", whole=True              output: OutputTrace      -> the maps of all layers, L times [B, n, n]
+    kind="map", class_specific=True     the same, of one number of the output
     kind="scores"                       output: OutputTrace      -> Scores, one per input token
 """
 
@@ -41,7 +42,7 @@ from wherefrom.work import Cost
 if TYPE_CHECKING:
     from torch import Tensor
 
-Run = Callable[..., Any]  # one of the three kinds above
+Run = Callable[..., Any]  # one of the kinds above
 Of = Literal["logit", "probability"]  # the number that is explained, an option of most methods
 # The identities that may hold of what a method gives, with its options as they come.
 CHECKS = {
@@ -93,6 +94,7 @@ class Method:
     signed: bool  # scores below zero speak against the target
     additive: bool  # the scores of a word's pieces add up to the word's
     class_specific: bool  # explains one output rather than one representation
+    whole: bool  # takes all layers together, though it explains representations
     aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
     run: Run = field(repr=False)
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
@@ -116,8 +118,13 @@ class Method:
 
     @property
     def by_layer(self) -> bool:
-        """Whether it takes one layer at a time."""
-        return self.kind == "map" and not self.class_specific
+        """Whether it takes one layer at a time, as the pass goes by."""
+        return self.kind == "map" and not self.class_specific and not self.whole
+
+    @property
+    def all_layers(self) -> bool:
+        """Whether it needs all layers at once."""
+        return self.gradient or self.frozen or "layers" in self.needs
 
     @property
     def needs_in_words(self) -> str:
@@ -181,6 +188,7 @@ def method(
     signed: bool = False,
     additive: bool | None = None,
     class_specific: bool = False,
+    whole: bool = False,
     aggregate: str | None = "rollout",
     heads: Run | None = None,
     random: bool = False,
@@ -208,6 +216,7 @@ def method(
             signed=signed,
             additive=(kind == "map" and not signed) if additive is None else additive,
             class_specific=class_specific,
+            whole=whole,
             aggregate=aggregate if kind == "map" else None,
             run=run,
             heads=heads,

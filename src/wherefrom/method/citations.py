@@ -89,3 +89,9 @@ CHEFER_2021B = Paper(
     "Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder Transformers",
     "ICCV",
 )
+MODARRESSI_2023 = Paper(
+    "Modarressi et al.", 2023, "DecompX: Explaining Transformers Decisions by Propagating Token Decomposition", "ACL"
+)
+KOBAYASHI_2024 = Paper(
+    "Kobayashi et al.", 2024, "Analyzing Feed-Forward Blocks in Transformers through the Lens of Attention Maps", "ICLR"
+)

@@ -34,6 +34,7 @@ NEEDS = {
     "linear-keys": "keys that are a linear map of what attention reads",
     "plain-softmax": "attention weights that are the softmax of q·k alone",
     "hidden-states": "the hidden states of all layers",
+    "layers": "what all blocks did, kept together",
     "weights": "the weights of all blocks and of the head, in float64",
     "frozen-pass": "a pass frozen where it is not linear, and one backward pass",
     "gradient": "one backward pass",

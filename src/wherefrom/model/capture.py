@@ -24,6 +24,7 @@ from transformers.masking_utils import eager_mask
 from wherefrom.errors import NotDefined, UnsupportedModel
 from wherefrom.model.double import computing_in_double
 from wherefrom.model.freeze import Switch, freeze
+from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote, unpacked
@@ -40,6 +41,7 @@ from wherefrom.model.undo import (
 
 T = TypeVar("T")
 NAME = "wherefrom"
+Ran = tuple[nn.Module, Tensor, Tensor]  # a module, what it was given and what it made of that
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
 
 
@@ -174,6 +176,7 @@ class Trace:
     embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
     output: Any = field(repr=False)  # the model's own output object
     tuples: bool = False  # blocks give their output as the first of a tuple
+    after: list[Ran] = field(default_factory=list, repr=False)  # what ran after the last block: model/head.py
     switch: Switch | None = None  # of a frozen pass: which shares hold on the way back
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -205,6 +208,7 @@ class _Recorder:
     words: Tensor | None = None
     embeddings: Tensor | None = None
     tuples: bool = False
+    after: list[Ran] = field(default_factory=list)
 
     def mine(self) -> bool:
         """Whether the pass that is running is the one that is taken down here."""
@@ -318,7 +322,9 @@ def stream(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
     _check_finite(opened, output)
-    return Trace(opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples, switch)
+    return Trace(
+        opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples, recorder.after, switch
+    )
 
 
 def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: bool = False) -> Trace:
@@ -381,6 +387,18 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
         hook(opened.embeddings, embedded)
     for block in opened.blocks:
         _hook_block(block, recorder)
+    _hook_head(opened, recorder)
+
+
+def _hook_head(opened: Model, recorder: _Recorder) -> None:
+    def passes(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+        if recorder.mine() and recorder.count == opened.depth:
+            recorder.after.append((module, args[0], output))
+
+    inside = {id(part) for block in opened.blocks for part in block.module.modules()}
+    closing = opened.part(opened.family.closing) if opened.family.closing else None
+    for part in parts_after_blocks(opened.model, inside, closing) if opened.blocks else ():
+        hook(part, passes)
 
 
 def _hook_block(block: Block, recorder: _Recorder) -> None:

@@ -195,12 +195,13 @@ def _passed(
     gradient = any(method.gradient for method in running)
     # The numbers of a frozen pass are those of any other, its gradients are not: it serves all but gradient methods.
     frozen = not gradient and any(method.frozen for method in running)
+    keep = any(method.all_layers for method in running)
 
     def each(layer: LayerTrace) -> None:
-        if (gradient or frozen) and opened.family.mapped:
+        if keep and opened.family.mapped:
             kept.append(layer)
         for shelf in shelves:
-            if shelf.job.layerwise:
+            if shelf.job.method.by_layer:
                 with torch.no_grad(), _charged(shelf):
                     _work(shelf, layer)
         if on_layer is not None:
@@ -218,7 +219,7 @@ def _passed(
     targets = len(found[0])
     for shelf in shelves:  # one pass, and one map, for all targets: each has its share
         shelf.shared = shared / len(sentences) / targets
-        shelf.seconds /= targets if shelf.job.layerwise else 1
+        shelf.seconds /= targets if shelf.job.method.by_layer else 1
     return OutputTrace(trace, [each[0] for each in found]), found
 
 
@@ -237,7 +238,7 @@ def _charged(shelf: _Shelf) -> Iterator[None]:
 def _explained(output: OutputTrace, shelf: _Shelf) -> None:
     """Towards one target, an explanation more for each sentence."""
     lengths = output.trace.batch.lengths
-    if not shelf.job.layerwise:
+    if not shelf.job.method.by_layer:
         shelf.seconds = 0.0
         with _charged(shelf), _memory(lengths, [shelf.job]):
             _work_towards(shelf, output)

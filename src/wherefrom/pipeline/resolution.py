@@ -58,11 +58,6 @@ class Job:
         keep = {} if self.keep == _usual_keep(self.reach, self.head) else {"keep": self.keep}
         return {**self.options, **head, **self.reach.options, **drop_self, **keep}
 
-    @property
-    def layerwise(self) -> bool:
-        """Whether it works on one layer at a time, as the pass goes by."""
-        return self.method.kind == "map" and not self.method.class_specific
-
 
 @dataclass(frozen=True)
 class Question:
