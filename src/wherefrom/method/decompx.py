@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 IDEA = "decomposition by input token"
 AnyBias = Literal["absdot", "abssim", "norm", "equal", "dot", "cls", "token", "token-absdot", "none"]
+LocalBias = Literal["absdot", "abssim", "norm", "equal", "dot", "none"]
 ValueBias = Literal["kept", "spread"]
 GateRule = Literal["half", "gate"]
 UNCOUPLED = ("none", "token", "cls")
@@ -288,7 +289,7 @@ def _map_cost(s: BatchShape, options: Options) -> Work:
 def decompx_map(
     output: OutputTrace,
     *,
-    bias: AnyBias = "absdot",
+    bias: Bias = "absdot",
     activation: Approximation = "zero-origin",
     ffn: bool = True,
     norms: Norms = "both",
@@ -299,7 +300,7 @@ def decompx_map(
 
     From the input to each block already, so that there is nothing to roll out. Options as those of `decompx`.
     """
-    rules, trace = DecompositionRules(_rule(bias), Freeze(ffn, activation, gate, norms), value_bias), output.trace
+    rules, trace = DecompositionRules(bias, Freeze(ffn, activation, gate, norms), value_bias), output.trace
     maps = [layer.x.new_zeros(layer.attention.shape[0], *layer.attention.shape[2:]) for layer in trace.layers]
     for sentence, n in enumerate(trace.batch.lengths):
         states = decomposed(trace.layers, sentence, n, rules, causal=trace.opened.causal)
@@ -320,15 +321,13 @@ def decompx_map(
 def decompx_local(
     layer: LayerTrace,
     *,
-    bias: AnyBias = "absdot",
+    bias: LocalBias = "absdot",
     activation: Approximation = "zero-origin",
     ffn: bool = True,
-    norms: Norms = "both",
     gate: GateRule = "half",
-    value_bias: ValueBias = "kept",
 ) -> Tensor:
     """The same of one block's output and its inputs: GlobEnc with the FFN and the biases, rolled out like it.
 
     Options as those of `decompx`; without biases it is the paper's "GlobEnc + FFN".
     """
-    return local_norms(layer, DecompositionRules(_rule(bias), Freeze(ffn, activation, gate, norms), value_bias))
+    return local_norms(layer, DecompositionRules(bias, Freeze(ffn, activation, gate)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers.pytorch_utils import Conv1D
 
 from wherefrom.errors import Unsuited
 from wherefrom.model.parts import Linear, Norm, linear_of, norm_of, promote
@@ -44,7 +45,7 @@ def head(trace: Trace, rows: Tensor) -> list[Step]:
     value = at_rows(promote(trace.layers[-1].raw["output"].detach()), rows)
     steps: list[Step] = []
     for module, given, made in trace.after:
-        part = linear_of(module) if module.weight is not None and module.weight.ndim == 2 else norm_of(module)
+        part = linear_of(module) if _linear(module) else norm_of(module)
         if part is None:
             continue
         x = _entered(trace, given, rows)
@@ -102,11 +103,26 @@ def _refused(trace: Trace) -> Unsuited:
 
 
 def parts_after_blocks(model: nn.Module, inside: set[int], closing: nn.Module | None) -> list[nn.Module]:
-    """Linear layers and norms outside the blocks: modules with a matrix or a vector of weights and no parts."""
+    """Linear layers and norms outside the blocks; an adapter (LoRA) and its base are one."""
+    found: list[nn.Module] = []
 
-    def weighs(module: nn.Module) -> bool:
-        weight = getattr(module, "weight", None)
-        return isinstance(weight, Tensor) and weight.ndim in (1, 2) and not isinstance(module, nn.Embedding)
+    def look(module: nn.Module) -> None:
+        if id(module) in inside:
+            return
+        if module is closing or _linear(module) or _norm(module):
+            found.append(module)
+            return
+        for child in module.children():
+            look(child)
 
-    leaves = [part for part in model.modules() if id(part) not in inside and not list(part.children())]
-    return [part for part in leaves if part is closing or weighs(part)]
+    look(model)
+    return found
+
+
+def _linear(module: nn.Module) -> bool:
+    return isinstance(module, Conv1D) or isinstance(getattr(module, "in_features", None), int)
+
+
+def _norm(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, Tensor) and weight.ndim == 1
