@@ -195,3 +195,94 @@ def test_what_rounds_its_input_is_refused_with_what_to_do() -> None:
     rounded = torch.ao.quantization.quantize_dynamic(tiny.model(num_hidden_layers=2), {nn.Linear}, dtype=torch.qint8)
     with pytest.raises(WherefromError, match=r"it rounds what it is given .* dequantise the model"):
         wherefrom.explain(IDS, rounded, method="alti")
+
+
+@pytest.mark.parametrize("packed", ["int8", "int4"])
+def test_quantised_weights_are_asked_what_they_do(packed: str) -> None:
+    """As bitsandbytes and GPTQ have it: a module whose `weight` is no matrix of floats, and which multiplies by one."""
+    plain = tiny.model(num_hidden_layers=2, dtype=torch.float64)
+    model = copy.deepcopy(plain)
+    for layer, kept in zip(model.bert.encoder.layer, plain.bert.encoder.layer, strict=True):
+        for name in ("attention.self.value", "attention.output.dense", "output.dense"):
+            layer.set_submodule(name, Packed(kept.get_submodule(name), packed))
+            kept.get_submodule(name).weight.data = layer.get_submodule(name).matrix()
+    same(model, plain, ("alti", "value-zeroing", "attcat", "ablation"))
+
+
+class Packed(nn.Module):
+    """A linear module with weights of a few bits."""
+
+    def __init__(self, plain: nn.Linear, kind: str) -> None:
+        super().__init__()
+        self.in_features, self.out_features = plain.in_features, plain.out_features
+        self.scale = float(plain.weight.detach().abs().max()) / {"int8": 127, "int4": 7}[kind]
+        whole = (plain.weight.detach() / self.scale).round().to(torch.int8)
+        self.weight = nn.Parameter(whole if kind == "int8" else whole.reshape(-1, 1), requires_grad=False)
+        self.bias = plain.bias
+
+    def matrix(self) -> torch.Tensor:
+        return self.weight.reshape(self.out_features, self.in_features).double() * self.scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.matrix(), self.bias)
+
+
+# Weights elsewhere ----------------------------------------------------------------------------------------
+
+
+def places(model: nn.Module) -> list[Any]:
+    return [(name, weight.device, weight.requires_grad) for name, weight in model.named_parameters()]
+
+
+@pytest.mark.parametrize("variant", ["bert", "llama", "gpt_neox"])
+@pytest.mark.parametrize("where", ["cpu", "disk", "blocks on disk"])
+def test_offloaded_weights_are_read_while_they_are_there(variant: str, where: str, tmp_path: Any) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    plain = tiny.model(variant, num_hidden_layers=2, dtype=torch.float64)
+    model = copy.deepcopy(plain)
+    if where == "cpu":
+        accelerate.cpu_offload(model, execution_device="cpu")
+    elif where == "disk":
+        accelerate.disk_offload(model, tmp_path, execution_device="cpu")
+    else:
+        accelerate.dispatch_model(
+            model, blocks_elsewhere(model, "disk"), main_device="cpu", offload_dir=tmp_path, force_hooks=True
+        )
+    before = places(model)
+    assert any(device.type == "meta" for _, device, _ in before)
+    for method in ("alti", "value-zeroing", "attcat", "integrated-gradients", "attn-lrp"):
+        np.testing.assert_allclose(scores(model, method), scores(plain, method), atol=1e-9, err_msg=method)
+    assert places(model) == before
+    if variant == "bert":
+        with pytest.raises(Unsuited, match="some of BertForSequenceClassification are offloaded"):
+            wherefrom.explain(TEXT, model, tiny.tokenizer(), method="full-lrp")
+
+
+def blocks_elsewhere(model: Any, place: str | int, first: int = 0) -> dict[str, str | int]:
+    """A device map: the blocks from the first on in one place, everything else on the CPU."""
+    blocks = wherefrom.open_model(model).blocks
+    names = {id(module): name for name, module in model.named_modules()}
+    inside = {names[id(block.module)]: place if i >= first else "cpu" for i, block in enumerate(blocks)}
+    rest = [name for name, _ in model.named_parameters() if not any(name.startswith(f"{each}.") for each in inside)]
+    return {**inside, **{name.rpartition(".")[0]: "cpu" for name in rest}}
+
+
+SPLIT = ("bert", "gpt2", "llama", "gpt_neox", "gemma2", "mixtral", "olmo")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("variant", SPLIT)
+def test_blocks_on_several_devices(variant: str) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    plain = tiny.model(variant, dtype=torch.float64)
+    model = copy.deepcopy(plain)
+    accelerate.dispatch_model(model, blocks_elsewhere(model, 0, first=1), main_device="cpu", force_hooks=True)
+    before = places(model)
+    assert {device.type for _, device, _ in before} == {"cpu", "cuda"}
+    for method in wherefrom.methods():
+        ours, theirs = scores(model, method.name), scores(plain, method.name)
+        if theirs is None:
+            assert ours is None, method.name
+        else:
+            np.testing.assert_allclose(ours, theirs, atol=1e-7, err_msg=method.name)
+    assert places(model) == before

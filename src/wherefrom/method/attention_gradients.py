@@ -27,7 +27,7 @@ from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import BARKAN_2021, CHEFER_2021B, QIANG_2022
-from wherefrom.method.normalise import identity_like, mean_row
+from wherefrom.method.normalise import identity_like, mean_row, stacked
 from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
 )
 def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
     """Attention weights times their positive gradients, over all layers (Grad-SAM)."""
-    layers = torch.stack(
+    layers = stacked(
         [
             mean_row((layer.attention.detach() * gradient.relu()).mean(1), output.mask)
             for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True)

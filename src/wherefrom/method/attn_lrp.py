@@ -39,6 +39,7 @@ from torch import Tensor
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import ACHTIBAT_2024, ALI_2022
 from wherefrom.method.gradients import Place
+from wherefrom.method.normalise import stacked
 from wherefrom.method.propagated import HALVES, VALUES, frozen_gradients, frozen_trace
 from wherefrom.model.freeze import Shares
 from wherefrom.model.parts import promote
@@ -91,7 +92,7 @@ def _relevance(output: OutputTrace, shares: Shares, at: Place) -> Scores:
     e, g = {"embeddings": (trace.embeddings, found.embeddings), "word": (trace.words, found.words)}[at]
     scores = (promote(e.detach()) * g).sum(-1)
     layers = [(layer.x.detach() * g).sum(-1) for layer, g in zip(trace.layers, found.hidden, strict=True)]
-    return Scores(scores, torch.stack(layers), arrived=_part(scores.sum(-1), found.number))
+    return Scores(scores, stacked(layers), arrived=_part(scores.sum(-1), found.number))
 
 
 def _part(sum_: Tensor, number: Tensor) -> Tensor:

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import QIANG_2022
-from wherefrom.method.normalise import mean_row
+from wherefrom.method.normalise import mean_row, stacked
 from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
@@ -70,12 +69,12 @@ def attcat(
 ) -> Scores:
     """Hidden states times their gradients times the attention they receive, summed over layers."""
     activations = _activations(output, at, of)
-    layers = activations * torch.stack([received(layer) for layer in output.trace.layers])
+    layers = activations * stacked([received(layer) for layer in output.trace.layers])
     if join == "sum":
         return Scores(layers.sum(0), layers)
     joint = None
     for layer, activation in zip(output.trace.layers, activations, strict=True):
-        step = layer.attention.detach().mean(1) * activation[:, None]  # M^l
+        step = layer.attention.detach().mean(1).to(activation) * activation[:, None]  # M^l
         joint = step if joint is None else step @ joint
     assert joint is not None
     return Scores(mean_row(joint, output.mask), layers)
@@ -94,4 +93,4 @@ def _activations(output: OutputTrace, at: Side, of: Of) -> Tensor:
         pairs = [(g, layer.x) for g, layer in zip(gradients[:-1], layers, strict=True)]
     else:
         pairs = [(g, layer.output) for g, layer in zip(gradients[1:], layers, strict=True)]
-    return torch.stack([(g * h.detach()).sum(-1) for g, h in pairs])
+    return stacked([(g * h.detach()).sum(-1) for g, h in pairs])

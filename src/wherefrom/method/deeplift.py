@@ -70,7 +70,9 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logi
     multiplier, change, largest = _head(output, of, h, h0)
     for now, then in zip(reversed(real[start:]), reversed(base[start:]), strict=True):
         multiplier = through_block(now, then, multiplier)
-    scores = (multiplier * (real[start].x - base[start].x)).sum(-1) * output.mask
+    scores = (multiplier * (real[start].x - base[start].x)).sum(-1)
+    scores, change, largest = (each.to(output.mask.device) for each in (scores, change, largest))
+    scores = scores * output.mask
     delta = scores.sum(-1) - change
     excess = delta.abs() - LARGE * (largest + change.abs())
     worst = int(excess.argmax())
@@ -87,7 +89,7 @@ def through_block(now: LayerTrace, then: LayerTrace, multiplier: Tensor) -> Tens
     """From multipliers on a block's output to those on its input: the transpose of the block's difference map."""
     with torch.enable_grad():
         d = torch.zeros_like(now.x, requires_grad=True)  # stands for Δx; the map below is linear in it
-        (found,) = torch.autograd.grad(difference(now, then, d), d, multiplier)
+        (found,) = torch.autograd.grad(difference(now, then, d), d, multiplier.to(d.device))
     return found
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import KINDERMANS_2016, SIMONYAN_2014
+from wherefrom.method.normalise import stacked
 from wherefrom.model.parts import promote
 from wherefrom.work import one_backward_pass
 
@@ -88,7 +88,7 @@ def gradient_x_input(
 
 def _stacked(layers: list[Tensor]) -> Tensor | None:
     """None where the model's blocks are not known."""
-    return torch.stack(layers) if layers else None
+    return stacked(layers) if layers else None
 
 
 def _input(output: OutputTrace, at: Place, of: Of) -> tuple[Tensor, Tensor]:

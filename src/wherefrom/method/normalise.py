@@ -1,7 +1,8 @@
-"""Rows that sum to one, and their mean."""
+"""Rows that sum to one, and their mean; layers side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,6 +32,11 @@ def mean_row(maps: Tensor, mask: Tensor) -> Tensor:
     """Mean over the real rows: [B, n, n] -> [B, n]."""
     rows = mask.to(maps)
     return torch.einsum("bij,bi->bj", maps, rows) / rows.sum(-1, keepdim=True)
+
+
+def stacked(layers: Sequence[Tensor]) -> Tensor:
+    """[L, …] on the first one's device: the layers of one model may be on several."""
+    return torch.stack([each.to(layers[0].device) for each in layers])
 
 
 def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:

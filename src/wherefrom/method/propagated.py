@@ -54,4 +54,5 @@ def frozen_gradients(output: OutputTrace, shares: Shares, more: Sequence[Tensor]
     # Sentences do not see each other, so the gradient of the sum is each one's own.
     found = torch.autograd.grad(number.sum(), wanted, retain_graph=True)
     words, embeddings, *rest = [promote(g) for g in found]
-    return FrozenGradients(number.detach(), words, embeddings, rest[: len(hidden)], rest[len(hidden) :])
+    states = [gradient.to(layer.device) for gradient, layer in zip(rest, trace.layers, strict=False)]
+    return FrozenGradients(number.detach(), words, embeddings, states, rest[len(hidden) :])

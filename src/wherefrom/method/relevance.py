@@ -40,7 +40,7 @@ from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import BACH_2015, CHEFER_2021, VOITA_2019
 from wherefrom.method.lrp_rules import add, clone, linear, linear_one, matmul
 from wherefrom.method.needs import PLAIN_BLOCKS
-from wherefrom.method.normalise import identity_like, to_one
+from wherefrom.method.normalise import identity_like, stacked, to_one
 from wherefrom.model.float64 import DoubleTrace, Passed, double_trace
 from wherefrom.model.target import Term, terms
 from wherefrom.work import passes
@@ -102,7 +102,7 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
     maps = []
     for layer, (gradient, relevance) in enumerate(zip(gradients, found, strict=True)):
         identity = identity_like(relevance)
-        positive = (gradient * relevance).relu().mean(1)
+        positive = (gradient.to(relevance.device) * relevance).relu().mean(1)
         maps.append(to_one(positive + identity) if layer >= start_layer else identity.expand_as(positive))
     return maps
 
@@ -132,7 +132,7 @@ def full_lrp(output: OutputTrace) -> Scores:
             relevance = _through(passed, passed.x, relevance)
         words.append(sign * relevance.sum(-1))
     layers = [torch.stack(blocks).sum(0), *found.inputs]
-    return Scores(torch.stack(words).sum(0), torch.stack(layers))
+    return Scores(torch.stack(words).sum(0), stacked(layers))
 
 
 # From the output down -------------------------------------------------------------------------------------
@@ -161,7 +161,8 @@ def _propagated(output: OutputTrace) -> Relevance:
         sign = double.layers[0].x.new_tensor([each.sign for each in term])[:, None]
         maps, arrived, mixed = _one_term(double, term)
         first.append((sign, mixed))
-        maps, arrived = [sign[..., None, None] * each for each in maps], [sign * each for each in arrived]
+        maps = [sign.to(each.device)[..., None, None] * each for each in maps]
+        arrived = [sign.to(each.device) * each for each in arrived]
         attention = [a + b for a, b in zip(attention, maps, strict=True)] if attention else maps
         inputs = [a + b for a, b in zip(inputs, arrived, strict=True)] if inputs else arrived
     return Relevance(attention, inputs, first)
@@ -215,7 +216,7 @@ Rows = tuple[Tensor, Tensor]  # the one row of each sentence that is meant
 
 def _above(layer: LayerTrace, hidden: Tensor, relevance: Tensor, rows: Rows | None) -> Mixed:
     """From the block's output, through its FFN and the mixing of values, to the attention weights."""
-    block = layer.block
+    block, relevance = layer.block, relevance.to(layer.x.device)
     x, u, w, hidden = (_pick(each, rows) for each in (layer.x, layer.u, layer.w, hidden))
     attention = _pick(layer.attention.transpose(1, 2), rows).transpose(1, 2)
     past = u if block.norm_first else block.norm1(u)  # what goes past the FFN

@@ -65,10 +65,15 @@ class LayerTrace:
         count, n = self.mask.shape
         return f"<LayerTrace of layer {self.index}: {count} input{'s' * (count > 1)} of up to {n} tokens>"
 
+    @property
+    def device(self) -> torch.device:
+        """Where the block computes: those of one model may be on several devices."""
+        return self.raw.get("output", self.raw["x"]).device
+
     @cached_property
     def x(self) -> Tensor:
         """The block's input [B, n, d], on the block's own device: it may come from another's."""
-        return promote(self.raw["x"]).to(self.raw.get("output", self.raw["x"]).device)
+        return promote(self.raw["x"]).to(self.device)
 
     @cached_property
     def query(self) -> Tensor:
@@ -473,7 +478,7 @@ def _values(block: Block, projected: Tensor) -> Tensor:
     if block.family.attention.packed:
         value = unpacked(projected, block)[2]
         if block.family.attention.value_bias:
-            value = value + block.part(block.family.attention.value_bias).view(value.shape[-2:])
+            value = value + block.value_bias().view(value.shape[-2:])
     else:
         value = projected.unflatten(-1, (block.groups, -1))  # type: ignore[no-untyped-call]
     return value.transpose(1, 2).repeat_interleave(block.heads // block.groups, 1)

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from wherefrom.errors import Unsuited
 from wherefrom.model.capture import LayerTrace, Trace, stream
 from wherefrom.model.inputs import Batch
+from wherefrom.model.linear import Linear, device_of, linear_of
 from wherefrom.model.model import Model
-from wherefrom.model.parts import Block, Linear, linear_of
+from wherefrom.model.parts import Block, original
 
 HOOKS = (
     "_forward_hooks",
@@ -83,6 +85,11 @@ def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
 
 def _twin(opened: Model, made: dict[int, nn.Module]) -> Model:
     """The model in two dtypes: float64 outside the blocks. `made` takes down which module became which."""
+    if any(weight.is_meta for weight in opened.model.parameters()):
+        raise Unsuited(
+            f"relevance is propagated through a second pass in float64, for which all weights must be in memory; some "
+            f"of {opened.name} are offloaded. Load it without offloading, or choose another method: attn-lrp"
+        )
     words = opened.model.get_input_embeddings()
     kept = {id(parameter) for module in _modules(opened.blocks) for parameter in module._parameters.values()}
     kept.add(id(words.weight))  # looked up, then converted: a vocabulary is large
@@ -97,18 +104,39 @@ def _copied(module: nn.Module, kept: set[int], made: dict[int, nn.Module]) -> nn
     if id(module) in made:
         return made[id(module)]
     twin = made[id(module)] = object.__new__(type(module))
-    parts = dict(module.__dict__)
+    parts = {name: part for name, part in module.__dict__.items() if name not in _bound(module)}
     parts["_parameters"] = {
         name: parameter if parameter is None or id(parameter) in kept else _double(parameter)
         for name, parameter in module._parameters.items()
     }
     parts["_buffers"] = dict(module._buffers)
     parts["_modules"] = {
-        name: None if child is None else _copied(child, kept, made) for name, child in module._modules.items()
+        name: None if child is None else _copied(original(child), kept, made) for name, child in module._modules.items()
     }
     parts.update({name: module.__dict__[name].copy() for name in HOOKS})
     twin.__dict__.update(parts)
+    if "_hf_hook" in vars(module):
+        twin.register_forward_pre_hook(_moving_to(device_of(module)), with_kwargs=True)
     return twin
+
+
+def _bound(module: nn.Module) -> set[str]:
+    """What accelerate and torch.compile keep with a module, which belongs to that very module."""
+    own = vars(module)
+    if "_hf_hook" in own:
+        return {"forward", "_old_forward", "_hf_hook", "_compiled_call_impl"}
+    compiled = hasattr(own.get("forward"), "_torchdynamo_orig_callable")
+    return {"_compiled_call_impl", *(["forward"] if compiled else [])}
+
+
+def _moving_to(device: torch.device) -> Callable[..., Any]:
+    """What accelerate's hook does for a module whose weights are in memory."""
+    from accelerate.utils import send_to_device
+
+    def moved(_module: nn.Module, args: Any, kwargs: Any) -> Any:
+        return send_to_device(args, device), send_to_device(kwargs, device)
+
+    return moved
 
 
 def _double(parameter: nn.Parameter | None) -> nn.Parameter | None:
@@ -137,4 +165,10 @@ def _modules(blocks: list[Block]) -> Iterator[nn.Module]:
 
 def _linears_outside_blocks(opened: Model) -> list[nn.Module]:
     inside = {id(module) for module in _modules(opened.blocks)}
-    return [m for m in opened.model.modules() if isinstance(m, nn.Linear) and id(m) not in inside]
+    found: list[nn.Module] = []
+    for module in opened.model.modules():
+        adapter = hasattr(module, "base_layer")  # one linear module, made of several
+        if (adapter or isinstance(module, nn.Linear)) and id(module) not in inside:
+            found.append(module)
+            inside |= {id(part) for part in module.modules()}
+    return found

@@ -62,7 +62,10 @@ class OutputTrace:
             # Sentences do not see each other, so the gradient of the sum is each one's own.
             found = torch.autograd.grad(self.number(of).sum(), wanted, retain_graph=True)
             words, embeddings, *rest = [promote(g) for g in found]
-            self._gradients[of] = Gradients(words, embeddings, rest[: len(hidden)], rest[len(hidden) :])
+            # A block's input may come from another device than the block's own, on which everything of it is.
+            places = [layer.device for layer in [*trace.layers, *trace.layers[-1:]]]
+            states = [gradient.to(place) for gradient, place in zip(rest, places, strict=False)]
+            self._gradients[of] = Gradients(words, embeddings, states, rest[len(hidden) :])
         return self._gradients[of]
 
     def once(self, key: str, make: Callable[[OutputTrace], T]) -> T:
@@ -77,7 +80,7 @@ class OutputTrace:
         rows = []
         for sentence, answer in enumerate(self.answers):
             where = answer.readout.position
-            real = maps[sentence][self.mask[sentence]]
+            real = maps[sentence][self.mask[sentence].to(maps.device)]
             rows.append(real.mean(0) if where is None else maps[sentence, where])
         return torch.stack(rows)
 

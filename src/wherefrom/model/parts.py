@@ -203,9 +203,13 @@ class Block:
         parts = zip(unpacked(weight, self), unpacked(bias, self), strict=True)
         found = [Linear(w.flatten(-2), b.flatten(-2)) for w, b in parts]
         if paths.value_bias:
-            owner = self.part(paths.value_bias.rpartition(".")[0])
-            added = present(owner, lambda: promote(self.part(paths.value_bias).detach()))
-            found[2] = Linear(found[2].weight, found[2].bias + added)
+            found[2] = Linear(found[2].weight, found[2].bias + promote(self.value_bias()))
+        return found
+
+    def value_bias(self) -> Tensor:
+        """A bias of the values that is no part of their projection."""
+        path = self.family.attention.value_bias
+        found: Tensor = present(self.part(path.rpartition(".")[0]), lambda: self.part(path).detach())
         return found
 
     def output(self) -> Linear:
