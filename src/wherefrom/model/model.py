@@ -32,6 +32,12 @@ from wherefrom.model.wrapped import unwrapped
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments, kind_of, shown
 
+POOLED = {
+    "cls": "first",
+    "bos": "first",
+    "mean": "mean",
+    "late": "mean",
+}  # config.classifier_pooling, and what it reads
 PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
 
 
@@ -122,6 +128,12 @@ class Model:
         return bool(getattr(self.config, "is_decoder", False))
 
     @property
+    def reads(self) -> str:
+        """What the head of a sequence classifier reads: the "first" token, the "last", the "mean" of all; "unknown"."""
+        asked = getattr(self.config, "classifier_pooling", None) if self.task == "classification" else None
+        return POOLED.get(str(asked), self.family.reads)
+
+    @property
     def device(self) -> torch.device:
         return device_of(self.words)
 
@@ -180,7 +192,7 @@ class Model:
     def stacks(self) -> bool:
         """Whether several sentences of one length may share a batch."""
         # A GPT-2 classifier finds the end of a sentence by its padding token and refuses batches without one.
-        first = self.task != "classification" or self.family.reads == "first"
+        first = self.task != "classification" or self.reads in ("first", "mean")
         return first or getattr(self.config, "pad_token_id", None) is not None
 
     def need_blocks(self, what: str, instead: str = "") -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, WherefromError
+from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, Unsuited, WherefromError
 from wherefrom.model.inputs import Sentence, token_names
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
@@ -122,7 +122,12 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
     if target.kind in ("start", "end"):
         return [Term(1, target.index, 0 if target.kind == "start" else 1)]
     if opened.task == "classification":  # whatever row of the maps is read, the head reads its own token
-        where = 0 if opened.family.reads == "first" else _last(opened, sentence)
+        if opened.reads == "mean":
+            raise Unsuited(
+                f"relevance starts at the one token that a head reads, and the head of {opened.name} reads the mean of "
+                f"all; choose another method: attn-lrp, integrated-gradients"
+            )
+        where = 0 if opened.reads == "first" else _last(opened, sentence)
     assert where is not None
     against = [] if target.foil is None else [Term(-1, where, target.foil)]
     return [Term(1, where, target.index), *against]
@@ -152,7 +157,7 @@ def _classification(
 ) -> Answer:
     probabilities = _class_probabilities(opened, output.logits[row])
     chosen = _class(opened, output.logits[row], target, foil)
-    readout = _readout(opened, sentence, position, default=opened.family.reads)
+    readout = _readout(opened, sentence, position, default=opened.reads)
     if not probabilities:  # a regression predicts a number
         return Answer(chosen, readout, f"{float(output.logits[row, chosen.index]):.4g}", {})
     return Answer(chosen, readout, opened.labels[int(output.logits[row].argmax())], probabilities)
