@@ -75,7 +75,7 @@ def explain(  # type: ignore[overload-overlap]
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Comparison: ...
 @overload
@@ -86,7 +86,7 @@ def explain(  # type: ignore[overload-overlap]
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Explanation | Comparison | Explanations[Explanation] | Explanations[Comparison]: ...
 @overload
@@ -97,7 +97,7 @@ def explain(  # type: ignore[overload-overlap]
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Explanations[Comparison]: ...
 @overload
@@ -108,7 +108,7 @@ def explain(  # type: ignore[overload-overlap]
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Explanation: ...
 @overload
@@ -119,7 +119,7 @@ def explain(
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Explanations[Explanation]: ...
 @overload
@@ -130,7 +130,7 @@ def explain(
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Estimate: ...
 # fmt: on
@@ -160,6 +160,7 @@ def explain(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
     estimate: bool = False,
@@ -199,12 +200,13 @@ def explain(
     on_error: "skip" goes on without the inputs that fail: None stands in their place, and `skipped` says why.
     progress: a bar on stderr or in the notebook; None shows it where somebody looks and there is more than a batch.
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
-    tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`.
+    tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`; prove=False opens the model without
+        the proof that its blocks are understood (`wherefrom.open_model`).
     """
     refuse_misspelt(explain, options)
     named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
     how = How(batch_size, on_error, progress, overlap)
-    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
     questions = _questions(given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
@@ -239,7 +241,7 @@ def explain_stream(  # type: ignore[overload-overlap]
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Iterator[Comparison]: ...
 @overload
@@ -250,7 +252,7 @@ def explain_stream(
     head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ...,
+    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
     model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
 ) -> Iterator[Explanation]: ...
 # fmt: on
@@ -280,6 +282,7 @@ def explain_stream(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
     **options: object,
@@ -301,7 +304,7 @@ def explain_stream(
             )
     if not is_default(method):
         choose(method, options)
-    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     asked: dict[str, Any] = {
         "target": target,
         "foil": foil,
@@ -384,6 +387,7 @@ def compare(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
 ) -> Comparison | Explanations[Comparison]:
@@ -401,7 +405,7 @@ def compare(
     unnamed = names == [DEFAULT_METHOD]
     chosen = {} if unnamed else {name: choose(name) for name in names}
     how = How(batch_size, on_error, progress, overlap)
-    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
     questions = _questions(given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
@@ -428,11 +432,12 @@ def capture(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
 ) -> Trace:
     """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md)."""
-    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     opened.need_blocks("a capture")
     sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)

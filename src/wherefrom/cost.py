@@ -99,6 +99,7 @@ def estimate(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
     **options: object,
@@ -109,7 +110,7 @@ def estimate(
     """
     refuse_misspelt(estimate, options)
     chosen = None if is_default(method) else choose(method, options)  # a misspelt name is said at once
-    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, model_kwargs=model_kwargs)
+    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise InvalidOption("expected either inputs to estimate for, or tokens, the length of one")
     reader = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long)

@@ -42,6 +42,7 @@ class LoadOptions(TypedDict, total=False):
     task: str | None
     device: DeviceLike
     dtype: DtypeLike
+    prove: bool
     model_kwargs: Keywords
 
 

@@ -118,6 +118,12 @@ Options = Annotated[
 DropSelf = Annotated[bool, typer.Option("--drop-self", help="Set what the readout token gives itself to 0.")]
 TaskName = Annotated[str | None, typer.Option(help="The head to open: classification, masked-lm, encoder, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, float64, bfloat16 or float16.")]
+Prove = Annotated[
+    bool,
+    typer.Option(
+        "--prove/--no-prove", help="Check on opening that the model's blocks are understood (two short passes)."
+    ),
+]
 
 
 class Flag(NamedTuple):
@@ -149,7 +155,7 @@ SHOWING: Group = {
     "kind": Flag(Kind),
     "html": Flag(Html),
 }
-MODEL: Group = {"task": Flag(TaskName), "device": Flag(Device), "dtype": Flag(Dtype)}
+MODEL: Group = {"task": Flag(TaskName), "device": Flag(Device), "dtype": Flag(Dtype), "prove": Flag(Prove, True)}
 
 
 def shared(**places: Sequence[Group]) -> Callable[[Callable[..., None]], Callable[..., None]]:

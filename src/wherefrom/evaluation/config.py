@@ -41,6 +41,7 @@ class Setting:
     task: str | None = None
     device: str | None = None
     dtype: str | None = None
+    prove: bool = True
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
 

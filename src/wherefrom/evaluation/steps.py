@@ -78,6 +78,7 @@ def evaluate(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
     progress: bool | None = None,
@@ -115,6 +116,7 @@ def evaluate(
         task=task,
         device=None if device is None else str(device),
         dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+        prove=prove,
         model_kwargs=dict(model_kwargs or {}),
         tokenizer_kwargs=dict(tokenizer_kwargs or {}),
     )

@@ -127,6 +127,7 @@ class Worker:
             task=setting.task,
             device=setting.device,
             dtype=setting.dtype,
+            prove=setting.prove,
             model_kwargs=setting.model_kwargs or None,
         )
         reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)

@@ -25,7 +25,7 @@ from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
-from wherefrom.model.proof import Proof, prove
+from wherefrom.model.proof import Proof, proved
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import borrowed, evaluating, hook, outside_inference_mode
 from wherefrom.model.wrapped import unwrapped
@@ -105,7 +105,7 @@ class Model:
     @cached_property
     def proof(self) -> Proof:
         """What rebuilding the blocks from their parts gave; found on opening, unless that was told not to look."""
-        return _proof(self)
+        return proved(self)
 
     @cached_property
     def traits(self) -> Traits:
@@ -295,16 +295,20 @@ def open_model(
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
+    prove: bool = True,
     model_kwargs: Keywords = None,
 ) -> Model:
     """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
 
     `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
     `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
+    `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers: two
+    passes on five tokens. Of a model that somebody changed, explanations may then be wrong without a word
+    (docs/models.md).
     """
     if isinstance(model, Model):
         given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
-        if unused := [name for name, value in given.items() if value is not None]:
+        if unused := [name for name, value in given.items() if value is not None] + ["prove"] * (not prove):
             raise InvalidOption(f"{' and '.join(unused)} cannot be given with a model that is open already")
         return model
     if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
@@ -319,15 +323,17 @@ def open_model(
         try:
             hash(request)
         except TypeError:  # options such as a device_map are dictionaries
-            return _load(request, tokenizer)
-        return _load(request, tokenizer) if tokenizer is not None else _load_once(request, stamp(request.source))
+            return _load(request, tokenizer, prove)
+        if tokenizer is not None:
+            return _load(request, tokenizer, prove)
+        return _load_once(request, stamp(request.source), prove)
     given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
     if unused := [name for name, value in given.items() if value is not None]:
         raise InvalidOption(
             f"{' and '.join(unused)} cannot be given with a loaded model, which is used as it is; "
             f"move or convert the model yourself, or pass its name"
         )
-    return _opened(model, tokenizer)
+    return _opened(model, tokenizer, prove=prove)
 
 
 def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
@@ -340,7 +346,7 @@ def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
         raise InvalidOption(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
 
 
-def _opened(model: Any, tokenizer: Any | None, name: str | None = None) -> Model:
+def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove: bool) -> Model:
     inside = unwrapped(model)
     model, tokenizer = inside.model, inside.tokenizer if tokenizer is None else tokenizer
     name = inside.name if name is None else name
@@ -364,22 +370,28 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None) -> Model
     if task is None:
         return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
     pooling = inside.pooling if task == "encoder" else None
-    return _mapped(Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then))
+    return _mapped(
+        Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then), prove
+    )
 
 
-def _mapped(opened: Model) -> Model:
+def _mapped(opened: Model, prove: bool) -> Model:
     """The model with the first row whose rebuilt blocks give its own numbers.
 
     An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
-    embeddings and its output are known. A row of its own that does not fit is an error: the model was changed.
+    embeddings and its output are known. A row of its own that does not fit is an error: the model was changed. Without
+    a proof the only row of an architecture is taken at its word; to choose among several takes one.
     """
     missing: list[str] = []
     unproved: list[Proof] = []
-    for row in candidates(opened.family.name):
+    known, rows = opened.family.name in FAMILIES, candidates(opened.family.name)
+    for row in rows:
         tried = replace(opened, family=row)
         try:
             for block in tried.blocks:
                 _look_up(block)
+            if not prove and known and len(rows) == 1:
+                return tried
             proof = tried.proof
         except WherefromError as error:
             missing.append(str(error))
@@ -390,7 +402,7 @@ def _mapped(opened: Model) -> Model:
         if proof.holds:
             return tried
         unproved.append(proof)
-    if opened.family.name in FAMILIES:
+    if known:
         nearest = min(unproved, key=lambda proof: proof.worst.size, default=None)
         raise UnsupportedModel(
             f"{type(opened.pretrained).__name__}: {nearest or missing[0]}. Use an unmodified transformers model, or "
@@ -407,26 +419,6 @@ def _look_up(block: Block) -> None:
                 block.part(path)
     for name in ("before", "after", "post", "ffn_before", "ffn_after", "ffn_post"):
         getattr(block, name)
-
-
-_PROOFS: dict[str, Proof] = {}  # by class, configuration, precision and parts
-
-
-def _proof(opened: Model) -> Proof:
-    config = opened.config.to_json_string(use_diff=False)
-    parts = hash(tuple((name, type(part)) for name, part in opened.model.named_modules()))
-    key = f"{type(opened.model).__qualname__} {opened.dtype} {opened.family!r} {config} {parts}"
-    if key in _PROOFS and not _hooked(opened.base):
-        return _PROOFS[key]
-    proof = outside_inference_mode(lambda: prove(opened))
-    if not _hooked(opened.base):
-        _PROOFS[key] = proof
-    return proof
-
-
-def _hooked(model: nn.Module) -> bool:
-    """Whether somebody's hooks or functions of his own may change what the parts compute."""
-    return any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in model.modules())
 
 
 def _task_of(model: nn.Module) -> str | None:
@@ -480,10 +472,10 @@ def _probed(opened: Model, n: int) -> list[int]:
 
 
 @lru_cache(maxsize=2)
-def _load_once(request: Request, _stamp: str) -> Model:
-    return _load(request, None)
+def _load_once(request: Request, _stamp: str, prove: bool) -> Model:
+    return _load(request, None, prove)
 
 
-def _load(request: Request, tokenizer: Any | None) -> Model:
-    opened = _opened(*load(request, tokenizer), request.name)
+def _load(request: Request, tokenizer: Any | None, prove: bool) -> Model:
+    opened = _opened(*load(request, tokenizer), request.name, prove=prove)
     return replace(opened, pooling=pooling(request)) if opened.task == "encoder" else opened

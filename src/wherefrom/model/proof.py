@@ -10,16 +10,20 @@ refused, never explained wrong.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from wherefrom.model.families import FAMILIES
 from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.parts import promote
-from wherefrom.model.undo import without_gradients
+from wherefrom.model.stock import shape, stock
+from wherefrom.model.undo import outside_inference_mode, without_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.capture import LayerTrace
@@ -74,6 +78,42 @@ class Proof:
             f"block {block} rebuilt from its parts does not give the model's own numbers; {part}: "
             f"off by {size:.1e} of the largest number (allowed: {self.tolerance:.0e})"
         )
+
+
+_BY_CLASS: dict[Hashable, Proof] = {}
+_BY_MODEL: WeakKeyDictionary[nn.Module, dict[Hashable, Proof]] = WeakKeyDictionary()
+
+
+def proved(opened: Model) -> Proof:
+    """The proof of a model, found once for all that are alike.
+
+    Two models of one class, configuration and precision are, where nothing but transformers decides what they compute
+    (stock.py) and the row is of their own architecture, which the tests prove with weights of every kind. A shape that
+    others share may fit by the weights (a bias that is 0): such a proof is for these weights. Any other model is
+    proved each time.
+    """
+    model = opened.model
+    if not stock(model):
+        return outside_inference_mode(lambda: prove(opened))
+    key: tuple[Hashable, ...] = (
+        opened.dtype,
+        opened.family,
+        opened.config.to_json_string(use_diff=False),
+        shape(model),
+    )
+    found = _BY_CLASS
+    if opened.family.name not in FAMILIES:
+        key = (*key, *map(_stamp, model.parameters()))
+        found = _BY_MODEL.setdefault(model, {})
+    if key not in found:
+        found[key] = outside_inference_mode(lambda: prove(opened))
+    return found[key]
+
+
+def _stamp(weight: Tensor) -> tuple[int, int]:
+    """Another one after the weight was changed."""
+    where = weight.data_ptr() if type(weight) is nn.Parameter else id(weight)  # packed weights have no address
+    return where, 0 if weight.is_inference() else weight._version
 
 
 def prove(opened: Model) -> Proof:

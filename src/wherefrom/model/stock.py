@@ -44,7 +44,8 @@ def _as_made(part: nn.Module) -> bool:
 
 def _moves(part: nn.Module) -> bool:
     hook = part.__dict__.get("_hf_hook")
-    return type(hook).__module__ == "accelerate.hooks" and type(hook).__name__ == "AlignDevicesHook"
+    every = [type(each) for each in getattr(hook, "hooks", (hook,))]  # one may hold several
+    return all((each.__module__, each.__name__) == ("accelerate.hooks", "AlignDevicesHook") for each in every)
 
 
 def _ours(function: Any) -> bool:
