@@ -33,6 +33,7 @@ from wherefrom.options import (
     OnError,
     Overlap,
     RowsKept,
+    Sink,
     TargetLike,
 )
 from wherefrom.pipeline import auto
@@ -72,7 +73,7 @@ def explain(  # type: ignore[overload-overlap]
     inputs: OneInput, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -83,7 +84,7 @@ def explain(  # type: ignore[overload-overlap]
     inputs: Encoded, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -94,7 +95,7 @@ def explain(  # type: ignore[overload-overlap]
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -105,7 +106,7 @@ def explain(  # type: ignore[overload-overlap]
     inputs: OneInput, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -116,7 +117,7 @@ def explain(
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -127,7 +128,7 @@ def explain(
     inputs: Inputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[True],
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -150,6 +151,7 @@ def explain(
     rows: RowsKept = "all",
     head: HeadLike = None,
     drop_self: bool = False,
+    sink: Sink = "keep",
     keep: Kept = None,
     batch_size: BatchSize = 16,
     long: LongText = "error",
@@ -191,9 +193,12 @@ def explain(
         answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
     receptive_field: for causal models, rollout and flow relative to an even reader (wherefrom/aggregate/receptive.py).
     drop_self: set what the readout token gives itself to 0, as AttCAT's code does.
+    sink: "drop" leaves the first token that is seen out of every layer map and shares out what it had over the rest of
+        its row, since the maps of decoders pile up on it; "keep" shows it (wherefrom/pipeline/sinks.py).
     rows: "all", or "readout" for the readout row alone, as `layer_scores`: what makes flow fast.
-    keep: "maps" for everything a method computes, or "scores" to let maps go as soon as they are read (a hundredth of
-        the memory): `scores` and `layer_scores` stay. "maps" unless rows="readout".
+    keep: "maps" for everything a method computes; "row" for the readout row of every layer (`layer_scores`) and the
+        scores; "scores" for these alone. What is not kept is not held either: without maps, memory does not grow
+        with the layers (wherefrom/pipeline/rows.py). "maps" unless rows="readout", and then "row".
     long: what becomes of a text longer than the model reads: "error", "truncate" (also truncate=True), or "windows":
         overlapping windows, by `overlap` tokens (a quarter, if None), each explained towards the same class, a token's
         score the mean over its windows (wherefrom/pipeline/windows.py).
@@ -209,7 +214,7 @@ def explain(
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
     questions = _questions(given, target, foil, position)
-    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     sentences = list(given.sentences.values())
     choices = named or auto.candidates(opened, sentences, questions, wanted, options)
     if estimate:
@@ -238,7 +243,7 @@ def explain_stream(  # type: ignore[overload-overlap]
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -249,7 +254,7 @@ def explain_stream(
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
     target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
     aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., keep: Kept = ...,
+    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
     task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
@@ -272,6 +277,7 @@ def explain_stream(
     rows: RowsKept = "all",
     head: HeadLike = None,
     drop_self: bool = False,
+    sink: Sink = "keep",
     keep: Kept = None,
     batch_size: BatchSize = 16,
     long: LongText = "error",
@@ -315,6 +321,7 @@ def explain_stream(
         "rows": rows,
         "head": head,
         "drop_self": drop_self,
+        "sink": sink,
         "keep": keep,
         "batch_size": batch_size,
         "long": long,
@@ -377,6 +384,7 @@ def compare(
     rows: RowsKept = "all",
     head: HeadLike = None,
     drop_self: bool = False,
+    sink: Sink = "keep",
     keep: Kept = None,
     batch_size: BatchSize = 16,
     long: LongText = "error",
@@ -408,7 +416,7 @@ def compare(
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
     questions = _questions(given, target, foil, position)
-    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     if unnamed:
         usual = auto.compared(opened, list(given.sentences.values()), questions, wanted)
         chosen = {name: choose(name) for name in usual}

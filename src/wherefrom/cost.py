@@ -36,6 +36,7 @@ from wherefrom.options import (
     LongText,
     Overlap,
     RowsKept,
+    Sink,
     TargetLike,
 )
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
@@ -91,6 +92,7 @@ def estimate(
     rows: RowsKept = "all",
     head: HeadLike = None,
     drop_self: bool = False,
+    sink: Sink = "keep",
     keep: Kept = None,
     batch_size: BatchSize = 16,
     long: LongText = "error",
@@ -115,7 +117,7 @@ def estimate(
         raise InvalidOption("expected either inputs to estimate for, or tokens, the length of one")
     reader = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long)
     sentences, single = reader.read(inputs if tokens is None else [0] * tokens)
-    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, keep)
+    wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     if chosen is None:
         questions = resolve_questions(len(sentences), single, target, foil, position)
         asked = [_somewhere(opened, question) for question in questions]

@@ -28,7 +28,8 @@ TargetLike: TypeAlias = int | str | Iterable[int | str | None] | None  # for all
 LayerRange: TypeAlias = tuple[int | None, int | None] | None
 HeadLike: TypeAlias = int | Literal["all"] | None
 RowsKept: TypeAlias = Literal["all", "readout"]
-Kept: TypeAlias = Literal["maps", "scores"] | None
+Kept: TypeAlias = Literal["maps", "row", "scores"] | None
+Sink: TypeAlias = Literal["keep", "drop"]
 LongText: TypeAlias = Literal["error", "truncate", "windows"]
 OnError: TypeAlias = Literal["raise", "skip"]
 BatchSize: TypeAlias = Annotated[int, least(1)]
@@ -69,6 +70,7 @@ class MapOptions(TypedDict, total=False):
     rows: RowsKept
     head: HeadLike
     drop_self: bool
+    sink: Sink
     keep: Kept
 
 

@@ -216,21 +216,23 @@ def held(explanation: wherefrom.Explanation) -> int:
 def test_scores_alone_keep_no_map(method: str, position: str | None) -> None:
     texts = [tiny.ids(30), tiny.ids(40, 1)]
     whole = wherefrom.explain(texts, MODEL, method=method, position=position)
-    for how in ({"keep": "scores"}, {"rows": "readout"}):
+    for how in ({"keep": "row"}, {"keep": "scores"}, {"rows": "readout"}):
         for one, other in zip(
             wherefrom.explain(texts, MODEL, method=method, position=position, **how), whole, strict=True
         ):
             assert one.maps is one.aggregated is one.head_maps is None
             assert np.allclose(one.scores, other.scores, atol=1e-6)
-            assert one.layer_scores.shape == (3, len(one))
-            assert np.allclose(one.layer_scores[-1], one.scores, atol=1e-6)
             assert held(one) < held(other) / 5
+            if how == {"keep": "scores"}:
+                assert one.layer_scores is None
+            else:
+                assert np.allclose(one.layer_scores, other.readout_rows, atol=1e-6)
     both = wherefrom.explain(texts, MODEL, method=method, rows="readout", keep="maps")
     assert np.array_equal(both[0].maps, whole[0].maps)
 
 
 def test_wrong_values_of_keep_are_refused() -> None:
-    with pytest.raises(WherefromError, match="keep='all'; expected 'maps', 'scores' or None"):
+    with pytest.raises(WherefromError, match="keep='all'; expected 'maps', 'row', 'scores' or None"):
         wherefrom.explain(TEXTS, MODEL, TOKENIZER, keep="all")
     with pytest.raises(WherefromError, match="keep='scores' for none"):
         wherefrom.explain(TEXTS, MODEL, TOKENIZER, "attention", keep="scores", head="all")

@@ -31,14 +31,15 @@ class Aggregation:
     run: Joining
     cost: Callable[[int, int, int, int], Work]
     paths: bool = False  # follows paths through the layers, which the receptive field bends
+    by_row: bool = False  # a row of the answer needs the same row of the maps and no other
 
 
 AGGREGATIONS: Registry[Aggregation] = Registry("aggregation", also="none")
 AGGREGATIONS.add("rollout", Aggregation(rollout, rollout_cost, paths=True))
 AGGREGATIONS.add("flow", Aggregation(flow, flow_cost, paths=True))
-AGGREGATIONS.add("sum", Aggregation(total, total_cost))
-AGGREGATIONS.add("mean", Aggregation(mean, mean_cost))
-AGGREGATIONS.add("last", Aggregation(last, last_cost))
+AGGREGATIONS.add("sum", Aggregation(total, total_cost, by_row=True))
+AGGREGATIONS.add("mean", Aggregation(mean, mean_cost, by_row=True))
+AGGREGATIONS.add("last", Aggregation(last, last_cost, by_row=True))
 
 __all__ = ["AGGREGATIONS", "Maps", "aggregate", "aggregate_row", "check_aggregation", "flow", "rollout"]
 

@@ -39,12 +39,23 @@ def rollout(maps: Maps, below: Maps | None = None) -> Maps:
         result[layer], short = _fitting(*found)
         cut += short
         joint, powers = found if below is None else _product(below[layer], joint, powers)
+    _warn_of_range(result, cut)
+    return result
+
+
+def in_range(rows: Maps, powers: Powers) -> Maps:
+    """[L, n]: one row of rollout at every layer, out of rows and their powers of two."""
+    found = [_fitting(row[None], power[None]) for row, power in zip(rows, powers, strict=True)]
+    _warn_of_range(rows, sum(cut for _, cut in found))
+    return np.concatenate([row for row, _ in found])
+
+
+def _warn_of_range(layers: Maps, cut: int) -> None:
     if cut:
         warn(
-            f"the rollout leaves the range of {maps.dtype} in {cut} of {len(maps)} layers, which are given only up "
+            f"the rollout leaves the range of {layers.dtype} in {cut} of {len(layers)} layers, which are given only up "
             f"to a factor: read them as shares"
         )
-    return result
 
 
 def through(maps: Maps, row: int | None) -> Maps:

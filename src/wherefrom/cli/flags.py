@@ -83,6 +83,7 @@ ToLayer = Annotated[int | None, typer.Option("--to-layer", help="Stop before thi
 Receptive = Annotated[
     bool, typer.Option("--receptive-field", help="Causal models: correct rollout or flow for what tokens can see.")
 ]
+SinkChoice = Annotated[str, typer.Option("--sink", help="Causal models: keep the first token in the maps, or drop it.")]
 Rows = Annotated[str, typer.Option(help="all, or readout for the readout row alone, which makes flow fast.")]
 Layers = Annotated[bool, typer.Option("--layers", help="Also show every layer: its readout row and its map.")]
 Words = Annotated[
@@ -144,6 +145,7 @@ MAPS: Group = {
     "receptive_field": Flag(Receptive, False),
     "rows": Flag(Rows, "all"),
     "drop_self": Flag(DropSelf, False),
+    "sink": Flag(SinkChoice, "keep"),
 }
 READING: Group = {"truncate": Flag(Truncate, False), "long": Flag(Long, "error"), "overlap": Flag(Overlap)}
 SHOWING: Group = {

@@ -31,8 +31,17 @@ from torch import Tensor
 
 from wherefrom.method.base import method
 from wherefrom.method.citations import FERRANDO_2022
-from wherefrom.method.contributions import View, after_attention, after_block, carried, itself, plain
-from wherefrom.method.normalise import nonzero, to_one_or_self
+from wherefrom.method.contributions import (
+    View,
+    after_attention,
+    after_block,
+    carried,
+    itself,
+    plain,
+    row_with_itself,
+    rows_at,
+)
+from wherefrom.method.normalise import nonzero, row_to_one_or_self, to_one_or_self
 from wherefrom.method.tiling import Budget, budget_for, tiles
 from wherefrom.work import MB, BatchShape, Options, Work
 
@@ -51,6 +60,24 @@ def _cost(s: BatchShape, _: Options) -> Work:
     )
 
 
+@torch.no_grad()
+def _row(
+    layer: LayerTrace, tokens: Tensor, *, metric: str = "l1", at: str | None = None, budget: Budget = None
+) -> Tensor:
+    """One token's row of each sentence, from its n vectors T_ij: [B] -> [B, n]."""
+    del budget
+    every, view = _result(layer, at)
+    result = rows_at(every, tokens).unsqueeze(1)  # y_i: [B, 1, d]
+    shares = view.linear(row_with_itself(layer, view, tokens)) / rows_at(view.scale, tokens).unsqueeze(1)
+    if metric == "l1":
+        near = _gained(result, shares)
+    else:
+        nearness = _euclidean if metric == "l2" else _cosine
+        length = torch.linalg.vector_norm(result, dim=-1)
+        near = nearness(length, (result * shares).sum(-1), shares.square().sum(-1))
+    return row_to_one_or_self(near.clamp(min=0), tokens, layer, "alti")
+
+
 @method(
     "alti",
     idea="nearness of what tokens give",
@@ -58,6 +85,7 @@ def _cost(s: BatchShape, _: Options) -> Work:
     needs={"attention", "values", "output-projection", "block-input", "first-norm"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=_cost,
+    row=_row,
 )
 @torch.no_grad()
 def alti(

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from wherefrom.method.base import Preset, method, preset
 from wherefrom.method.citations import ABNAR_2020
+from wherefrom.method.normalise import identity_like, one_hot
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ def heads_fixed_residual(layer: LayerTrace) -> Tensor:
     return _halfway(layer.attention)
 
 
+def row(layer: LayerTrace, tokens: Tensor) -> Tensor:
+    return layer.attention_row(tokens).mean(1)
+
+
+def row_fixed_residual(layer: LayerTrace, tokens: Tensor) -> Tensor:
+    found = row(layer, tokens)
+    return 0.5 * found + 0.5 * one_hot(tokens, found)
+
+
 def cost(s: BatchShape, _: Options) -> Work:
     return Work(moved=2 * s.bytes * s.pairs * s.heads, calls=6, held=s.bytes * 2 * s.pairs)
 
@@ -47,6 +56,7 @@ def cost(s: BatchShape, _: Options) -> Work:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=cost,
     heads=heads,
+    row=row,
 )
 def attention(layer: LayerTrace) -> Tensor:
     """Attention weights, mean over heads."""
@@ -62,6 +72,7 @@ def attention(layer: LayerTrace) -> Tensor:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=cost,
     heads=heads_fixed_residual,
+    row=row_fixed_residual,
 )
 def attention_fixed_residual(layer: LayerTrace) -> Tensor:
     """Half attention, half residual connection: ½ mean_h α + ½ I."""
@@ -69,8 +80,7 @@ def attention_fixed_residual(layer: LayerTrace) -> Tensor:
 
 
 def _halfway(attention: Tensor) -> Tensor:
-    identity = torch.eye(attention.shape[-1], dtype=attention.dtype, device=attention.device)
-    return 0.5 * attention + 0.5 * identity
+    return 0.5 * attention + 0.5 * identity_like(attention)
 
 
 preset(

@@ -33,7 +33,7 @@ from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.method.citations import Paper
 from wherefrom.method.needs import NEEDS, WITHOUT_BLOCKS
-from wherefrom.options import HeadLike
+from wherefrom.options import HeadLike, Sink
 from wherefrom.registry import Registry
 from wherefrom.spec import checked_options, options_of, parse, summary_of
 from wherefrom.typecheck import checks_arguments, kinds_of, shown
@@ -59,6 +59,7 @@ HOW: dict[str, Any] = {
     "layers": Any,
     "head": HeadLike,
     "drop_self": bool,
+    "sink": Sink,
     "receptive_field": bool,
 }
 
@@ -98,6 +99,7 @@ class Method:
     aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
     run: Run = field(repr=False)
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
+    row: Run | None = field(repr=False)  # one row of the map without the others
     random: bool  # explains nothing: scores to compare with
     cost: Cost | None = field(repr=False)  # the work of one layer, or towards an output that of the whole model
 
@@ -191,6 +193,7 @@ def method(
     whole: bool = False,
     aggregate: str | None = "rollout",
     heads: Run | None = None,
+    row: Run | None = None,
     random: bool = False,
 ) -> Callable[[Run], Run]:
     """Register the decorated function under `name` and its symbols.
@@ -220,6 +223,7 @@ def method(
             aggregate=aggregate if kind == "map" else None,
             run=run,
             heads=heads,
+            row=row,
             random=random,
             cost=cost,
         )

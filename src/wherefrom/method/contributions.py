@@ -110,6 +110,30 @@ def kept(layer: LayerTrace, view: View) -> Tensor:
     return layer.once(f"kept {view.name}", make)
 
 
+def row_of(layer: LayerTrace, tokens: Tensor) -> Tensor:
+    """`Σ_h α^h_ij f^h_j` of one token i of each sentence, for every j: [B] -> [B, n, d].
+
+    Of one row the vectors are n and no more, as many as a hidden state has.
+    """
+    weights = layer.attention_row(tokens)
+    if layer.block.after is not None:
+        weights = weights / rows_at(layer.branch_scale, tokens)[:, None]
+    return layer.block.merge(weights.unsqueeze(-1) * layer.value)
+
+
+def row_with_itself(layer: LayerTrace, view: View, tokens: Tensor) -> Tensor:
+    """`t_ij`, as `row_of` and with what token i has beside attention: [B, n, d]."""
+    beside = layer.x + layer.fed if layer.block.parallel and view.name != "plain" else layer.x
+    found = row_of(layer, tokens)
+    found[torch.arange(len(tokens)), tokens] += rows_at(beside, tokens)
+    return found
+
+
+def rows_at(t: Tensor, tokens: Tensor) -> Tensor:
+    """[B, n, …] -> [B, …]."""
+    return t[torch.arange(len(tokens), device=t.device), tokens]
+
+
 def others(layer: LayerTrace) -> Tensor:
     """`Σ_{j≠i} t_ij`: [B, n, d]."""
 

@@ -44,11 +44,28 @@ def to_one_or_self(scores: Tensor, layer: LayerTrace, name: str) -> Tensor:
 
     Rows of padding are left at zero and warned of by nobody.
     """
-    scores = scores * layer.mask.unsqueeze(-1)
-    empty = (scores.sum(-1) == 0) & layer.mask  # [B, n]
-    if bool(empty.any()):
-        warn(
-            f"{name}: {int(empty.sum())} of {int(layer.mask.sum())} rows of layer {layer.index} hold no contribution "
-            f"above zero; such a token is taken to come from itself alone"
-        )
-    return torch.where(empty.unsqueeze(-1), identity_like(scores), to_one(scores))
+    return _or_self(scores * layer.mask.unsqueeze(-1), layer.mask, identity_like(scores), layer, name)
+
+
+def row_to_one_or_self(row: Tensor, tokens: Tensor, layer: LayerTrace, name: str) -> Tensor:
+    """The same of one token's row of each sentence: [B, n]."""
+    return _or_self(row, torch.ones_like(tokens, dtype=torch.bool), one_hot(tokens, row), layer, name)
+
+
+def one_hot(tokens: Tensor, like: Tensor) -> Tensor:
+    """[B] -> [B, n]."""
+    return (torch.arange(like.shape[-1], device=like.device) == tokens.unsqueeze(-1)).to(like.dtype)
+
+
+def _or_self(scores: Tensor, real: Tensor, itself: Tensor, layer: LayerTrace, name: str) -> Tensor:
+    empty = (scores.sum(-1) == 0) & real
+
+    def check() -> None:
+        if bool(empty.any()):
+            warn(
+                f"{name}: {int(empty.sum())} of {int(real.sum())} rows of layer {layer.index} hold no contribution "
+                f"above zero; such a token is taken to come from itself alone"
+            )
+
+    layer.afterwards(check)
+    return torch.where(empty.unsqueeze(-1), itself, to_one(scores))

@@ -19,6 +19,7 @@ Modarressi et al. (2022), GlobEnc, equations 3 to 16. https://aclanthology.org/2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,8 +28,20 @@ from torch.linalg import vector_norm
 
 from wherefrom.method.base import method
 from wherefrom.method.citations import KOBAYASHI_2020, KOBAYASHI_2021, MODARRESSI_2022
-from wherefrom.method.contributions import View, after_attention, after_block, kept, others, own, plain, squared_norms
-from wherefrom.method.normalise import identity_like, nonzero, to_one
+from wherefrom.method.contributions import (
+    View,
+    after_attention,
+    after_block,
+    kept,
+    others,
+    own,
+    plain,
+    row_of,
+    row_with_itself,
+    rows_at,
+    squared_norms,
+)
+from wherefrom.method.normalise import identity_like, nonzero, one_hot, to_one
 from wherefrom.work import MB, BatchShape, Options, Work
 
 if TYPE_CHECKING:
@@ -50,6 +63,29 @@ def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
     return _halfway(head_norms(layer))
 
 
+@torch.no_grad()
+def row_norm(layer: LayerTrace, tokens: Tensor, *, normalize: bool = False) -> Tensor:
+    return _finished(vector_norm(row_of(layer, tokens), dim=-1), normalize)
+
+
+@torch.no_grad()
+def row_fixed_residual(layer: LayerTrace, tokens: Tensor) -> Tensor:
+    found = row_norm(layer, tokens, normalize=True)
+    return 0.5 * found + 0.5 * one_hot(tokens, found)
+
+
+def row_in(view: Callable[[LayerTrace], View]) -> Callable[..., Tensor]:
+    """One row of the norms in a view."""
+
+    @torch.no_grad()
+    def row(layer: LayerTrace, tokens: Tensor, *, normalize: bool = False) -> Tensor:
+        seen = view(layer)
+        norms: Tensor = vector_norm(seen.linear(row_with_itself(layer, seen, tokens)), dim=-1)
+        return _finished(norms / rows_at(seen.scale, tokens), normalize)
+
+    return row
+
+
 def cost(s: BatchShape, _: Options) -> Work:
     vectors, d = s.rows * s.heads, s.width
     return Work(
@@ -69,6 +105,7 @@ def cost(s: BatchShape, _: Options) -> Work:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
     heads=head_norms,
+    row=row_norm,
 )
 @torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -85,6 +122,7 @@ def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=cost,
     heads=head_norms_fixed_residual,
+    row=row_fixed_residual,
 )
 @torch.no_grad()
 def norm_fixed_residual(layer: LayerTrace) -> Tensor:
@@ -100,6 +138,7 @@ def norm_fixed_residual(layer: LayerTrace) -> Tensor:
     needs={"attention", "values", "output-projection", "block-input"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
+    row=row_in(plain),
 )
 @torch.no_grad()
 def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -115,6 +154,7 @@ def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     needs={"attention", "values", "output-projection", "block-input", "first-norm"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
+    row=row_in(after_attention),
 )
 @torch.no_grad()
 def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -130,6 +170,7 @@ def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     needs={"attention", "values", "output-projection", "block-input", "both-norms"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
+    row=row_in(after_block),
 )
 @torch.no_grad()
 def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:

@@ -4,7 +4,7 @@ from wherefrom.model.capture import LayerTrace, Trace, capture, stream
 from wherefrom.model.inputs import Batch, Encoded, Inputs, ManyInputs, OneInput, Reader, Sentence, TextInput, collate
 from wherefrom.model.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.output import Gradients, OutputTrace
-from wherefrom.model.target import answer, answers
+from wherefrom.model.target import answer, answers, foreseen
 from wherefrom.result.answer import Answer, Readout, Target
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "answers",
     "capture",
     "collate",
+    "foreseen",
     "open_model",
     "stream",
 ]

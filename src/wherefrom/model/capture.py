@@ -22,12 +22,13 @@ from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.model.attended import blind_rows, values_of, weights_among, without_blind_rows
 from wherefrom.model.double import computing_in_double
 from wherefrom.model.freeze import Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
-from wherefrom.model.parts import Block, promote, unpacked
+from wherefrom.model.parts import Block, promote
 from wherefrom.model.undo import (
     attending,
     attending_eagerly,
@@ -45,6 +46,20 @@ Ran = tuple[nn.Module, Tensor, Tensor]  # a module, what it was given and what i
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
 
 
+@dataclass
+class Later:
+    """What waits for the end of a pass, because a device would have to be waited for."""
+
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    over: bool = False
+
+    def end(self) -> None:
+        self.over = True
+        for check in self.checks:
+            check()
+        self.checks.clear()
+
+
 @dataclass(frozen=True, eq=False)
 class LayerTrace:
     """What one block did with one batch. `[B, …]`, right-padded; float32 or float64 whatever the model's dtype.
@@ -59,7 +74,9 @@ class LayerTrace:
     mask: Tensor  # [B, n] bool: real tokens, whether or not attention may see them
     scaling: float  # the factor on q·k before the softmax
     raw: dict[str, Tensor] = field(repr=False)
+    causal: bool = False  # no token sees a later one
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
+    _later: Later | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         count, n = self.mask.shape
@@ -93,6 +110,11 @@ class LayerTrace:
     def attention(self) -> Tensor:
         """α^h_ij: [B, H, n, n]."""
         return promote(self.raw["attention"])
+
+    def attention_row(self, tokens: Tensor) -> Tensor:
+        """α^h_ij of one token i of each sentence: [B] -> [B, H, n]."""
+        raw = self.raw["attention"]
+        return promote(raw[torch.arange(len(raw), device=raw.device), :, tokens.to(raw.device)])
 
     @cached_property
     def weights(self) -> Tensor:
@@ -162,6 +184,15 @@ class LayerTrace:
         plain = scores.masked_fill(self.attention == 0, -torch.inf).softmax(-1)
         return bool((plain - self.attention).abs().max() <= 0.02)
 
+    def afterwards(self, check: Callable[[], None]) -> None:
+        """Look at a number of this layer: at once on a CPU; elsewhere, as it means to wait for the device, after the
+        pass if that still runs.
+        """
+        if self._later is None or self._later.over or self.mask.device.type == "cpu":
+            check()
+        else:
+            self._later.checks.append(check)
+
     def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
         """`make(self)`, computed once per layer: what several methods on one pass have in common."""
         if key not in self._shared:
@@ -207,6 +238,7 @@ class _Recorder:
 
     batch: Batch
     on_layer: Callable[[LayerTrace], None]
+    causal: bool = False
     count: int = 0
     page: dict[str, Tensor] | None = None
     scaling: float = 1.0
@@ -214,6 +246,7 @@ class _Recorder:
     embeddings: Tensor | None = None
     tuples: bool = False
     after: list[Ran] = field(default_factory=list)
+    later: Later = field(default_factory=Later)
 
     def mine(self) -> bool:
         """Whether the pass that is running is the one that is taken down here."""
@@ -256,7 +289,7 @@ class _Recorder:
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
         ids, mask = (t.to(page["output"].device) for t in (self.batch.ids, self.batch.mask))
-        self.on_layer(LayerTrace(self.count, block, ids, mask, self.scaling, page))
+        self.on_layer(LayerTrace(self.count, block, ids, mask, self.scaling, page, self.causal, _later=self.later))
         self.count += 1
 
 
@@ -267,14 +300,16 @@ def attention_forward(
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
     output, attention = _eager(type(module))(module, query, key, value, attention_mask, **more)
+    blind, recorder = blind_rows(attention_mask), _RECORDER.get()
+    if blind is None and recorder is None:
+        return output, attention
     shared = query.shape[1] // value.shape[1]  # heads that share keys and values
     key, value = (t if shared == 1 else t.repeat_interleave(shared, 1) for t in (key, value))
-    if attention_mask is not None and bool((blind := (attention_mask < 0).all(-1, keepdim=True)).any()):
+    if blind is not None:
         # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well,
         # or be NaN, which the next block would pass on to every token.
         attention = attention.masked_fill(blind, 0)
         output = (attention @ value).transpose(1, 2).contiguous()
-    recorder = _RECORDER.get()
     if recorder is not None:
         scaling = more.get("scaling")
         recorder.scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -307,7 +342,7 @@ def stream(
     With nothing kept but what `on_layer` keeps, memory does not grow with depth. With `grad` the tensors keep their
     graph, with `frozen` that of a linear map (model/freeze.py).
     """
-    recorder = _Recorder(batch, on_layer)
+    recorder = _Recorder(batch, on_layer, opened.causal)
     switch = Switch() if frozen else None
 
     def run() -> Any:
@@ -326,6 +361,7 @@ def stream(
         raise UnsupportedModel(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
+    recorder.later.end()
     _check_finite(opened, output)
     return Trace(
         opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples, recorder.after, switch
@@ -433,8 +469,8 @@ def _hook_block(block: Block, recorder: _Recorder) -> None:
 
     def returns(_module: nn.Module, _args: Any, output: Any) -> None:
         if recorder.mine() and recorder.page is not None:
-            value = _values(block, recorder.page.pop("projected"))
-            recorder.note(attention=_without_blind_rows(_weights(output)), value=value)
+            value = values_of(block, recorder.page.pop("projected"))
+            recorder.note(attention=without_blind_rows(weights_among(output)), value=value)
 
     hook(block.module, begins, before=True)
     hook(block.module, ends)
@@ -456,32 +492,6 @@ def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
             f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
             f"gradients of it; use a method without gradients: ablation, ablation-pairs"
         )
-
-
-def _weights(output: Any) -> Tensor:
-    """The attention weights among what a module returns: of four axes, the last two as long as each other."""
-    for each in output if isinstance(output, tuple | list) else ():
-        if isinstance(each, Tensor) and each.ndim == 4 and each.shape[-1] == each.shape[-2]:
-            return each
-    raise UnsupportedModel(
-        "the attention of this model does not return its weights; use a method that needs no layer maps"
-    )
-
-
-def _without_blind_rows(attention: Tensor) -> Tensor:
-    """Rows that see nothing may be NaN; nobody reads them."""
-    return attention if bool(attention.isfinite().all()) else attention.nan_to_num(0.0)
-
-
-def _values(block: Block, projected: Tensor) -> Tensor:
-    """v by head out of what the value projection gave: [B, n, …] -> [B, H, n, d_h]."""
-    if block.family.attention.packed:
-        value = unpacked(projected, block)[2]
-        if block.family.attention.value_bias:
-            value = value + block.value_bias().view(value.shape[-2:])
-    else:
-        value = projected.unflatten(-1, (block.groups, -1))  # type: ignore[no-untyped-call]
-    return value.transpose(1, 2).repeat_interleave(block.heads // block.groups, 1)
 
 
 def _check_finite(opened: Model, output: Any) -> None:

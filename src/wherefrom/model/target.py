@@ -51,6 +51,20 @@ def answer(
     return replace(found, predicted=resolve(opened, sentence, output, row, None, None, position).target)
 
 
+def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position: Any) -> Readout | None:
+    """Where the output will be read, as `answer` will say; None where that depends on what the model says."""
+    if opened.task == "question-answering" and position is None:
+        return None
+    default = opened.family.reads
+    if opened.task == "encoder":
+        default = opened.pooling or ("last" if opened.causal else default)
+    elif opened.task == "causal-lm":
+        default = "last"
+    elif opened.task == "masked-lm" and (target is not None or foil is not None or opened.mask_id in sentence.ids):
+        default = "mask"
+    return _readout(opened, sentence, position, default=default)
+
+
 def answers(
     opened: Model,
     sentence: Sentence,

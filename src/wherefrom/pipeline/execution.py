@@ -19,6 +19,9 @@ from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, an
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Job, Question, Reach
+from wherefrom.pipeline.rows import Rows, rows_alone
+from wherefrom.pipeline.sinks import note as sink_note
+from wherefrom.pipeline.sinks import without_sink
 from wherefrom.result.answer import Readout, Target
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checked, least
@@ -36,6 +39,7 @@ class _Shelf:
     maps: list[torch.Tensor] = field(default_factory=list)  # [B, n, n] each
     below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
+    rows: Rows | None = None  # what is kept instead of maps
     scores: Scores | None = None
     seconds: float = 0.0
     shared: float = 0.0  # one sentence's part of the seconds of the pass
@@ -160,6 +164,8 @@ def _run_batch(
     if all(shelf.error for shelf in shelves.values()):
         yield from (outcome for name, shelf in shelves.items() for outcome in shelf.outcomes(name, members))
         return
+    for shelf in shelves.values():
+        shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
     output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
     for which in range(len(found[0])):
         output = output.towards([each[which] for each in found])
@@ -203,7 +209,7 @@ def _passed(
         for shelf in shelves:
             if shelf.job.method.by_layer:
                 with torch.no_grad(), _charged(shelf):
-                    _work(shelf, layer)
+                    _work(shelf, layer, batch.sentences)
         if on_layer is not None:
             on_layer(layer.index)
 
@@ -251,25 +257,36 @@ def _explained(output: OutputTrace, shelf: _Shelf) -> None:
         shelf.error = error
 
 
-def _work(shelf: _Shelf, layer: LayerTrace) -> None:
-    """One job's share of one layer. Results move to the CPU, where they wait for the other layers."""
-    job = shelf.job
+def _work(shelf: _Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> None:
+    """One job's share of one layer. Maps that are kept move to the CPU, where they wait for the other layers."""
+    job, rows = shelf.job, shelf.rows
     if shelf.error or not job.reach.start <= layer.index < job.reach.end:
         return
-    whole = job.method.run(layer, **job.options).cpu()
+
+    def sunk(maps: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:
+        return without_sink(maps, sentences, targets) if job.reach.drop_sink else maps
+
+    if rows is not None and rows.alone(layer.index) and job.head is None and job.method.row is not None:
+        at = rows.targets(layer.mask)
+        rows.add(sunk(job.method.row(layer, at, **job.options).unsqueeze(1), at[:, None]))
+        return
+    whole = sunk(job.method.run(layer, **job.options))
     if job.head is None:
-        shelf.maps.append(whole)
+        rows.add(whole) if rows is not None else shelf.maps.append(whole.cpu())
         return
     assert job.method.heads is not None
-    heads = job.method.heads(layer, **job.options)
+    heads = sunk(job.method.heads(layer, **job.options))
     if job.head == "all":
-        shelf.maps.append(whole)
+        shelf.maps.append(whole.cpu())
         shelf.heads.append(heads.cpu())
         return
     if not 0 <= int(job.head) < layer.heads:
         raise InvalidOption(f"head {job.head} is outside the model's {layer.heads} heads (0 to {layer.heads - 1})")
+    if rows is not None:
+        rows.add(heads[:, int(job.head)], whole)
+        return
     shelf.maps.append(heads[:, int(job.head)].cpu())
-    shelf.below.append(whole)
+    shelf.below.append(whole.cpu())
 
 
 def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
@@ -281,7 +298,10 @@ def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
     if isinstance(found, Scores):
         shelf.scores = found.cpu()
     else:
-        shelf.maps = [layer.detach().cpu() for layer in found[job.reach.start : job.reach.end]]
+        maps = [layer.detach() for layer in found[job.reach.start : job.reach.end]]
+        if job.reach.drop_sink:
+            maps = [without_sink(each, output.trace.batch.sentences) for each in maps]
+        shelf.maps = [each.cpu() for each in maps]
 
 
 def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
@@ -294,8 +314,9 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         if shelf.scores is not None
         else _from_maps(shelf, row, n, output)
     )
-    if job.keep == "scores":
-        parts = _rows_alone(parts, found.readout)
+    if job.keep != "maps":
+        parts = _without_maps(parts, found.readout, job.keep == "row")
+    looks_back = output.trace.opened.causal and job.method.kind == "map" and not job.method.signed
     if job.drop_self and found.readout.position is not None:
         parts["scores"] = parts["scores"].copy()
         parts["scores"][found.readout.position] = 0
@@ -319,6 +340,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         probabilities=found.probabilities,
         model=output.trace.opened.name,
         seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
+        notes=sink_note(sentence, found.readout, parts["scores"]) if looks_back else [],
     )
 
 
@@ -333,8 +355,8 @@ def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
     return {name: value for name, value in {**asked, "position": question.position}.items() if value is not None}
 
 
-def _rows_alone(parts: dict[str, Any], readout: Readout) -> dict[str, Any]:
-    """Without maps: the readout row of every layer stays, as copies, lest a row keep its whole map alive."""
+def _without_maps(parts: dict[str, Any], readout: Readout, layers: bool) -> dict[str, Any]:
+    """The scores and, if `layers`, the readout row of every layer, as copies, lest a row keep its whole map alive."""
     maps = parts.get("maps") if parts.get("aggregated") is None else parts["aggregated"]
     rows = parts["layer_scores"]
     if rows is None and maps is not None:
@@ -342,7 +364,7 @@ def _rows_alone(parts: dict[str, Any], readout: Readout) -> dict[str, Any]:
     return {
         **{name: value for name, value in parts.items() if name not in ("maps", "aggregated", "head_maps")},
         "scores": parts["scores"].copy(),
-        "layer_scores": None if rows is None else rows.copy(),
+        "layer_scores": None if rows is None or not layers else rows.copy(),
     }
 
 
@@ -371,6 +393,14 @@ def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str
     def one(maps: list[torch.Tensor]) -> Any:
         return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
 
+    if shelf.rows is not None:
+        rows = shelf.rows.of(row)
+        return {
+            "scores": rows[-1],
+            "layer_scores": rows,
+            "signed": job.method.signed,
+            "additive": job.method.additive,
+        }
     maps = one(shelf.maps)
     readout, sentence = output.answers[row].readout, output.trace.batch.sentences[row]
     aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)

@@ -28,13 +28,15 @@ class Reach:
     depth: int
     receptive_field: bool
     readout_only: bool
+    drop_sink: bool = False  # wherefrom/pipeline/sinks.py
 
     @property
     def options(self) -> dict[str, Any]:
         """What was asked for beyond the ordinary, for the record."""
         part = {} if (self.start, self.end) == (0, self.depth) else {"layers": [self.start, self.end]}
         field = {"receptive_field": True} if self.receptive_field else {}
-        return {**part, **field, **({"rows": "readout"} if self.readout_only else {})}
+        sink = {"sink": "drop"} if self.drop_sink else {}
+        return {**part, **field, **sink, **({"rows": "readout"} if self.readout_only else {})}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Job:
     head: int | str | None
     drop_self: bool
     options: dict[str, Any]
-    keep: str = "maps"  # or "scores": of a map only its readout row
+    keep: str = "maps"  # or "row": of every layer its readout row; or "scores": of the last alone
     judged: str = "prediction"  # what metrics judge it by if it looks at no output; or "target", as those that do
 
     @property
@@ -81,11 +83,13 @@ class Wanted:
     rows: str = "all"
     head: int | str | None = None
     drop_self: bool = False
+    sink: str = "keep"
     keep: str | None = "maps"
 
     def asks_maps(self, depth: int) -> bool:
         """Whether more was asked than scores can answer."""
-        return self.aggregate != AUTO or self.receptive_field or _layers(self.layers, depth) != (0, depth)
+        bent = self.receptive_field or self.sink == "drop"
+        return self.aggregate != AUTO or bent or _layers(self.layers, depth) != (0, depth)
 
 
 USUAL = Wanted()
@@ -109,7 +113,10 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
         raise InvalidOption(f"'{name}' does not take single heads; leave head out")
     if preset is not None and joined != preset.aggregate:
         name = method.name  # "attention-rollout" joined in another way is no rollout
-    reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout")
+    drop_sink = wanted.sink == "drop"
+    if drop_sink:
+        _check_sink(opened, name, method)
+    reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout", drop_sink)
     kept = _keep(wanted.keep, reach, wanted.head)
     return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
 
@@ -127,6 +134,18 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
             f"'{chosen.asked}' is not defined on {opened.name} ('{opened.family.name}'): {why}; choose a method that "
             f"is: {', '.join(there)}"
         )
+
+
+def _check_sink(opened: Model, name: str, method: Method) -> None:
+    """Refuse to leave out the first token where there is no map of shares, or where it is no sink."""
+    if not opened.causal:
+        raise InvalidOption(
+            f"sink='drop' leaves out the first token, on which the maps of decoders pile up, and every token of "
+            f"{opened.name} sees all; leave sink out"
+        )
+    if method.kind == "scores" or method.signed:
+        what = "no maps" if method.kind == "scores" else "maps with signs, which are no shares of a row"
+        raise InvalidOption(f"sink='drop' shares out what the first token has in a map, and '{name}' has {what}")
 
 
 def resolve_jobs(
@@ -156,13 +175,13 @@ def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: boo
 
 def _keep(keep: str | None, reach: Reach, head: int | str | None) -> str:
     """What stays of the maps; where nothing is said, as much as `rows` and `head` ask for."""
-    if keep == "scores" and head == "all":
-        raise InvalidOption("head='all' asks for every head's maps and keep='scores' for none; leave one of them out")
+    if keep in ("row", "scores") and head == "all":
+        raise InvalidOption(f"head='all' asks for every head's maps and keep='{keep}' for none; leave one of them out")
     return keep or _usual_keep(reach, head)
 
 
 def _usual_keep(reach: Reach, head: int | str | None) -> str:
-    return "scores" if reach.readout_only and head != "all" else "maps"
+    return "row" if reach.readout_only and head != "all" else "maps"
 
 
 def _layers(layers: Any, depth: int) -> tuple[int, int]:

@@ -131,7 +131,7 @@ def _explained(opened: Model, whole: Cut, question: Question, jobs: Mapping[str,
     chosen = best is not None and question.target is None
     if best is not None and chosen:
         question = replace(question, target=best.index)
-    bare = {name: replace(job, keep="scores") for name, job in jobs.items()}
+    bare = {name: replace(job, keep="row") for name, job in jobs.items()}
     found = run_all(opened, parts, [question] * len(parts), bare, batch_size)
     joined: Outcomes = {}
     for name, job in jobs.items():

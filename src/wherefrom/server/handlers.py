@@ -81,6 +81,7 @@ class Body(BaseModel):
     receptive_field: bool = False
     rows: Literal["all", "readout"] = "all"
     drop_self: bool = False
+    sink: Literal["keep", "drop"] = Field("keep", description="Drop the first token that a decoder sees from its maps.")
     truncate: bool = Field(False, description="Cut a text that is longer than the model reads.")
     long: Literal["error", "truncate", "windows"] = Field(
         "error", description="A text longer than the model reads: an error, cut, or explained in overlapping windows."
