@@ -198,7 +198,7 @@ def explain(
     rows: "all", or "readout" for the readout row alone, as `layer_scores`: what makes flow fast.
     keep: "maps" for everything a method computes; "row" for the readout row of every layer (`layer_scores`) and the
         scores; "scores" for these alone. What is not kept is not held either: without maps, memory does not grow
-        with the layers (wherefrom/pipeline/rows.py). "maps" unless rows="readout", and then "row".
+        with the layers (wherefrom/pipeline/readout_rows.py). "maps" unless rows="readout", and then "row".
     long: what becomes of a text longer than the model reads: "error", "truncate" (also truncate=True), or "windows":
         overlapping windows, by `overlap` tokens (a quarter, if None), each explained towards the same class, a token's
         score the mean over its windows (wherefrom/pipeline/windows.py).

@@ -19,7 +19,7 @@ from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, an
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Job, Question, Reach
-from wherefrom.pipeline.rows import Rows, rows_alone
+from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
 from wherefrom.pipeline.sinks import note as sink_note
 from wherefrom.pipeline.sinks import without_sink
 from wherefrom.result.answer import Readout, Target
@@ -39,7 +39,7 @@ class _Shelf:
     maps: list[torch.Tensor] = field(default_factory=list)  # [B, n, n] each
     below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
-    rows: Rows | None = None  # what is kept instead of maps
+    rows: ReadoutRows | None = None  # what is kept instead of maps
     scores: Scores | None = None
     seconds: float = 0.0
     shared: float = 0.0  # one sentence's part of the seconds of the pass

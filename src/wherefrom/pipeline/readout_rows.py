@@ -10,7 +10,7 @@ twice. From the first layer on, n² numbers are held, R, and each layer costs on
 costs (n² H d for the cheapest that looks at values) that is little while n is no larger than H d, and it gives the row
 of every layer, not of the last alone. It runs where the map was made and waits for no device.
 
-Rows carry a power of two of their own, as in wherefrom/aggregate/rollout.py: products of many maps that are not
+ReadoutRows carry a power of two of their own, as in wherefrom/aggregate/rollout.py: products of many maps that are not
 normalised leave the range of their numbers.
 """
 
@@ -32,7 +32,7 @@ from wherefrom.result.answer import Readout
 
 
 @dataclass
-class Rows:
+class ReadoutRows:
     """One job's readout rows on one batch, gathered as the layers pass."""
 
     job: Job
@@ -70,7 +70,7 @@ class Rows:
             self.joint = self._times(self._real(maps if below is None else below))
 
     def _times(self, maps: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of this layer's map times R of those below it."""
+        """ReadoutRows of this layer's map times R of those below it."""
         if self.joint is None:
             return _sized(maps, torch.zeros_like(maps[..., :1], dtype=torch.int32))
         joint, powers = (each.to(maps.device) for each in self.joint)
@@ -105,7 +105,7 @@ class Rows:
         return aggregate(name, rows[:, None], under)[:, 0]
 
 
-def rows_alone(opened: Model, job: Job, sentences: Sequence[Sentence], questions: Sequence[Question]) -> Rows | None:
+def rows_alone(opened: Model, job: Job, sentences: Sequence[Sentence], questions: Sequence[Question]) -> ReadoutRows | None:
     """Where a job's rows are gathered on their way; None where maps are kept or all of them are needed at once.
 
     Flow and the correction for the receptive field need them all; and so does an answer whose place is not known before
@@ -120,7 +120,7 @@ def rows_alone(opened: Model, job: Job, sentences: Sequence[Sentence], questions
         for each, asked in zip(sentences, questions, strict=True)
     ]
     places = [each for each in readouts if each is not None]
-    return Rows(job, places, [len(each) for each in sentences]) if len(places) == len(readouts) else None
+    return ReadoutRows(job, places, [len(each) for each in sentences]) if len(places) == len(readouts) else None
 
 
 def _product(maps: Tensor, joint: Tensor, powers: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,8 @@ import traces
 import wherefrom
 from wherefrom.aggregate import rollout
 from wherefrom.method import methods
-from wherefrom.pipeline import execution, rows
+from wherefrom.pipeline import execution
+from wherefrom.pipeline import readout_rows as rows
 from wherefrom.pipeline.resolution import Job
 
 TEXTS = [tiny.ids(7), tiny.ids(4, 1), tiny.ids(1, 2)]
@@ -109,7 +110,7 @@ def test_no_layer_is_held_but_the_product() -> None:
     model, held = MODELS["llama"], []
     job = _job(model)
 
-    class Spied(rows.Rows):
+    class Spied(rows.ReadoutRows):
         def add(self, maps: torch.Tensor, below: torch.Tensor | None = None) -> None:
             super().add(maps, below)
             joint = () if self.joint is None else self.joint
