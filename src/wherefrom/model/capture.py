@@ -27,6 +27,7 @@ from wherefrom.model.double import computing_in_double
 from wherefrom.model.freeze import Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
+from wherefrom.model.later import Later
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
 from wherefrom.model.undo import (
@@ -44,20 +45,6 @@ T = TypeVar("T")
 NAME = "wherefrom"
 Ran = tuple[nn.Module, Tensor, Tensor]  # a module, what it was given and what it made of that
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
-
-
-@dataclass
-class Later:
-    """What waits for the end of a pass, because a device would have to be waited for."""
-
-    checks: list[Callable[[], None]] = field(default_factory=list)
-    over: bool = False
-
-    def end(self) -> None:
-        self.over = True
-        for check in self.checks:
-            check()
-        self.checks.clear()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,8 @@ from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
-from wherefrom.pipeline.resolution import Job, Question, Reach
 from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
+from wherefrom.pipeline.resolution import Job, Question, Reach
 from wherefrom.pipeline.sinks import note as sink_note
 from wherefrom.pipeline.sinks import without_sink
 from wherefrom.result.answer import Readout, Target

@@ -105,7 +105,9 @@ class ReadoutRows:
         return aggregate(name, rows[:, None], under)[:, 0]
 
 
-def rows_alone(opened: Model, job: Job, sentences: Sequence[Sentence], questions: Sequence[Question]) -> ReadoutRows | None:
+def rows_alone(
+    opened: Model, job: Job, sentences: Sequence[Sentence], questions: Sequence[Question]
+) -> ReadoutRows | None:
     """Where a job's rows are gathered on their way; None where maps are kept or all of them are needed at once.
 
     Flow and the correction for the receptive field need them all; and so does an answer whose place is not known before
