@@ -18,7 +18,7 @@ from wherefrom.pipeline import readout_rows as rows
 from wherefrom.pipeline.resolution import Job
 
 TEXTS = [tiny.ids(7), tiny.ids(4, 1), tiny.ids(1, 2)]
-LAYERWISE = [each.name for each in methods() if each.kind == "map" and not each.class_specific]
+LAYERWISE = [each.name for each in methods() if each.by_layer]
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 MODELS = {
     "llama": tiny.model("llama", "causal-lm", **DOUBLE),

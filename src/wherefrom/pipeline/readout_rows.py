@@ -115,7 +115,7 @@ def rows_alone(
     """
     name = job.reach.aggregate
     local = name is None or name == "rollout" or AGGREGATIONS[name].by_row
-    if job.keep == "maps" or not job.layerwise or job.reach.receptive_field or job.head == "all" or not local:
+    if job.keep == "maps" or not job.method.by_layer or job.reach.receptive_field or job.head == "all" or not local:
         return None
     readouts = [
         foreseen(opened, each, asked.target, asked.foil, asked.position)

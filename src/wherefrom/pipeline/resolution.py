@@ -143,8 +143,9 @@ def _check_sink(opened: Model, name: str, method: Method) -> None:
             f"sink='drop' leaves out the first token, on which the maps of decoders pile up, and every token of "
             f"{opened.name} sees all; leave sink out"
         )
-    if method.kind == "scores" or method.signed:
-        what = "no maps" if method.kind == "scores" else "maps with signs, which are no shares of a row"
+    if method.kind == "scores" or method.signed or method.whole:
+        signs = "maps with signs, which are no shares of a row"
+        what = "no maps" if method.kind == "scores" else signs if method.signed else "maps of all layers together"
         raise InvalidOption(f"sink='drop' shares out what the first token has in a map, and '{name}' has {what}")
 
 
