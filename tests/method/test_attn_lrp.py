@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
 
+import tiny
 import wherefrom
+from oracles import attn_lrp as oracle
+from wherefrom.model import collate
+from wherefrom.model.capture import capture, rerunning
+from wherefrom.testing import awkward, refuse_changes, state
 
 BEYOND = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
 WHERE = {"word": "word_embeddings", "embeddings": "embedding_output"}  # ours -> the golden name
@@ -19,7 +25,8 @@ WHERE = {"word": "word_embeddings", "embeddings": "embedding_output"}  # ours ->
 def test_a_bert_classifier_has_the_relevance_of_lxt() -> None:
     """Through its tanh pooler, its GELUs and its norms after the residual; every class, both places to read."""
     folder = BEYOND / "bert_dx"
-    model = transformers.BertForSequenceClassification.from_pretrained(folder / "model", dtype=torch.float64)
+    own = transformers.BertForSequenceClassification.from_pretrained(folder / "model", dtype=torch.float64)
+    model = wherefrom.open_model(own)
     inputs, theirs = np.load(folder / "inputs.npz"), np.load(folder / "attnlrp.npz")
     for row in range(3):
         n = int(inputs["attention_mask"][row].sum())
@@ -29,3 +36,115 @@ def test_a_bert_classifier_has_the_relevance_of_lxt() -> None:
                 found = wherefrom.explain(read, model, method="attn-lrp", at=at, target=target)
                 expected = theirs[f"s{row}/{name}"][:, target]
                 assert np.abs(found.scores - expected).max() <= 1e-7 * np.abs(expected).max()
+
+
+METHODS = ("attn-lrp", "cp-lrp")
+FAMILIES = {
+    **dict.fromkeys(("gpt2", "llama-biased", "gemma2", "glm4", "gpt_neox", "phi", "mixtral"), METHODS),
+    **dict.fromkeys(("falcon-40b", "gptj"), METHODS[1:]),  # their passes do not note queries and keys
+}
+
+
+def opened(family: str, task: str = "causal-lm", **changes: Any) -> wherefrom.Model:
+    return wherefrom.open_model(tiny.model(family, task, dtype=torch.float64, **changes))
+
+
+def apart(ours: Any, theirs: Any) -> float:
+    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+@pytest.mark.parametrize(
+    ("family", "task"), [("bert", "classification"), *((family, "causal-lm") for family in FAMILIES)]
+)
+def test_relevance_is_what_the_rules_hand_down(family: str, task: str) -> None:
+    model, ids = opened(family, task), tiny.ids(6)
+    trace = wherefrom.capture(ids, model)
+    for method in FAMILIES.get(family, METHODS):
+        found = wherefrom.explain(ids, model, method=method, target=1)
+        row = 0 if found.position is None else found.position
+
+        def handed_down(method: str = method, row: int = row) -> Any:
+            with torch.no_grad():
+                return oracle.relevance(trace, row, 1, method)
+
+        # The oracle asks the model for its rotary angles and its experts, which must be computed in float64 as well.
+        assert apart(found.layer_scores, rerunning(model, handed_down).numpy()) < 1e-11, method
+
+
+@pytest.mark.parametrize("family", ["bert", "deberta-v2", "gpt2", "mistral", "olmoe"])
+def test_padding_changes_nothing(family: str) -> None:
+    task = "causal-lm" if family in ("mistral", "olmoe") else "classification"
+    model, texts = opened(family, task), [tiny.ids(7), tiny.ids(4, seed=1)]
+    for method in METHODS:
+        together = wherefrom.explain(texts, model, method=method, target=1)
+        alone = [wherefrom.explain(text, model, method=method, target=1) for text in texts]
+        for ours, single in zip(together, alone, strict=True):
+            assert apart(ours.scores, single.scores) < 1e-9
+            assert ours.arrived == pytest.approx(single.arrived, rel=1e-9)
+        if task == "causal-lm":  # whose positions are relative
+            hidden = {"input_ids": [*tiny.ids(3, seed=2), *texts[1]], "attention_mask": [0] * 3 + [1] * 4}
+            left = wherefrom.explain(hidden, model, method=method, target=1)
+            assert not left.scores[:3].any()
+            assert apart(left.scores[3:], alone[1].scores) < 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_contrast_is_the_difference_of_two(method: str) -> None:
+    model, ids = opened("qwen2"), tiny.ids(6)
+    one, other = (wherefrom.explain(ids, model, method=method, target=target) for target in (7, 8))
+    both = wherefrom.explain(ids, model, method=method, target=7, foil=8)
+    assert apart(both.scores, one.scores - other.scores) < 1e-11
+    assert apart(both.layer_scores, one.layer_scores - other.layer_scores) < 1e-11
+
+
+def test_all_of_the_logit_arrives_where_attention_is_constant_and_biases_are_none() -> None:
+    model, ids = opened("llama"), tiny.ids(6)
+    assert wherefrom.explain(ids, model, method="cp-lrp").arrived == pytest.approx(1, abs=1e-12)
+    found = wherefrom.explain(ids, model, method="attn-lrp", target=1)
+    logit = float(wherefrom.capture(ids, model).output.logits[0, -1, 1])
+    assert found.delta is None
+    assert found.arrived == pytest.approx(found.scores.sum() / logit)
+    assert abs(found.arrived - 1) > 1e-3
+    assert f"{found.arrived:.0%} arrives" in found.to_html()
+
+
+def test_positions_keep_their_share_at_the_word_embeddings() -> None:
+    model, ids = opened("gpt2"), tiny.ids(6)
+    words, all_of_it = (wherefrom.explain(ids, model, method="attn-lrp", at=at) for at in ("word", "embeddings"))
+    assert apart(all_of_it.scores, all_of_it.layer_scores[0]) < 1e-12
+    assert apart(words.scores, all_of_it.scores) > 1e-3
+
+
+def test_an_activation_at_zero_has_its_limit() -> None:
+    """Hidden units that are exactly 0, and as good as 0: the same relevance, and a number."""
+    found = []
+    for size in (0.0, 1e-13):
+        model = tiny.model("gpt2", "causal-lm", dtype=torch.float64)
+        with torch.no_grad():
+            model.transformer.h[1].mlp.c_fc.weight.mul_(size)
+            model.transformer.h[1].mlp.c_fc.bias.mul_(size)
+        found.append(wherefrom.explain(tiny.ids(6), model, method="attn-lrp", target=1).scores)
+    assert apart(*found) < 1e-10
+
+
+def test_the_frozen_pass_is_the_models_own_bit_by_bit() -> None:
+    for family in ("gpt2", "gemma2", "qwen2_moe", "gpt_oss", "deberta"):
+        model = opened(family, "causal-lm" if family != "deberta" else "classification")
+        batch = collate(model.reader().read(tiny.ids(6))[0], model.pad_id)
+        plain, frozen = capture(model, batch), capture(model, batch, frozen=True)
+        assert torch.equal(plain.output.logits, frozen.output.logits)
+
+
+def test_experts_leave_the_model_as_it_was() -> None:
+    model = awkward(tiny.model("mixtral", "causal-lm"))
+    before = state(model)
+    wherefrom.compare(tiny.ids(6), model, methods=[*METHODS, "gradient-x-input"], target=1)
+    refuse_changes(before, state(model), "relevance of experts")
+
+
+def test_gradient_methods_beside_it_keep_their_gradients() -> None:
+    """One call, two graphs: the frozen pass is another one where somebody wants the true gradient."""
+    model, ids = opened("bert", "classification"), tiny.ids(6)
+    together = wherefrom.compare(ids, model, methods=["gradient-x-input", *METHODS, "alti"])
+    for method in ("gradient-x-input", *METHODS, "alti"):
+        assert apart(together[method].scores, wherefrom.explain(ids, model, method=method).scores) < 1e-12

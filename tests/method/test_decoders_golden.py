@@ -46,6 +46,11 @@ def model(case: str) -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(FOLDER / case / "model", dtype=torch.float64)
 
 
+@functools.lru_cache(maxsize=2)
+def opened(case: str) -> wherefrom.Model:
+    return wherefrom.open_model(model(case))
+
+
 def arrays(case: str, file: str) -> Any:
     return np.load(FOLDER / case / f"{file}.npz")
 
@@ -106,7 +111,7 @@ def test_relevance_is_the_oracles(case: str) -> None:
     for number in (0, 1):
         for what, towards in asked(case, number).items():
             names = [f"{method}(at=word)" for method in RELEVANCE.values()]
-            found = wherefrom.compare(sentence(case, number)[0], model(case), methods=names, **towards)
+            found = wherefrom.compare(sentence(case, number)[0], opened(case), methods=names, **towards)
             for name, method in RELEVANCE.items():
                 expected = arrays(case, "oracle")
                 ours, where = found[f"{method}(at=word)"], f"s{number}/{name}/{what}"
@@ -123,7 +128,7 @@ def test_relevance_is_that_of_lxt(case: str) -> None:
     for number in (0, 1):
         for what, towards in asked(case, number).items():
             for name, method in RELEVANCE.items():
-                found = wherefrom.explain(sentence(case, number)[0], model(case), method=method, at="word", **towards)
+                found = wherefrom.explain(sentence(case, number)[0], opened(case), method=method, at="word", **towards)
                 assert apart(found.scores, theirs[f"{name}/s{number}/{what}/relevance"]) < 1e-7
                 assert apart(found.layer_scores, theirs[f"{name}/s{number}/{what}/layers"]) < 1e-7
 
@@ -133,7 +138,7 @@ def test_generic_attention_is_the_oracles(case: str) -> None:
     for number in (0, 1):
         for what in ("target", "contrast"):
             ids, towards = sentence(case, number)[0], asked(case, number)[what]
-            found = wherefrom.explain(ids, model(case), method="generic-attention", **towards)
+            found = wherefrom.explain(ids, opened(case), method="generic-attention", **towards)
             expected = arrays(case, "oracle")[f"s{number}/gradients/{what}/generic_attention"]
             assert apart(found.aggregated[-1], expected) < 1e-11
 

@@ -1,0 +1,180 @@
+"""Time and memory of the methods that read a pass frozen where it is not linear, beside a plain forward pass and LXT.
+
+    python bench/decomposition.py [--quick] [--threads 2]
+
+Randomly initialised models in float32: a classifier of BERT-base's shape, and a language model of the shape of a Llama
+of 135 million weights, where LXT (`pip install lxt`) runs beside it if it is there. LXT changes classes for the whole
+process and so has one of its own; its time is held against a forward pass in that process. The model is opened once;
+each call is the whole `wherefrom.explain`. The contestants take turns and the fastest run of each counts. With one
+thread, CPU time is taken instead of wall time: other work on the machine then counts for little. Peak memory is that of
+a fresh process which does nothing else, beyond what it held once the model had run. Writes its table into
+bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import written
+
+SETTINGS = [("bert", 32, 1), ("bert", 128, 1), ("bert", 128, 8), ("llama", 128, 1)]
+METHODS = ["attn-lrp", "cp-lrp", "generic-attention"]
+TOGETHER = "both LRP together"
+LXT = "LXT's AttnLRP"
+LLAMA = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+}
+
+
+def made(kind: str) -> Any:
+    """The model."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    if kind == "bert":
+        return transformers.BertForSequenceClassification(transformers.BertConfig()).eval()
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
+
+
+def contestants(kind: str, n: int, batch: int, *, lxt: bool = False) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name; or LXT alone."""
+    import torch
+
+    model = made(kind)
+    inputs = torch.randint(1000, 20000, (batch, n))
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(inputs)
+
+    if lxt:
+        return {"forward": forward, LXT: lxt_of(model, inputs)}
+    import wherefrom
+
+    opened = wherefrom.open_model(model)
+
+    def explained(method: str) -> Callable[[], Any]:
+        return lambda: wherefrom.explain(inputs, opened, method=method, target=0)
+
+    both = {TOGETHER: lambda: wherefrom.compare(inputs[0].tolist(), opened, methods=METHODS[:2], target=0)}
+    return {"forward": forward, **{name: explained(name) for name in METHODS}, **(both if batch == 1 else {})}
+
+
+def lxt_of(model: Any, inputs: Any) -> Callable[[], Any]:
+    """AttnLRP of the last token's first logit, as LXT's README computes it."""
+    import transformers
+    from transformers.models.llama import modeling_llama
+
+    # LXT 2.1 imports a file of BERT's for which transformers 5 lacks this name; it is not called here.
+    transformers.pytorch_utils.find_pruneable_heads_and_indices = None
+    from lxt.efficient import monkey_patch
+
+    monkey_patch(modeling_llama)
+    for weight in model.parameters():
+        weight.requires_grad_(False)
+
+    def run() -> None:
+        words = model.get_input_embeddings()(inputs).requires_grad_()
+        model(inputs_embeds=words, use_cache=False).logits[:, -1, 0].sum().backward()
+        (words * words.grad).sum(-1)
+
+    return run
+
+
+def timed(entries: dict[str, Callable[[], Any]], runs: int, clock: Callable[[], float]) -> dict[str, float]:
+    """Seconds of each contestant's fastest run."""
+    best = dict.fromkeys(entries, float("inf"))
+    for _ in range(runs + 1):  # the first round warms up; it is never the fastest
+        for name, go in entries.items():
+            begin = clock()
+            go()
+            best[name] = min(best[name], clock() - begin)
+    return best
+
+
+def peak(entries: dict[str, Callable[[], Any]], name: str) -> float:
+    """Megabytes beyond the loaded model and a forward pass."""
+    entries["forward"]()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    entries[name]()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def child(*arguments: object) -> Any:
+    command = [sys.executable, __file__, *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def row(setting: tuple[str, int, int], more: list[object]) -> str:
+    kind, n, batch = setting
+    found = child("--time", *setting, *more)
+    columns = [*METHODS, TOGETHER]
+    cells = [f"{found[name] / found['forward']:.2f} ×" if name in found else "–" for name in columns]
+    memory = f"{child('--peak', *setting, *more):.0f} MB"
+    if kind == "llama" and find_spec("lxt"):
+        theirs = child("--time", *setting, "--lxt", *more)
+        cells.append(f"{theirs[LXT] / theirs['forward']:.2f} ×")
+        memory += f" ({child('--peak', *setting, '--lxt', *more):.0f} MB)"
+    else:
+        cells.append("–")
+    return f"| {kind} | {n} | {batch} | {found['forward'] * 1000:.0f} ms | {' | '.join(cells)} | {memory} |"
+
+
+def table(settings: list[tuple[str, int, int]], runs: int, threads: int) -> str:
+    names = [*METHODS, TOGETHER, LXT]
+    lines = [
+        "## Frozen passes (`python bench/decomposition.py`)",
+        "",
+        f"Random weights in float32, {threads} thread{'s (wall time)' if threads > 1 else ' (CPU time)'}, fastest of "
+        f"{runs} runs; times in plain forward passes of the same input.",
+        "",
+        f"| model | n | texts | forward pass | {' | '.join(names)} | peak memory of attn-lrp (LXT's) |",
+        "|---" * (5 + len(names)) + "|",
+    ]
+    for setting in settings:
+        lines.append(row(setting, ["--runs", runs, "--threads", threads]))
+        print(lines[-1], file=sys.stderr, flush=True)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one text, n = 32 only, and nothing written")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--time", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--lxt", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.time or options.peak:
+        import torch
+
+        torch.set_num_threads(options.threads)
+        clock = time.process_time if options.threads == 1 else time.perf_counter
+        kind, n, batch = options.time or options.peak
+        entries = contestants(kind, int(n), int(batch), lxt=options.lxt)
+        name = LXT if options.lxt else METHODS[0]
+        print(json.dumps(timed(entries, options.runs, clock) if options.time else peak(entries, name)))
+        return
+    text = table(SETTINGS[:1] if options.quick else SETTINGS, options.runs, options.threads)
+    print(text)
+    if not options.quick:
+        written.put("decomposition", text)
+
+
+if __name__ == "__main__":
+    main()
