@@ -63,20 +63,72 @@ CONFIGS: dict[str, dict[str, Any]] = {
 PLAIN: dict[str, Any] = {**{key: value for key, value in SHAPE.items() if key != "layer_norm_eps"}, "eos_token_id": 3}
 GROUPED: dict[str, Any] = {**PLAIN, "num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 2}  # 4 heads of 8 in 24
 EXPERTS: dict[str, Any] = {"num_experts": 3, "num_local_experts": 3, "num_experts_per_tok": 2}
+ROUTED: dict[str, Any] = {
+    **GROUPED,
+    **EXPERTS,
+    "n_routed_experts": 3,
+    "moe_intermediate_size": 16,
+    "n_shared_experts": 1,
+    "num_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,  # the first block without experts
+}
+LATENT: dict[str, Any] = {
+    **PLAIN,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 10,
+    "head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 6,
+    "v_head_dim": 8,
+}
+ROUTED_LATENT: dict[str, Any] = {**ROUTED, "num_key_value_heads": 4, **LATENT}
+XLM_SHAPE: dict[str, Any] = {
+    "emb_dim": 24,
+    "n_layers": 3,
+    "n_heads": 4,
+    "vocab_size": 60,
+    "max_position_embeddings": 40,
+    "pad_index": 0,
+    "pad_token_id": 0,
+}
 BLOOM_SHAPE: dict[str, Any] = {"vocab_size": 60, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4}
 OTHERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("apertus", "arcee", "cohere", "ernie4_5", "eurobert", "exaone4", "gemma", "glm", "glm4"), GROUPED),
     **dict.fromkeys(("hunyuan_v1_dense", "llama", "ministral", "nemotron", "olmo", "olmo2", "phi3", "qwen2"), GROUPED),
-    **dict.fromkeys(("qwen3", "seed_oss", "smollm3", "starcoder2"), GROUPED),
+    **dict.fromkeys(("cwm", "flint", "jais2", "ministral3", "nanochat", "olmo3", "qwen3", "seed_oss"), GROUPED),
+    **dict.fromkeys(("smollm3", "starcoder2", "ultrabert", "vaultgemma"), GROUPED),
     **dict.fromkeys(("biogpt", "data2vec-text", "gpt_neox", "megatron-bert", "mpnet", "nomic_bert", "rembert"), PLAIN),
-    **dict.fromkeys(("roberta-prelayernorm", "roformer", "xlm-roberta-xl"), PLAIN),
+    **dict.fromkeys(("esm", "gte", "jina_embeddings_v3", "layoutlm", "markuplm", "modernbert-decoder"), PLAIN),
+    **dict.fromkeys(("roberta-prelayernorm", "roformer", "tapas", "xlm-roberta-xl"), PLAIN),
+    **dict.fromkeys(("aria_text", "flex_olmo", "granitemoe", "kolibri1", "mellum", "minimax_m2"), ROUTED),
+    **dict.fromkeys(
+        ("cohere2_moe", "dots1", "exaone_moe", "glm4_moe", "hunyuan_v1_moe", "hy_v3", "solar_open"), ROUTED
+    ),
+    **dict.fromkeys(("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"), ROUTED_LATENT),
+    **dict.fromkeys(("minicpm3", "youtu"), LATENT),
     "bloom": BLOOM_SHAPE,
+    "codegen": {**GPT2_SHAPE, "rotary_dim": 4},
     "cohere2": {**GROUPED, "sliding_window": 4},
+    "ctrl": {**GPT2_SHAPE, "dff": 40},
+    "dbrx": {
+        "d_model": 24,
+        "n_heads": 4,
+        "n_layers": 3,
+        "vocab_size": 60,
+        "max_seq_len": 40,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 1.0, "rope_theta": 10000.0},
+        "ffn_config": {"hidden_size": 24, "ffn_hidden_size": 40, "moe_num_experts": 3, "moe_top_k": 2},
+    },
     "deberta": {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
     "deberta-v2": {**PLAIN, "relative_attention": True, "pos_att_type": ["c2p"], "position_buckets": 8},
+    "ernie4_5_moe": {**ROUTED, "moe_num_experts": 3, "moe_k": 2},
     "falcon": BLOOM_SHAPE,
+    "flaubert": XLM_SHAPE,
     "gemma2": {**GROUPED, "sliding_window": 4, "attn_logit_softcapping": 5.0, "query_pre_attn_scalar": 8},
     "gemma3_text": {**GROUPED, "sliding_window": 4, "query_pre_attn_scalar": 8},
+    "gpt-sw3": GPT2_SHAPE,
     "gpt_bigcode": GPT2_SHAPE,
     "gpt_neo": {
         **BLOOM_SHAPE,
@@ -89,26 +141,44 @@ OTHERS: dict[str, dict[str, Any]] = {
     "gpt_oss": {**GROUPED, **EXPERTS, "sliding_window": 4},
     "gptj": {**GPT2_SHAPE, "rotary_dim": 4},
     "granite": {**GROUPED, "residual_multiplier": 0.5, "embedding_multiplier": 2.0},
+    "granitemoehybrid": {
+        **GROUPED,
+        "layer_types": ["attention"] * 3,  # as Granite 4 Micro, without any Mamba
+        "num_local_experts": 0,
+        "mamba_n_heads": 4,
+        "residual_multiplier": 0.5,
+    },
+    "granitemoeshared": {**ROUTED, "residual_multiplier": 0.5, "shared_intermediate_size": 20},
     "helium": {**GROUPED, "head_dim": 6},
+    "hyperclovax": {**GROUPED, "residual_multiplier": 0.5, "use_post_norm": True},
+    "llama4_text": {**ROUTED, "intermediate_size_mlp": 40, "attention_chunk_size": 6, "interleave_moe_layer_step": 2},
+    "mimo_v2_flash": {**ROUTED, "v_head_dim": 6, "attention_value_scale": 0.7, "sliding_window": 4},
     "mistral": {**GROUPED, "sliding_window": 4},
+    "mistral4": {**ROUTED_LATENT, "head_dim": 8, "qk_nope_head_dim": 4},
     "mixtral": {**GROUPED, **EXPERTS},
     "modernbert": {**PLAIN, "local_attention": 4, "global_attn_every_n_layers": 2},
     "mpt": {"d_model": 24, "n_layers": 3, "n_heads": 4, "vocab_size": 60, "max_seq_len": 40},
     "olmoe": {**GROUPED, **EXPERTS, "head_dim": 6},
+    "openai-gpt": GPT2_SHAPE,
     "opt": {**PLAIN, "ffn_dim": 40, "word_embed_proj_dim": 24},
     "persimmon": {**PLAIN, "hidden_size": 32},
     "phi": {**PLAIN, "hidden_size": 32, "num_key_value_heads": 2},
     "phimoe": {**GROUPED, **EXPERTS},
     "qwen2_moe": {**GROUPED, **EXPERTS, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16},
     "qwen3_moe": {**GROUPED, **EXPERTS, "moe_intermediate_size": 16},
+    "roc_bert": {**PLAIN, "pronunciation_vocab_size": 60, "shape_vocab_size": 60},
     "stablelm": {**PLAIN, "num_key_value_heads": 2},
+    "xglm": {**PLAIN, "d_model": 24, "num_layers": 3, "attention_heads": 4, "ffn_dim": 40},
+    "xlm": XLM_SHAPE,
 }
 # One type, another layout: parallel or not, groups of heads, norms after instead of before.
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in OTHERS},
     "falcon-40b": ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "falcon-sequential": ("falcon", {"parallel_attn": False, "multi_query": False}),
+    "granitemoehybrid-experts": ("granitemoehybrid", {**EXPERTS, "shared_intermediate_size": 20}),
     "gpt_neox-sequential": ("gpt_neox", {"use_parallel_residual": False}),
+    "hyperclovax-pre-norm": ("hyperclovax", {"use_post_norm": False}),
     "llama-biased": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "opt-post-norm": ("opt", {"do_layer_norm_before": False}),
     "stablelm-parallel": ("stablelm", {"use_parallel_residual": True}),

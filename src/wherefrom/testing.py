@@ -315,7 +315,7 @@ def _check_layer(opened: Model, layer: LayerTrace) -> None:
     """The parts that the row names give what the block computed."""
     block, where = layer.block, f"of block {layer.index}"
     source = block.source(layer.x)
-    projected = [("values", block.w_v, layer.value)]
+    projected = [] if block.latent else [("values", block.w_v, layer.value)]
     if layer.linear_keys:  # rotary and relative positions act on queries and keys after their projections
         projected += [("queries", block.w_q, layer.query), ("keys", block.w_k, layer.key)]
     for name, weights, taken in projected:

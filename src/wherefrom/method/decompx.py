@@ -59,7 +59,16 @@ LocalBias = Literal["absdot", "abssim", "norm", "equal", "dot", "none"]
 ValueBias = Literal["kept", "spread"]
 GateRule = Literal["half", "gate"]
 UNCOUPLED = ("none", "token", "cls")
-NEEDED = {"attention", "values", "output-projection", "block-input", "both-norms", "ffn-matrices", "layers"}
+NEEDED = {
+    "attention",
+    "values",
+    "output-projection",
+    "block-input",
+    "both-norms",
+    "ffn-matrices",
+    "linear-values",
+    "layers",
+}
 
 
 def _cost(s: BatchShape, options: Options) -> Work:

@@ -31,6 +31,7 @@ NEEDS = {
     "bare-branches": "no norm on a branch",
     "unscaled": "branches added as they are",
     "own-keys": "keys and values of its own for each head",
+    "linear-values": "values that are a linear map of what attention reads",
     "linear-keys": "keys that are a linear map of what attention reads",
     "plain-softmax": "attention weights that are the softmax of q·k alone",
     "hidden-states": "the hidden states of all layers",
@@ -54,6 +55,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "own-keys": (lambda t: t.grouped, "heads that share keys and values"),
     "unscaled": (lambda t: t.scaled, "branches that are scaled"),
     "two-norms": (lambda t: t.odd_norms, "branches without a norm, or with two"),
+    "linear-values": (lambda t: t.latent, "values made through a latent"),
     "linear-keys": (lambda t: t.bent_keys, "keys that are turned by their position or normed"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }

@@ -154,7 +154,7 @@ class LayerTrace:
     @cached_property
     def linear_keys(self) -> bool:
         """Whether keys are a linear map of what attention reads, and no more."""
-        if "key" not in self.raw:
+        if self.block.latent or "key" not in self.raw:
             return False
         source = self.block.source(self.x)
         weight, bias = (part.to(source.dtype) for part in self.block.projections()[1])
@@ -459,8 +459,8 @@ def _hook_block(block: Block, recorder: _Recorder) -> None:
             value = values_of(block, recorder.page.pop("projected"))
             recorder.note(attention=without_blind_rows(weights_among(output)), value=value)
 
-    hook(block.module, begins, before=True)
-    hook(block.module, ends)
+    hook(block.first, begins, before=True)
+    hook(block.last, ends)
     hook(block.part(attention.output), leaves("mixed"))
     if attention.after:
         hook(block.part(attention.after), leaves("added"))

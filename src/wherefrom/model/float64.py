@@ -75,7 +75,7 @@ def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
         return hook
 
     for block in twin.blocks:
-        _convert_while_running(block.module)
+        _convert_while_running(block)
         block.part(block.family.ffn.up).register_forward_hook(lambda _module, _args, out: pieces.append(out))
     for linear in _linears_outside_blocks(opened):
         made[id(linear)].register_forward_pre_hook(passes(linear))
@@ -143,8 +143,8 @@ def _double(parameter: nn.Parameter | None) -> nn.Parameter | None:
     return None if parameter is None else nn.Parameter(parameter.detach().double(), requires_grad=False)
 
 
-def _convert_while_running(block: nn.Module) -> None:
-    single = [(module, module._parameters) for module in block.modules()]
+def _convert_while_running(block: Block) -> None:
+    single = [(module, module._parameters) for module in block.module.modules()]
 
     def enters(_module: nn.Module, _args: Any) -> None:
         for module, parameters in single:
@@ -154,8 +154,8 @@ def _convert_while_running(block: nn.Module) -> None:
         for module, parameters in single:
             module._parameters = parameters
 
-    block.register_forward_pre_hook(enters)
-    block.register_forward_hook(leaves)
+    block.first.register_forward_pre_hook(enters)
+    block.last.register_forward_hook(leaves)
 
 
 def _modules(blocks: list[Block]) -> Iterator[nn.Module]:

@@ -179,8 +179,8 @@ def freeze(opened: Model, switch: Switch) -> None:
     for block in opened.blocks:
         for path, part in _products(block):
             hook(block.part(path), partial(_share, mine, switch, part))
-        if block.opaque:
-            _watch(block.part(block.family.ffn.module), mode)
+        for module in block.experts if block.opaque else ():
+            _watch(module, mode)
     computing_under(mode)
 
 

@@ -10,7 +10,8 @@ A block is two sublayers over one residual stream r, attention and then the FFN.
 
 and each of the three norms may be absent. In a `parallel` block both branches read the same r (GPT-NeoX, Phi, Cohere).
 A path is relative to the base model (`layers`, `embeddings`, `closing`) or to one block (all others); `*` stands for
-every index of a list. An empty path says that there is no such part.
+every index of a list. An empty path says that there is no such part. Where blocks are no modules, `layers` names
+several lists: a block is one of each, its parts by their number ("0.q_lin"), the last giving its output (XLM).
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Packed = Literal["", "in-turn", "by-head", "by-group"]
+Packed = Literal["", "in-turn", "by-head", "by-group", "by-quarter"]
 
 
 @dataclass(frozen=True)
 class Attention:
     """The attention sublayer: its projections and norms."""
 
+    # Without paths, queries, keys and values are no linear maps of what attention reads (DeepSeek's latent attention).
     query: str
     key: str
     value: str
@@ -32,7 +34,8 @@ class Attention:
     norm: str = ""
     after: str = ""
     post: str = ""
-    # One projection for all three: q, k, v in turn; (q, k, v) of head 0, of head 1, …; or (all q, k, v) of each group.
+    # One projection for all three: q, k, v in turn; (q, k, v) of head 0, of head 1, …; (all q, k, v) of each group; or
+    # q, v, k of the first quarter of the heads, of the second, … (CodeGen).
     packed: Packed = ""
     value_bias: str = ""  # a bias of the values that is no part of their projection (DeBERTa)
     module: str = ""  # where attention does not go through transformers' interface: the module that returns its weights
@@ -44,10 +47,10 @@ class FFN:
 
     up: str = ""
     down: str = ""
-    activation: str = ""
+    activation: str = ""  # a part, or "PART:NAME", a function of the modeling file in which that part's class stands
     gate: str = ""  # φ(gate h) ⊙ (up h)
     packed: Literal["", "gate-up", "up-gate"] = ""  # `up` holds both; φ acts on the gate
-    module: str = ""  # the whole, where it is not made of matrices (experts)
+    module: str = ""  # the whole, where it is not made of matrices (experts); "A + B" where two modules add up
     norm: str = ""
     after: str = ""
     post: str = ""

@@ -44,6 +44,9 @@ class Linear(NamedTuple):
     def __call__(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
 
+    def times(self, factor: float) -> Linear:
+        return self if factor == 1 else Linear(self.weight * factor, self.bias * factor)
+
 
 def linear_of(module: Any) -> Linear:
     """The module's W and b, float32 or float64."""

@@ -95,7 +95,10 @@ class Model:
         if not self.family.mapped:
             return []
         closing = self.family.closing
-        after: Block | Norm | None = outside_inference_mode(lambda: norm_of(self.part(closing))) if closing else None
+        width = self.words.embedding_dim  # the stream's, where a norm after the last block does not say its own
+        after: Block | Norm | None = (
+            outside_inference_mode(lambda: norm_of(self.part(closing), width)) if closing else None
+        )
         found: list[Block] = []
         for module in reversed(submodules(self.base, self.family.layers)):
             after = Block(module, self.family, self.heads, after)
@@ -415,8 +418,8 @@ def _look_up(block: Block) -> None:
     """A modified model fails here, by name, and not in the middle of a pass."""
     for sublayer in (block.family.attention, block.family.ffn):
         for name, path in vars(sublayer).items():
-            if path and name != "packed":
-                block.part(path)
+            for each in path.split(" + ") if path and name != "packed" else ():
+                block.part(each)
     for name in ("before", "after", "post", "ffn_before", "ffn_after", "ffn_post"):
         getattr(block, name)
 

@@ -16,6 +16,7 @@ A norm is known by what it does, not by its class (`norm_of`). P is linear once 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -56,6 +57,10 @@ class Norm(NamedTuple):
         """`(t − mean t) ⊙ γ`: what LN does to a part of its input, before the division by s of the whole."""
         return self.centred(t) * self.gamma
 
+    def times(self, factor: float) -> Norm:
+        """The norm with its output multiplied."""
+        return self if factor == 1 else self._replace(gamma=self.gamma * factor, beta=self.beta * factor)
+
     def __call__(self, t: Tensor) -> Tensor:
         return self.linear(t) / self.scale(t) + self.beta
 
@@ -78,7 +83,19 @@ class Block:
     reader: Block | Any = None  # what reads the output: the next block, or the norm after the last
 
     def part(self, path: str) -> Any:
-        return submodule(self.module, path)
+        path, _, function = path.partition(":")
+        found = submodule(self.module, path)
+        return getattr(sys.modules[type(found).__module__], function) if function else found
+
+    @property
+    def first(self) -> nn.Module:
+        """What runs first in it: the block itself, or of parts that are no module together the first."""
+        return self.module[0] if isinstance(self.module, nn.ModuleList) else self.module
+
+    @property
+    def last(self) -> nn.Module:
+        """What gives its output."""
+        return self.module[-1] if isinstance(self.module, nn.ModuleList) else self.module
 
     # The shape ----------------------------------------------------------------------------------------------
 
@@ -96,10 +113,17 @@ class Block:
         """Whether the FFN is a module and no matrices (experts)."""
         return not self.family.ffn.up
 
+    @property
+    def latent(self) -> bool:
+        """Whether values are no linear map of what attention reads."""
+        return not self.family.attention.value
+
     @_kept
     def groups(self) -> int:
         """Heads of keys and values, each of which serves as many of the queries' heads; seen from the matrices."""
         attention = self.family.attention
+        if self.latent:
+            return self.heads
         width = sizes(self.part(attention.output))[0] // self.heads
         count = sizes(self.part(attention.value))[1] // width
         return (count - self.heads) // 2 if attention.packed else count  # packed: H queries, G keys and G values
@@ -116,9 +140,11 @@ class Block:
 
     # The norms ----------------------------------------------------------------------------------------------
 
-    def _norm(self, path: str) -> Norm | None:
-        found = norm_of(self.part(path)) if path else None
-        return None if found is None else found.to(self.device)
+    def _norm(self, path: str, factor: float = 1.0) -> Norm | None:
+        if not path:
+            return None
+        found = norm_of(self.part(path), sizes(self.part(self.family.attention.output))[1])
+        return None if found is None else found.to(self.device).times(factor)
 
     @_kept
     def before(self) -> Norm | None:
@@ -128,7 +154,7 @@ class Block:
     @_kept
     def after(self) -> Norm | None:
         """The norm on what attention gives."""
-        return self._norm(self.family.attention.after)
+        return self._norm(self.family.attention.after, self.multiplier)
 
     @_kept
     def post(self) -> Norm | None:
@@ -141,7 +167,7 @@ class Block:
 
     @_kept
     def ffn_after(self) -> Norm | None:
-        return self._norm(self.family.ffn.after)
+        return self._norm(self.family.ffn.after, self.multiplier)
 
     @_kept
     def ffn_post(self) -> Norm | None:
@@ -213,11 +239,9 @@ class Block:
         return found
 
     def output(self) -> Linear:
-        """W_O and b_O, the heads one below the other; what multiplies the branch is in them."""
-        weight, bias = linear_of(self.part(self.family.attention.output))
-        return (
-            Linear(weight * self.multiplier, bias * self.multiplier) if self.multiplier != 1 else Linear(weight, bias)
-        )
+        """W_O and b_O, the heads one below the other; what multiplies the branch is in them, or in the norm on it."""
+        found = linear_of(self.part(self.family.attention.output))
+        return found.times(self.multiplier) if self.after is None else found
 
     @_kept
     def w_o(self) -> Tensor:
@@ -257,17 +281,15 @@ class Block:
 
     @_kept
     def ffn_out(self) -> Linear:
-        weight, bias = linear_of(self.part(self.family.ffn.down))
-        return (
-            Linear(weight * self.multiplier, bias * self.multiplier) if self.multiplier != 1 else Linear(weight, bias)
-        )
+        found = linear_of(self.part(self.family.ffn.down))
+        return found.times(self.multiplier) if self.ffn_after is None else found
 
     @property
     def units(self) -> int:
         """How many hidden units the FFN has; of experts, as many as have their weights."""
         if not self.opaque:
             return int(self.ffn_in.weight.shape[1])
-        weights = sum(weight.numel() for weight in self.part(self.family.ffn.module).parameters())
+        weights = sum(weight.numel() for module in self.experts for weight in module.parameters())
         return int(weights // (2 * self.w_o.shape[-1]))
 
     def activation(self, t: Tensor) -> Tensor:
@@ -282,19 +304,23 @@ class Block:
         gate = self.ffn_gate
         return self.ffn_out(self.activation(hidden) if gate is None else self.activation(gate(h)) * hidden)
 
-    def _experts(self, h: Tensor) -> Tensor:
-        module = self.part(self.family.ffn.module)
-        own = next(module.parameters()).dtype
+    @property
+    def experts(self) -> list[nn.Module]:
+        """The modules that an FFN is the sum of, where it is not made of matrices."""
+        return [self.part(path) for path in self.family.ffn.module.split(" + ")]
 
-        def run() -> Any:
+    def _experts(self, h: Tensor) -> Tensor:
+        def run(module: nn.Module) -> Tensor:
             routing_eagerly(module)
             # Routers flatten what they are given and say how it was shaped: three axes, whatever the caller has.
-            return module(h.to(own).reshape(1, -1, h.shape[-1]))
+            own = next(module.parameters()).dtype
+            found = module(h.to(own).reshape(1, -1, h.shape[-1]))
+            given: Tensor = found[0] if isinstance(found, tuple) else found
+            return given.reshape(h.shape).to(h.dtype)
 
-        found = borrowed(run)
-        found = found[0] if isinstance(found, tuple) else found
-        given: Tensor = found.reshape(h.shape).to(h.dtype) * self.multiplier
-        return given
+        parts = [borrowed(partial(run, module)) for module in self.experts]
+        given = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+        return given * self.multiplier if self.ffn_after is None else given
 
     def feed(self, t: Tensor) -> Tensor:
         """F: what the FFN adds to the stream, its norms before and after included."""
@@ -348,6 +374,10 @@ def unpacked(t: Tensor, block: Block) -> tuple[Tensor, Tensor, Tensor]:
     if packed == "by-group":  # the queries of group 0, its key, its value, …
         each = t.view(*t.shape[:-1], groups, heads // groups + 2, size)
         return each[..., :-2, :].flatten(-3, -2), each[..., -2, :], each[..., -1, :]
+    if packed == "by-quarter":
+        each = t.view(*t.shape[:-1], 4, 3, heads // 4, size)
+        q, v, k = (each[..., i, :, :].flatten(-3, -2) for i in range(3))
+        return q, k, v
     each = t.view(*t.shape[:-1], heads + 2 * groups, size)
     return each[..., :heads, :], each[..., heads : heads + groups, :], each[..., heads + groups :, :]
 
@@ -372,7 +402,10 @@ def original(part: Any) -> Any:
 
 
 def submodules(root: nn.Module, path: str) -> list[nn.Module]:
-    """All parts that match a path in which `*` stands for every index of a list."""
+    """All parts that match a path in which `*` stands for every index of a list; of several paths, side by side."""
+    paths = path.split()
+    if len(paths) > 1:
+        return [nn.ModuleList(each) for each in zip(*(submodules(root, path) for path in paths), strict=True)]
     parts: list[nn.Module] = [root]
     for name in path.split("."):
         if name == "*":
@@ -382,21 +415,21 @@ def submodules(root: nn.Module, path: str) -> list[nn.Module]:
     return parts
 
 
-def norm_of(module: nn.Module) -> Norm | None:
+def norm_of(module: nn.Module, width: int = 0) -> Norm | None:
     """A norm by what it does: which of {centred, not} × {γ = weight, 1 + weight} gives its output on four vectors.
 
-    None for a module that hands its input on.
+    None for a module that hands its input on. `width` is for those that do not say themselves how wide they are.
     """
     if isinstance(module, nn.Identity):
         return None
-    probe, (weight, bias) = _probe_of(module), present(module, lambda: _weights(module))
+    probe, (weight, bias) = _probe_of(module, width), present(module, lambda: _weights(module))
     given = promote(without_gradients(lambda: module(probe)))
     probe = promote(probe).to(given.device)
     gamma = torch.ones_like(given[0]) if weight is None else promote(weight).to(given.device)
     beta = torch.zeros_like(gamma) if bias is None else promote(bias).to(given.device)
     for centres in (True, False):
         for gain in (gamma, 1 + gamma):
-            found = Norm(gain.clone(), beta.clone(), _epsilon(module, centres), centres)
+            found = Norm(gain.clone(), beta.clone(), _epsilon(module, centres, len(gamma)), centres)
             if bool(((found(probe) - given).abs() <= SAME * given.abs().amax()).all()):
                 return found
     raise UnsupportedModel(
@@ -410,16 +443,16 @@ def _weights(module: nn.Module) -> list[Tensor | None]:
     return [each.detach() if isinstance(each, Tensor) else None for each in found]
 
 
-def _probe_of(module: nn.Module) -> Tensor:
+def _probe_of(module: nn.Module, width: int) -> Tensor:
     """Four vectors, given where and as the norm takes them."""
     weight = getattr(module, "weight", None)
-    size, dtype = (len(weight), weight.dtype) if isinstance(weight, Tensor) else (_size(module), torch.float32)
+    size, dtype = (len(weight), weight.dtype) if isinstance(weight, Tensor) else (_size(module, width), torch.float32)
     probe = torch.randn(4, size, generator=torch.Generator().manual_seed(0))
     return probe.to(device_of(module), dtype) * 2 + 0.5
 
 
-def _size(module: nn.Module) -> int:
-    shape: Any = getattr(module, "normalized_shape", None)
+def _size(module: nn.Module, width: int) -> int:
+    shape: Any = getattr(module, "normalized_shape", width or None)
     if shape is None:
         raise UnsupportedModel(
             f"{type(module).__name__} is no norm that wherefrom knows: it does not say how wide it is"
@@ -427,12 +460,11 @@ def _size(module: nn.Module) -> int:
     return int(shape[-1]) if isinstance(shape, tuple | list | torch.Size) else int(shape)
 
 
-def _epsilon(module: nn.Module, centres: bool) -> float:
+def _epsilon(module: nn.Module, centres: bool, size: int) -> float:
     """Under whichever name it has; where it has none, measured on a vector so short that it matters."""
     for name in ("eps", "variance_epsilon", "epsilon", "layer_norm_eps"):
         if isinstance(value := getattr(module, name, None), float | int):
             return float(value)
-    size = _size(module)
     probe = 3e-3 * torch.randn(size, generator=torch.Generator().manual_seed(1))
     centred = probe - probe.mean() if centres else probe
     scale = float((centred.square().sum() / without_gradients(lambda: module(probe)).square().sum()).sqrt())

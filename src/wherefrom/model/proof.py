@@ -150,14 +150,15 @@ def _probe(opened: Model) -> Sentence:
 
 def _gaps(layer: LayerTrace) -> list[Gap]:
     block = layer.block
-    projected = block.projections()[2](block.source(layer.x))
-    value = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
     u = block.mix(layer.x, layer.attention, layer.value)
     found = {
-        "values": (value.repeat_interleave(block.heads // block.groups, 1), layer.value),
         "attention": (u, layer.u),
         "FFN": (block.finish(layer.u, layer.x), layer.output),
     }
+    if not block.latent:
+        projected = block.projections()[2](block.source(layer.x))
+        value = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
+        found["values"] = (value.repeat_interleave(block.heads // block.groups, 1), layer.value)
     return [Gap(layer.index, part, _apart(*pair)) for part, pair in found.items()]
 
 

@@ -60,7 +60,7 @@ def watched(opened: Model, run: Callable[[], T], look: Callable[[], object]) -> 
 
     def body() -> T:
         for block in opened.blocks:
-            hook(block.module, called, before=True)
+            hook(block.first, called, before=True)
         return run()
 
     return borrowed(body)
@@ -93,7 +93,7 @@ def states_at(opened: Model, batch: Batch, layer: int | None) -> Tensor:
             hook(opened.embeddings, embedded)
         else:
             for block in opened.blocks:
-                hook(block.module, enters, before=True)
+                hook(block.first, enters, before=True)
         opened.forward(batch)
 
     with suppress(_Enough):
@@ -121,6 +121,10 @@ def from_layer(
 
 
 def _start_at(opened: Model, layer: int, states: Tensor, tuples: bool) -> None:
+    if isinstance(opened.blocks[0].module, nn.ModuleList):  # no module that could be left out: all of them run
+        before = opened.blocks[layer - 1].last if layer else opened.embeddings
+        hook(before, lambda *_: states.clone())  # the model goes on in place
+        return
     seen = 0  # blocks may be shared between layers: count the calls, not the modules
 
     def late(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -85,6 +85,11 @@ class Traits:
         return any(block.groups != block.heads for block in self.blocks)
 
     @property
+    def latent(self) -> bool:
+        """Whether values are no linear map of what attention reads."""
+        return any(block.latent for block in self.blocks)
+
+    @property
     def hidden_scores(self) -> bool:
         """Whether attention shows its weights and no queries and keys: it does not go through the interface."""
         return bool(self.opened.family.attention.module)

@@ -69,7 +69,7 @@ def parts(opened: Model, batch: Batch) -> dict[str, Part]:
     @torch.no_grad()
     def run() -> None:
         for block in opened.blocks:
-            hook(block.module, enters, before=True)
+            hook(block.first, enters, before=True)
         for module in opened.model.modules():
             if module._parameters and id(module) not in inside:
                 hook(module, runs, before=True)
