@@ -31,9 +31,9 @@ SHAPE: dict[str, Any] = {
     "eos_token_id": 3,
     "num_labels": 3,
 }
-# XLM keeps the parts of its blocks in four lists, ConvBERT mixes by convolutions too: they fit no shape.
+# DiffLlama takes one attention from another, ConvBERT mixes by convolutions too: they fit no shape.
 CONFIGS: dict[str, dict[str, Any]] = {
-    "xlm": {"emb_dim": 24, "n_layers": 2, "n_heads": 4, "vocab_size": 60, "pad_index": 0, "num_labels": 3},
+    "diffllama": SHAPE,
     "convbert": {**SHAPE, "embedding_size": 24},
 }
 WITHOUT_BLOCKS = ("ablation", "saliency", "gradient-x-input", "integrated-gradients", "random")
@@ -149,8 +149,8 @@ def test_a_batch_gives_what_one_gives_and_the_model_comes_back(name: str, method
 
 
 def test_language_models_and_taggers_are_explained() -> None:
-    xlm, bert = model("xlm", "causal-lm"), model("convbert", "masked-lm")
-    following = wherefrom.explain("the cat is", xlm, TOKENIZER, method="ablation", target="good")
+    llama, bert = model("diffllama", "causal-lm"), model("convbert", "masked-lm")
+    following = wherefrom.explain("the cat is", llama, TOKENIZER, method="ablation", target="good")
     assert following.target.label == "good"
     assert following.readout.position == 4
     masked = wherefrom.explain("the cat [MASK] good", bert, TOKENIZER, method="saliency", target="is", foil="are")
@@ -190,18 +190,18 @@ def test_a_subclass_with_a_head_of_its_own() -> None:
 @pytest.mark.parametrize("method", [each.name for each in wherefrom.methods() if each.blocks])
 def test_methods_that_look_inside_are_refused_by_name(method: str) -> None:
     with pytest.raises(
-        WherefromError, match=rf"'{method}' follows a model through its blocks.*'xlm'.*alone: .*ablation"
+        WherefromError, match=rf"'{method}' follows a model through its blocks.*'diffllama'.*alone: .*ablation"
     ):
-        wherefrom.explain(tiny.ids(4), MODELS["xlm"], method=method)
+        wherefrom.explain(tiny.ids(4), MODELS["diffllama"], method=method)
 
 
 def test_what_else_looks_inside_is_refused() -> None:
     for call in (wherefrom.capture, wherefrom.mixing_ratios, wherefrom.estimate):
-        with pytest.raises(WherefromError, match="wherefrom does not know for 'xlm'"):
-            call(tiny.ids(4), MODELS["xlm"])
+        with pytest.raises(WherefromError, match="wherefrom does not know for 'diffllama'"):
+            call(tiny.ids(4), MODELS["diffllama"])
     pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")
     with pytest.raises(WherefromError, match="layer= follows a model through its blocks"):
-        wherefrom.explain(tiny.ids(4), MODELS["xlm"], method="integrated-gradients", baseline=4, layer=0)
+        wherefrom.explain(tiny.ids(4), MODELS["diffllama"], method="integrated-gradients", baseline=4, layer=0)
 
 
 def test_modules_without_logits_or_text_are_refused() -> None:
@@ -258,10 +258,10 @@ def test_xlnet_has_no_longest_text_and_embeds_token_by_token() -> None:
 
 
 def test_opened_by_name(tmp_path: Any) -> None:
-    MODELS["xlm"].save_pretrained(tmp_path)
+    MODELS["diffllama"].save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     found = wherefrom.explain("the cat is good", tmp_path, method="gradient-x-input")
-    expected = wherefrom.explain("the cat is good", MODELS["xlm"], TOKENIZER, method="gradient-x-input")
+    expected = wherefrom.explain("the cat is good", MODELS["diffllama"], TOKENIZER, method="gradient-x-input")
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
 
 
