@@ -76,6 +76,7 @@ ROUTED: dict[str, Any] = {
 }
 LATENT: dict[str, Any] = {
     **PLAIN,
+    "num_key_value_heads": 4,
     "q_lora_rank": 16,
     "kv_lora_rank": 10,
     "head_dim": 4,
@@ -83,7 +84,7 @@ LATENT: dict[str, Any] = {
     "qk_nope_head_dim": 6,
     "v_head_dim": 8,
 }
-ROUTED_LATENT: dict[str, Any] = {**ROUTED, "num_key_value_heads": 4, **LATENT}
+ROUTED_LATENT: dict[str, Any] = {**ROUTED, **LATENT}
 XLM_SHAPE: dict[str, Any] = {
     "emb_dim": 24,
     "n_layers": 3,
