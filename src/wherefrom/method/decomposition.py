@@ -131,10 +131,13 @@ def _fed(place: Place, at: Frozen, t: Tensor) -> Tensor:
     if block.ffn_before is not None:
         t = through_norm(t.clone(), block.ffn_before, at.read, rule)
     units = share(_linear(t, block.ffn_in), block.ffn_in.bias, rule).mul_(up.unsqueeze(1))
+    bent = units  # what the activation acts on, to which belongs what a tangent leaves over
     if gate is not None and block.ffn_gate is not None:
-        units.add_(share(_linear(t, block.ffn_gate), block.ffn_gate.bias, rule).mul_(gate.unsqueeze(1)))
+        bent = share(_linear(t, block.ffn_gate), block.ffn_gate.bias, rule).mul_(gate.unsqueeze(1))
     if rest is not None:
-        share(units, rest, rule)
+        share(bent, rest, rule)
+    if bent is not units:
+        units.add_(bent)
     fed = share(_linear(units, block.ffn_out), block.ffn_out.bias, rule)
     return through_norm(fed, block.ffn_after, at.fed, rule)
 
