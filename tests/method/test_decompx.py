@@ -1,4 +1,4 @@
-"""DecompX and the norms through the FFN: an oracle written from the paper, both ways to the scores, every kind of head."""
+"""DecompX and norms through the FFN: an oracle written from the paper, both ways to the scores, every kind of head."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wherefrom.method.frozen import Freeze
 from wherefrom.model.head import head
 
 IDS = [7, 12, 30, 5, 21]
-# Post-norm, pre-norm, RMS norms with gates and biases, norms on branches, parallel, groups of heads, no post-norm at all.
+# Post-norm, pre-norm, RMS norms with gates and biases, norms on branches, parallel, groups of heads, no norm before.
 FAMILIES = ["bert", "gpt2", "llama-biased", "gemma2", "gpt_neox", "falcon-40b", "olmo2"]
 RULES: list[dict[str, Any]] = [
     {},
@@ -78,6 +78,10 @@ def test_one_vector_back_gives_what_all_vectors_forward_give(variant: str, bias:
     assert apart(found.scores, entries[0, :, 9]) < 1e-11
 
 
+ASKED: dict[str, dict[str, Any]] = {
+    "question-answering": {"target": "answer"},
+    "classification": {"target": 1, "foil": 0},
+}
 HEADS = [
     ("bert", "classification"),
     ("bert", "masked-lm"),
@@ -158,7 +162,7 @@ def test_ways_of_one_model_in_both_precisions() -> None:
 
 
 def averaged_ffn(block: Any, parts: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """The FFN's parts by the plain definition: its Jacobian on the way of all parts, biases among them, from nothing."""
+    """The FFN's parts by the plain definition: its slopes on the way of all parts, biases among them, from nothing."""
     linears = [each for each in (block.ffn_gate, block.ffn_in) if each is not None]
     pieces = [parts @ each.weight for each in linears]
     full = [each(whole) for each in linears]
@@ -173,7 +177,8 @@ def averaged_ffn(block: Any, parts: torch.Tensor, whole: torch.Tensor) -> torch.
         at = [(node * z).requires_grad_() for z in full]
         slopes = torch.autograd.grad(units(*at).sum(), at)
         hidden += weight * sum(piece * slope for piece, slope in zip(pieces, slopes, strict=True))
-    return hidden @ block.ffn_out.weight
+    found: torch.Tensor = hidden @ block.ffn_out.weight
+    return found
 
 
 def test_norms_through_the_ffn_are_integrated_gradients() -> None:

@@ -78,7 +78,7 @@ def fed(block: Any, parts: Parts, t: Tensor, way: str, gate: str, rule: str) -> 
     return biased(hidden @ block.ffn_out.weight, block.ffn_out.bias, rule)
 
 
-def attended(layer: Any, parts: Parts, rule: str, first: bool, value_bias: str) -> tuple[Parts, Tensor]:
+def attended(layer: Any, parts: Parts, first: bool, value_bias: str) -> tuple[Parts, Tensor]:
     """What attention gives of the parts, head by head and source by source, and the bias that is left to share out."""
     block, alpha, n = layer.block, layer.attention[0], parts.shape[0]
     bias_v = block.projections()[2].bias.view(block.groups, -1).repeat_interleave(block.heads // block.groups, 0)
@@ -114,7 +114,7 @@ def decomposed(
     for number, layer in enumerate(layers):
         block, x, u = layer.block, layer.x[0], layer.u[0]
         read = normed(block.before, parts, x, bias)
-        given, left = attended(layer, read, bias, number == 0, value_bias)
+        given, left = attended(layer, read, number == 0, value_bias)
         if block.after is None:
             stream = biased(given + parts, left, bias)
         else:
