@@ -108,7 +108,7 @@ def _outputs(layer: LayerTrace) -> tuple[Tensor, int]:
 def _transformed(layer: LayerTrace) -> tuple[Tensor, int]:
     """The same of T_ij. Linear in f, so that the sum over i comes first and no T_ij is built."""
     view = after_attention(layer)
-    lengths = squared_norms(layer)[view.name].sqrt()  # ‖L Σ_h α f‖; the scale has no part in a direction
+    lengths = squared_norms(layer, view.name).sqrt()  # ‖L Σ_h α f‖; the scale has no part in a direction
     off_diagonal = ~torch.eye(lengths.shape[-1], dtype=torch.bool, device=lengths.device)
     counted = (lengths > 0) & layer.mask.unsqueeze(-1) & off_diagonal
     inverse = torch.where(counted, 1 / torch.where(counted, lengths, torch.ones_like(lengths)), 0.0)

@@ -30,3 +30,20 @@ def test_the_gpu_gives_what_the_cpu_gives(variant: str) -> None:
         there = wherefrom.explain(TEXTS, model.cuda(), tokenizer, method=method)
         for a, b in zip(here, there, strict=True):
             assert np.abs(a.scores - b.scores).max() <= 1e-8 * max(1.0, np.abs(a.scores).max())
+
+
+@pytest.mark.parametrize(
+    ("variant", "dtype"), [("llama", torch.float32), ("bert", torch.float32), ("llama", torch.bfloat16)]
+)
+def test_the_kernels_of_the_gpu_give_what_the_cpu_gives(variant: str, dtype: torch.dtype) -> None:
+    """Single layers: what a layer's map is made of is the same on both sides."""
+    model = tiny.model(variant, "encoder", dtype=dtype)
+    ids = [tiny.ids(30), tiny.ids(17, 1)]
+    for method in ("alti", "norm-residual", "globenc", "value-zeroing"):
+        here = wherefrom.explain(ids, model.cpu(), method=method, aggregate=None)
+        there = wherefrom.explain(ids, model.cuda(), method=method, aggregate=None)
+        rows = wherefrom.explain(ids, model, method=method, aggregate=None, keep="row")
+        for a, b, c in zip(here, there, rows, strict=True):
+            limit = (1e-4 if dtype == torch.float32 else 5e-2) * np.abs(a.maps).max()
+            assert np.abs(a.maps - b.maps).max() <= limit, method
+            assert np.abs(b.readout_rows - c.layer_scores).max() <= limit, method

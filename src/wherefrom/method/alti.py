@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from wherefrom.method.accelerated import nearness, on_accelerator
 from wherefrom.method.base import method
 from wherefrom.method.citations import FERRANDO_2022
 from wherefrom.method.contributions import (
@@ -72,9 +73,9 @@ def _row(
     if metric == "l1":
         near = _gained(result, shares)
     else:
-        nearness = _euclidean if metric == "l2" else _cosine
+        compared = _euclidean if metric == "l2" else _cosine
         length = torch.linalg.vector_norm(result, dim=-1)
-        near = nearness(length, (result * shares).sum(-1), shares.square().sum(-1))
+        near = compared(length, (result * shares).sum(-1), shares.square().sum(-1))
     return row_to_one_or_self(near.clamp(min=0), tokens, layer, "alti")
 
 
@@ -104,16 +105,21 @@ def alti(
     falls back to the token itself, with a warning.
     """
     result, view = _result(layer, at)
+    if metric == "l1" and on_accelerator(layer):
+        near = nearness(layer, view, result)
+        if near is not None:
+            near.diagonal(dim1=1, dim2=2).copy_(_gained(result, view.linear(itself(layer, view)) / view.scale))
+            return to_one_or_self(near.clamp_(min=0), layer, "alti")
     self = view.linear(itself(layer, view)) / view.scale  # T_ii
     budget = budget_for(result, budget)
     if metric == "l1":
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
         of_self = _gained(result, self)
     else:
-        nearness = _euclidean if metric == "l2" else _cosine
+        compared = _euclidean if metric == "l2" else _cosine
         length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
-        near = nearness(length, *_products(layer, view, result, metric == "cosine", budget))
-        of_self = nearness(length, (result * self).sum(-1, keepdim=True), self.square().sum(-1, keepdim=True))[..., 0]
+        near = compared(length, *_products(layer, view, result, metric == "cosine", budget))
+        of_self = compared(length, (result * self).sum(-1, keepdim=True), self.square().sum(-1, keepdim=True))[..., 0]
     near = near * (layer.attention != 0).any(1)  # a token that is not seen gives nothing, whatever the rounding
     near.diagonal(dim1=1, dim2=2).copy_(of_self)
     if metric == "l1":

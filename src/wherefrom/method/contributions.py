@@ -29,12 +29,14 @@ https://aclanthology.org/2021.emnlp-main.373
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from wherefrom.method import accelerated
 from wherefrom.method.tiling import CPU_BYTES, budget_for, tiles
 
 if TYPE_CHECKING:
@@ -146,16 +148,19 @@ def others(layer: LayerTrace) -> Tensor:
 
 def carried(layer: LayerTrace, sentence: int, tokens: slice, out: Tensor | None = None) -> Tensor:
     """`f^h_j` of some tokens of one sentence, token first: [J, H, d]. A given `out`, [H, J, d], may be too long."""
-    value = layer.value[sentence, :, tokens]  # [H, J, d_h]
-    heads, _, d = layer.block.w_c.shape
+    value, w_c = layer.value[sentence, :, tokens], layer.once("w_c", lambda _: layer.block.w_c)  # [H, J, d_h]
+    heads, _, d = w_c.shape
     out = value.new_empty(heads, value.shape[1], d) if out is None else out[:, : value.shape[1]]
     # In memory the head comes first: written token first, the product takes three times as long.
-    return torch.bmm(value, layer.block.w_c, out=out).transpose(0, 1)
+    return torch.bmm(value, w_c, out=out).transpose(0, 1)
 
 
-def squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
-    """`‖L Σ_h α^h_ij f^h_j‖²` in the three views, before the division by scale: [B, n, n] each."""
-    return layer.once("squared norms", _squared_norms)
+def squared_norms(layer: LayerTrace, view: str) -> Tensor:
+    """`‖L Σ_h α^h_ij f^h_j‖²` in the view of that name, before the division by scale: [B, n, n]."""
+    if accelerated.on_accelerator(layer):
+        becoming = partial(_becoming_each_view, layer.block)
+        return layer.once(f"squared norms {view}", lambda _: accelerated.squared_norms(layer, becoming, view))
+    return layer.once("squared norms", _squared_norms)[view]  # all three: f is in the cache
 
 
 def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:

@@ -52,7 +52,7 @@ def norm_ffn(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 
 def _beside(layer: LayerTrace) -> Tensor:
     """Of a parallel block."""
-    norms = squared_norms(layer)["plain"].sqrt()
+    norms = squared_norms(layer, "plain").sqrt()
     lengths: Tensor = vector_norm(own(layer) + layer.x + layer.fed, dim=-1)
     norms.diagonal(dim1=1, dim2=2).copy_(lengths)
     return norms

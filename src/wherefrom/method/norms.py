@@ -110,7 +110,7 @@ def cost(s: BatchShape, _: Options) -> Work:
 @torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """Norm of what attention carries from token to token: ‖Σ_h α f‖. `normalize` makes rows sum to one."""
-    return _finished(squared_norms(layer)["plain"].sqrt(), normalize)
+    return _finished(squared_norms(layer, "plain").sqrt(), normalize)
 
 
 @method(
@@ -216,7 +216,7 @@ def _ratio(others: Tensor, kept: Tensor) -> Tensor:
 
 def _norms(layer: LayerTrace, view: View) -> Tensor:
     """Norms of all t_ij in a view: Gram products off the diagonal, vectors on it, where x_i joins."""
-    norms: Tensor = squared_norms(layer)[view.name].sqrt() / view.scale
+    norms: Tensor = squared_norms(layer, view.name).sqrt() / view.scale
     norms.diagonal(dim1=1, dim2=2).copy_(kept(layer, view) / view.scale.squeeze(-1))
     return norms
 

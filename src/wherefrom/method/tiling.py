@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+import torch
 from torch import Tensor
 
 from wherefrom.typecheck import least
@@ -13,7 +14,13 @@ Budget = Annotated[int, least(1)] | None  # bytes for one tile, an option of sev
 
 # On a CPU a tile should stay in the cache, on an accelerator it should keep all its units busy.
 CPU_BYTES = 5 * 2**19
-DEVICE_BYTES = 256 * 2**20
+DEVICE_BYTES = 128 * 2**20
+
+
+def free_memory(t: Tensor) -> int:
+    """Bytes that the device of `t` still has, those included that torch holds for later."""
+    free: int = torch.cuda.mem_get_info(t.device)[0]
+    return free + torch.cuda.memory_reserved(t.device) - torch.cuda.memory_allocated(t.device)
 
 
 def tiles(total: int, each: int, budget: int) -> Iterator[slice]:

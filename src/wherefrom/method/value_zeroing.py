@@ -33,7 +33,7 @@ from torch import Tensor
 from wherefrom.method.base import method
 from wherefrom.method.citations import MOHEBBI_2023
 from wherefrom.method.normalise import nonzero, to_one_or_self
-from wherefrom.method.tiling import Budget, budget_for, tiles
+from wherefrom.method.tiling import Budget, free_memory, tiles
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def value_zeroing(
     variance 1 over the tokens of the sentence (appendix A.1, after Timkey & van Schijndel 2021). budget: bytes
     for one tile (by default 32 MiB on a CPU). A row of zeros falls back to the token itself, with a warning.
     """
-    budget = budget_for(layer.u, budget, CPU_BYTES)
+    budget = budget or (free_memory(layer.u) // 8 if layer.u.is_cuda else CPU_BYTES)
     moved = torch.zeros_like(layer.attention[:, 0])
     changes = _closed if closed_form(layer.block) else _rerun
     shared = _values_through(layer) if changes is _closed else []
@@ -152,7 +152,7 @@ def _closed(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget: 
         ]
         for inner in tiles(len(f), n * 2 * (len(inputs) * units + d) * size, budget):
             sources = slice(outer.start + inner.start, outer.start + inner.stop)
-            alpha, targets = _weights(attention, f[inner], sources, n)
+            alpha, targets = _weights(attention, f[inner], sources, n, layer.causal)
             kappa, new_scale = _rescaled(norm, u[targets], f[inner], alpha)  # [J, I, 1]
             taken = -alpha / new_scale
             moved = [
@@ -182,7 +182,7 @@ def _rerun(layer: LayerTrace, row: int, n: int, _: list[Tensor], budget: int) ->
         f = torch.bmm(value[:, outer], block.w_o).transpose(0, 1).contiguous()  # [J, H, d]
         for inner in tiles(len(f), n * 8 * d * size, budget):
             sources = slice(outer.start + inner.start, outer.start + inner.stop)
-            alpha, targets = _weights(attention, f[inner], sources, n)
+            alpha, targets = _weights(attention, f[inner], sources, n, layer.causal)
             if block.after is None:
                 change = -(alpha @ f[inner])
             else:
@@ -193,17 +193,13 @@ def _rerun(layer: LayerTrace, row: int, n: int, _: list[Tensor], budget: int) ->
             yield sources, targets, (alpha != 0).any(-1), change
 
 
-def _weights(attention: Tensor, f: Tensor, sources: slice, n: int) -> tuple[Tensor, slice]:
-    """α of some sources, source first and 0 where nothing is given [J, I, H], and the targets that may see them."""
-    alpha = attention[:, :n, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)  # [J, n, H]
-    targets = _seeing(alpha)
-    return alpha[:, targets].contiguous(), targets
-
-
-def _seeing(alpha: Tensor) -> slice:
-    """The targets from the first that sees any of these sources: half of them all, in a causal model."""
-    seeing = (alpha != 0).any(-1).any(0).nonzero()
-    return slice(int(seeing[0]) if len(seeing) else alpha.shape[1] - 1, alpha.shape[1])
+def _weights(attention: Tensor, f: Tensor, sources: slice, n: int, causal: bool) -> tuple[Tensor, slice]:
+    """α of some sources, source first and 0 where nothing is given [J, I, H], and the targets that may see them: in a
+    causal model those from the first of the sources on, half of all.
+    """
+    targets = slice(sources.start if causal else 0, n)
+    alpha = attention[:, targets, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)
+    return alpha.contiguous(), targets
 
 
 def _rescaled(norm: Norm, u: Tensor, f: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:

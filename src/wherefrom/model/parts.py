@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,25 @@ def _kept(read: Callable[[Any], T]) -> cached_property[T]:
     return cached_property(lambda block: outside_inference_mode(partial(read, block)))
 
 
+class _Matrix(Generic[T]):
+    """A matrix of a block, read once and kept where it is the model's own memory.
+
+    In half precision it is a copy, twice as large: with all of them kept, a model would take three times its memory.
+    """
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self.read, self.__doc__ = read, read.__doc__
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, block: Any, _owner: Any = None) -> T:
+        found = outside_inference_mode(partial(self.read, block))
+        if not block.half:
+            block.__dict__[self.name] = found  # which from now on is found first
+        return found
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """The weights of one block under the names of the papers, float32 or float64."""
@@ -117,6 +136,11 @@ class Block:
     def latent(self) -> bool:
         """Whether values are no linear map of what attention reads."""
         return not self.family.attention.value
+
+    @_kept
+    def half(self) -> bool:
+        """Whether its weights have half precision."""
+        return any(weight.dtype in (torch.bfloat16, torch.float16) for weight in self.module.parameters())
 
     @_kept
     def groups(self) -> int:
@@ -202,17 +226,17 @@ class Block:
 
     # Attention ----------------------------------------------------------------------------------------------
 
-    @_kept
+    @_Matrix
     def w_q(self) -> Tensor:
         """W_Q by head: [H, d, d_h]."""
         return self._by_head(self.projections()[0].weight, self.heads)
 
-    @_kept
+    @_Matrix
     def w_k(self) -> Tensor:
         """W_K by head, once for each head that it serves."""
         return self._by_head(self.projections()[1].weight, self.groups)
 
-    @_kept
+    @_Matrix
     def w_v(self) -> Tensor:
         return self._by_head(self.projections()[2].weight, self.groups)
 
@@ -243,7 +267,7 @@ class Block:
         found = linear_of(self.part(self.family.attention.output))
         return found.times(self.multiplier) if self.after is None else found
 
-    @_kept
+    @_Matrix
     def w_o(self) -> Tensor:
         """W_O by head: [H, d_h, d]."""
         weight = self.output().weight
@@ -253,20 +277,20 @@ class Block:
     def b_o(self) -> Tensor:
         return self.output().bias
 
-    @_kept
+    @_Matrix
     def w_c(self) -> Tensor:
         """W_O by head as the stream sees it, through the norm on the branch but for its scale: [H, d_h, d]."""
         return self.w_o if self.after is None else self.after.linear(self.w_o)
 
     # The FFN ------------------------------------------------------------------------------------------------
 
-    @_kept
+    @_Matrix
     def ffn_in(self) -> Linear:
         """Into the hidden units; in a gated FFN those that the gate is multiplied with."""
         found = linear_of(self.part(self.family.ffn.up))
         return self._halves(found)[1] if self.family.ffn.packed else found
 
-    @_kept
+    @_Matrix
     def ffn_gate(self) -> Linear | None:
         """Into the gate, on which the activation acts."""
         ffn = self.family.ffn
@@ -279,7 +303,7 @@ class Block:
         found = [Linear(*half) for half in zip(both.weight.chunk(2, 1), both.bias.chunk(2), strict=True)]
         return found if self.family.ffn.packed == "gate-up" else found[::-1]
 
-    @_kept
+    @_Matrix
     def ffn_out(self) -> Linear:
         found = linear_of(self.part(self.family.ffn.down))
         return found.times(self.multiplier) if self.ffn_after is None else found

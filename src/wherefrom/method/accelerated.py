@@ -1,0 +1,104 @@
+r"""The sums of contributions.py and alti.py as an accelerator likes them: few large steps, and none waits for another.
+
+On a CPU a tile of sources stays in the cache, and one sentence is enough to fill it. Here all sentences go together, in
+a causal model only the targets that can see a tile's sources are taken (half of all pairs), and f has the model's own
+dtype: its n H d numbers are most of what is moved. Where that is half precision, each component of f is rounded once,
+to 2^-9 of itself and independently of the others, so that a norm over d of them is off by about 2^-9 / √d: less than by
+the rounding of α, which the model has done already. Sums are float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from wherefrom.method.tiling import DEVICE_BYTES, tiles
+from wherefrom.model.parts import promote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from wherefrom.method.contributions import View
+    from wherefrom.model import LayerTrace
+
+Sources = tuple[slice, int, Tensor, Tensor]
+
+
+def on_accelerator(layer: LayerTrace) -> bool:
+    return layer.mask.device.type == "cuda"
+
+
+def squared_norms(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, ...]]], name: str) -> Tensor:
+    """`‖L Σ_h α^h_ij f^h_j‖²` in the view of that name, which is one of those that f becomes: [B, n, n]."""
+    batch, n = layer.mask.shape
+    found = promote(layer.raw["attention"]).new_zeros(batch, n, n)
+    own = torch.empty_like(layer.x)
+    for sources, first, weights, f in _by_sources(layer, 3 * layer.x.element_size()):
+        own[:, sources] = _given_to_itself(weights, f, first - sources.start)
+        a = torch.empty_like(weights.permute(0, 3, 1, 2), dtype=layer.x.dtype, memory_format=torch.contiguous_format)
+        a = a.copy_(weights.permute(0, 3, 1, 2)).flatten(0, 1)  # [B J, H, I]
+        for names in becoming(f):
+            if name in names:
+                squares = (_gram(f) @ a).mul_(a).sum(1).clamp_(min=0)  # [B J, I]
+                found[:, first:, sources] = squares.view(batch, -1, n - first).transpose(1, 2)
+                break
+    layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
+    return found
+
+
+def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
+    """`‖y_i‖_1 − ‖y_i − T_ij‖_1` for all i and j, as if x_i did not join on the diagonal: [B, n, n].
+
+    All n² vectors of d numbers would have to be written and read twice: a kernel adds their components up as it makes
+    them. None where there is none, for want of Triton or in float64.
+    """
+    kernel = _kernel()
+    if kernel is None or result.dtype != torch.float32:
+        return None
+    batch, n, _ = result.shape
+    found, own = result.new_zeros(batch, n, n), torch.empty_like(result)
+    goal = (result * view.scale).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
+    for sources, first, weights, f in _by_sources(layer, layer.raw["value"].element_size()):
+        own[:, sources] = _given_to_itself(weights, f, first - sources.start)
+        a = weights.permute(0, 3, 2, 1).to(f.dtype).contiguous().flatten(0, 1)  # [B J, I, H]
+        kernel(a, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
+    layer.once("own", lambda _: own)
+    return found / view.scale
+
+
+def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
+    """Tile by tile: some sources j, the first target that may see one of them, and of all sentences α, [B, H, I, J],
+    and f, [B J, H, d]. `beside` bytes are wanted for each number of α.
+    """
+    half = layer.raw["value"].dtype in (torch.bfloat16, torch.float16)
+    value = layer.raw["value"] if half else layer.value
+    carrier = layer.block.w_c.to(value.dtype)  # [H, d_h, d]
+    alpha = layer.raw["attention"] if half and layer.block.after is None else layer.weights
+    batch, heads, n, _ = value.shape
+    for sources in tiles(n, batch * heads * (carrier.shape[-1] * value.element_size() + n * beside), DEVICE_BYTES):
+        first = sources.start if layer.causal else 0
+        f = torch.bmm(value[:, :, sources].transpose(0, 1).flatten(1, 2), carrier).transpose(0, 1)
+        yield sources, first, alpha[:, :, first:, sources], f
+
+
+def _given_to_itself(weights: Tensor, f: Tensor, offset: int) -> Tensor:
+    """`Σ_h α^h_jj f^h_j` of a tile, whose source k is its target `offset` + k: [B, J, d]."""
+    itself = weights.diagonal(offset, dim1=2, dim2=3).transpose(1, 2)  # [B, J, H]
+    given = torch.bmm(itself.flatten(0, 1).unsqueeze(1).to(f.dtype), f)
+    return promote(given).view(*itself.shape[:2], -1)
+
+
+def _gram(f: Tensor) -> Tensor:
+    if f.is_cuda and f.dtype in (torch.bfloat16, torch.float16):
+        return torch.bmm(f, f.transpose(1, 2), out_dtype=torch.float32)
+    return promote(f) @ promote(f).transpose(1, 2)
+
+
+def _kernel() -> Callable[..., None] | None:
+    try:
+        from wherefrom.method.nearness_kernel import add_up
+    except ImportError:
+        return None
+    return add_up
