@@ -41,6 +41,7 @@ ORDER = (
     "aggregate",
     "model",
     "method",
+    "diagnosis",
     "pipeline",
     "metric",
     "cost",

@@ -26,6 +26,8 @@ _HOMES = {
     "Trace": "wherefrom.model",
     "LayerTrace": "wherefrom.model",
     "capture": "wherefrom.api",
+    "doctor": "wherefrom.diagnosis",
+    "Diagnosis": "wherefrom.diagnosis",
     "estimate": "wherefrom.cost",
     "evaluate": "wherefrom.evaluation",
     "Run": "wherefrom.evaluation",
@@ -44,6 +46,7 @@ _ROOMS = ("data", "errors", "testing")  # whole modules: wherefrom.data.read(...
 
 __all__ = [
     "Comparison",
+    "Diagnosis",
     "Estimate",
     "Explanation",
     "Explanations",
@@ -56,6 +59,7 @@ __all__ = [
     "anisotropy",
     "capture",
     "compare",
+    "doctor",
     "estimate",
     "evaluate",
     "explain",
@@ -74,6 +78,7 @@ if TYPE_CHECKING:
     from wherefrom.analysis import anisotropy, mixing_ratios, norm_outliers
     from wherefrom.api import capture, compare, explain, explain_stream
     from wherefrom.cost import Estimate, estimate
+    from wherefrom.diagnosis import Diagnosis, doctor
     from wherefrom.errors import WherefromError, WherefromWarning
     from wherefrom.evaluation import Run, evaluate
     from wherefrom.method import methods

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli import estimate, evaluate, explain, models, reproduce, serve, train
+from wherefrom.cli import doctor, estimate, evaluate, explain, models, reproduce, serve, train
 from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.version import __version__
@@ -40,6 +40,7 @@ explain.register(app)
 estimate.register(app)
 evaluate.register(app)
 models.register(app)
+doctor.register(app)
 reproduce.register(app)
 serve.register(app)
 train.register(app)

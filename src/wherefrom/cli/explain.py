@@ -29,6 +29,7 @@ from wherefrom.cli.flags import (
     Written,
     WrittenOrFile,
     complete_method,
+    complete_model,
     shared,
 )
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
@@ -107,8 +108,17 @@ def methods_command(
     name: Annotated[
         str | None, typer.Argument(help="One method: its formula, options and paper.", autocompletion=complete_method)
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="Whether each is defined on this model, and why not.", autocompletion=complete_model
+        ),
+    ] = None,
 ) -> None:
     """List the methods, or describe one of them."""
+    if model is not None:
+        _list_suits(model, name)
+        return
     if name is None:
         _list_methods()
         return
@@ -151,6 +161,30 @@ def _list_methods() -> None:
         row = Entry(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))
         groups.setdefault(f"{kind}: {each['idea']}", []).append(row)
     show(groups, ("in papers", "from"), "wherefrom methods NAME: its formula, options and paper")
+
+
+def _list_suits(model: str, name: str | None) -> None:
+    """What each method, or one of them, can do on a model."""
+    import wherefrom
+    from wherefrom.cli.listing import Entry, show
+    from wherefrom.diagnosis import VERDICTS, suits
+    from wherefrom.method import lookup
+    from wherefrom.method.base import METHODS
+
+    asked = None if name is None else lookup(name)
+    found = [each for each in suits(wherefrom.open_model(model)) if asked in (None, lookup(each.method))]
+    groups = {
+        verdict: [
+            Entry(each.method, each.why or each.note or METHODS[each.method].summary)
+            for each in found
+            if each.verdict == verdict
+        ]
+        for verdict in VERDICTS
+    }
+    show(
+        {verdict: rows for verdict, rows in groups.items() if rows},
+        foot=f"wherefrom doctor {model}: its shape and proof",
+    )
 
 
 def _present(

@@ -157,7 +157,8 @@ SHOWING: Group = {
     "kind": Flag(Kind),
     "html": Flag(Html),
 }
-MODEL: Group = {"task": Flag(TaskName), "device": Flag(Device), "dtype": Flag(Dtype), "prove": Flag(Prove, True)}
+OPENING: Group = {"task": Flag(TaskName), "device": Flag(Device), "dtype": Flag(Dtype)}
+MODEL: Group = {**OPENING, "prove": Flag(Prove, True)}
 
 
 def shared(**places: Sequence[Group]) -> Callable[[Callable[..., None]], Callable[..., None]]:

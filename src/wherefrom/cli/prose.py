@@ -22,6 +22,15 @@ def folded(line: str, width: int) -> str:
     return "  " + (" \\\n    " if command else "\n    ").join(parts)
 
 
+def hanging(line: str, width: int) -> str:
+    """One line in lines of at most `width` letters, those below indented by two more, or under its last column."""
+    columns = [each.end() for each in re.finditer(r"\S {2,}", line)]
+    indent = columns[0] if columns else len(line) - len(line.lstrip()) + 2
+    below = " " * min(indent, width // 2)
+    parts = textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
+    return "\n".join(parts)
+
+
 def _paragraph(text: str, width: int) -> Iterator[str]:
     for kept, lines in groupby(text.splitlines(), _stands_alone):
         if kept:

@@ -38,6 +38,7 @@ NEEDS = {
     "layers": "what all blocks did, kept together",
     "weights": "the weights of all blocks and of the head, in float64",
     "frozen-pass": "a pass frozen where it is not linear, and one backward pass",
+    "read-token": "a head that reads one token",
     "gradient": "one backward pass",
     "baseline": "a pass on a baseline",
     "reruns": "further forward passes",
@@ -56,14 +57,15 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "unscaled": (lambda t: t.scaled, "branches that are scaled"),
     "two-norms": (lambda t: t.odd_norms, "branches without a norm, or with two"),
     "linear-values": (lambda t: t.latent, "values made through a latent"),
+    "read-token": (lambda t: t.pooled, "a head that reads the mean of all"),
     "linear-keys": (lambda t: t.bent_keys, "keys that are turned by their position or normed"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }
-PLAIN_BLOCKS = frozenset(IN_THE_WAY)  # the blocks of BERT and GPT-2
+PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"read-token"}  # the blocks of BERT and GPT-2
 
 
-def lacking(needs: Iterable[str], opened: Model) -> Iterator[str]:
-    """Why a model cannot give what is needed: a clause for each word that it cannot."""
+def lacking(needs: Iterable[str], opened: Model, wants: str = "needs") -> Iterator[str]:
+    """Why a model cannot give what a method needs (or otherwise `wants`): a clause for each word that it cannot."""
     traits, words = opened.traits, set(needs)
     if not traits.mapped:
         if words - WITHOUT_BLOCKS:
@@ -71,9 +73,9 @@ def lacking(needs: Iterable[str], opened: Model) -> Iterator[str]:
         return
     for word, (there, what) in IN_THE_WAY.items():
         if word in words and there(traits):
-            yield f"it needs {NEEDS[word]}, and this model has {what}"
+            yield f"it {wants} {NEEDS[word]}, and this model has {what}"
 
 
-def undefined(needs: Iterable[str], opened: Model) -> str | None:
+def undefined(needs: Iterable[str], opened: Model, wants: str = "needs") -> str | None:
     """Why a method with these needs is not defined on a model, in a clause; None if it is."""
-    return next(lacking(needs, opened), None)
+    return next(lacking(needs, opened, wants), None)

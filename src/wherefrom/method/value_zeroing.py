@@ -62,7 +62,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     idea="taking a token's value away",
     paper=MOHEBBI_2023,
     needs={"attention", "values", "output-projection", "block-input", "both-norms"},
-    prefers={"ffn-matrices"},
+    prefers={"ffn-matrices", "bare-branches"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=_cost,
 )

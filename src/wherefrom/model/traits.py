@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from wherefrom.model.linear import sizes
+
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
     from wherefrom.model.parts import Block, Norm
@@ -29,6 +31,12 @@ class Traits:
     def mapped(self) -> bool:
         """Whether the blocks are known at all."""
         return self.opened.family.mapped
+
+    @property
+    def width(self) -> int:
+        """Of the residual stream."""
+        block = self.blocks[0]
+        return sizes(block.part(block.family.attention.output))[1]
 
     # The FFN ------------------------------------------------------------------------------------------------
 
@@ -68,6 +76,16 @@ class Traits:
         return [*(norm for norms in self.stream_norms for norm in norms), *self.branch_norms]
 
     @property
+    def norm_places(self) -> list[str]:
+        """Where they stand: before a branch, on it, on the stream after it."""
+        places = {
+            "before": [norm for b in self.blocks for norm in _there(b.before, b.ffn_before)],
+            "on": self.branch_norms,
+            "after": [norm for b in self.blocks for norm in _there(b.post, b.ffn_post)],
+        }
+        return [name for name, norms in places.items() if norms]
+
+    @property
     def rms(self) -> bool:
         """Whether there are norms that take no mean off."""
         return not all(norm.centres for norm in self.norms)
@@ -90,9 +108,30 @@ class Traits:
         return any(block.latent for block in self.blocks)
 
     @property
+    def key_heads(self) -> int:
+        """Heads of keys and values; where blocks differ, of the fewest."""
+        return min(block.groups for block in self.blocks)
+
+    @property
     def hidden_scores(self) -> bool:
         """Whether attention shows its weights and no queries and keys: it does not go through the interface."""
         return bool(self.opened.family.attention.module)
+
+    @cached_property
+    def windows(self) -> list[int | None]:
+        """For each layer how far a token sees; None: as far as the text goes."""
+        config, depth = self.opened.config, self.opened.depth
+        size = getattr(config, "sliding_window", None) or getattr(config, "window_size", None)
+        kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+        if kinds is None:
+            return [size if isinstance(size, int) else None] * depth
+        return [size if kind in ("sliding_attention", "local") else None for kind in kinds]
+
+    @property
+    def softcap(self) -> float | None:
+        """What bounds the scores before the softmax."""
+        found = getattr(self.opened.config, "attn_logit_softcapping", None)
+        return None if found is None else float(found)
 
     @property
     def bent_keys(self) -> bool:
@@ -108,6 +147,13 @@ class Traits:
     def sinks(self) -> bool:
         """Whether a part of the attention goes to no token."""
         return self.opened.proof.sinks
+
+    # The head -----------------------------------------------------------------------------------------------
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a classifier reads the mean of all tokens."""
+        return self.opened.task == "classification" and self.opened.reads == "mean"
 
 
 def _there(*norms: Norm | None) -> list[Norm]:
