@@ -112,10 +112,7 @@ HEADS = [
 @pytest.mark.parametrize(("variant", "task"), HEADS)
 def test_scores_add_up_to_the_logit_through_every_head(variant: str, task: str) -> None:
     opened = wherefrom.open_model(tiny.model(variant, task, dtype=torch.float64))
-    asked: dict[str, Any] = {
-        "question-answering": {"target": "answer"},
-        "classification": {"target": 1, "foil": 0},
-    }.get(task, {"target": 2, "position": 3})
+    asked = ASKED.get(task, {"target": 2, "position": 3})
     for bias in ("absdot", "cls"):
         found = explained(IDS, opened, method="decompx", bias=bias, **asked)
         total = float(np.abs(found.scores).sum())
@@ -197,9 +194,13 @@ def test_norms_through_the_ffn_are_integrated_gradients() -> None:
         assert apart(explained(IDS, opened, method="norm-ffn").maps[1, i], after.norm(dim=-1)) < 1e-9, variant
 
 
-def test_experts_and_heads_that_take_means_are_refused() -> None:
+def test_experts_and_heads_of_another_kind_are_refused() -> None:
     with pytest.raises(WherefromError, match="FFN of experts"):
         explained(IDS, model("mixtral", "causal-lm"), method="decompx", position=2, target=1)
     mean = tiny.model("modernbert", dtype=torch.float64, classifier_pooling="mean")
-    with pytest.raises(Unsuited, match="no chain of linear layers"):
+    with pytest.raises(WherefromError, match="the mean of all"):
         explained(IDS, mean, method="decompx", target=1)
+    other = tiny.model("bert", dtype=torch.float64)
+    other.bert.pooler.activation = torch.nn.Softplus()
+    with pytest.raises(Unsuited, match="no chain of linear layers"):
+        explained(IDS, other, method="decompx", target=1)
