@@ -15,6 +15,9 @@ import wherefrom
 from oracles import attn_lrp as oracle
 from wherefrom.model import collate
 from wherefrom.model.capture import capture, rerunning
+from wherefrom.model.freeze import Freezing
+from wherefrom.model.matrices import Ruled
+from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state
 
 BEYOND = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
@@ -131,7 +134,7 @@ def test_the_frozen_pass_is_the_models_own_bit_by_bit() -> None:
     for family in ("gpt2", "gemma2", "qwen2_moe", "gpt_oss", "deberta"):
         model = opened(family, "causal-lm" if family != "deberta" else "classification")
         batch = collate(model.reader().read(tiny.ids(6))[0], model.pad_id)
-        plain, frozen = capture(model, batch), capture(model, batch, frozen=True)
+        plain, frozen = capture(model, batch), capture(model, batch, frozen=Freezing())
         assert torch.equal(plain.output.logits, frozen.output.logits)
 
 
@@ -148,3 +151,32 @@ def test_gradient_methods_beside_it_keep_their_gradients() -> None:
     together = wherefrom.compare(ids, model, methods=["gradient-x-input", *METHODS, "alti"])
     for method in ("gradient-x-input", *METHODS, "alti"):
         assert apart(together[method].scores, wherefrom.explain(ids, model, method=method).scores) < 1e-12
+
+
+@pytest.mark.parametrize(("epsilon", "gamma"), [(0.3, 0.0), (0.0, 0.5), (0.3, 0.5)])
+def test_matrices_follow_the_epsilon_and_gamma_rules(epsilon: float, gamma: float) -> None:
+    torch.manual_seed(0)
+    x, weight, bias, given = (torch.randn(shape, dtype=torch.float64) for shape in ((4, 6), (6, 5), (5,), (4, 5)))
+    z = x @ weight + bias
+    parts = torch.cat([x[:, :, None] * weight, bias.expand(4, 1, 5)], 1)  # each input's, and last the bias's
+    own = parts.sign() == z.sign()[:, None]
+    parts = parts + gamma * parts * own
+    expected = (parts / (parts.sum(1) + epsilon * z.sign())[:, None] * given[:, None]).sum(-1)[:, :-1]
+    leaf = x.clone().requires_grad_()
+    out = Ruled.apply(leaf, lambda t: t @ weight + bias, Linear(weight, bias), epsilon, gamma)
+    assert torch.equal(out, z)
+    (found,) = torch.autograd.grad(out, leaf, given / z)
+    assert torch.allclose(x * found, expected, rtol=1e-12)
+
+
+def test_the_gamma_rule_keeps_all_there_is_and_the_epsilon_rule_does_not() -> None:
+    model, ids = opened("llama"), tiny.ids(6)
+    plain, gamma, epsilon = (
+        wherefrom.explain(ids, model, method=f"cp-lrp({options})", target=1)
+        for options in ("", "gamma=0.5", "epsilon=1.0")
+    )
+    assert min(apart(found.scores, plain.scores) for found in (gamma, epsilon)) > 1e-3
+    assert gamma.arrived == pytest.approx(1, abs=1e-10)
+    assert abs(epsilon.arrived - 1) > 1e-3
+    with pytest.raises(wherefrom.errors.Unsuited, match="experts keep theirs in one piece"):
+        wherefrom.explain(ids, opened("mixtral"), method="attn-lrp", gamma=0.1)

@@ -20,6 +20,9 @@ they start from, so that with a foil the scores are those of the target less tho
 e_i is what the embedding module gives for token i; with `at="word"` the word embedding alone, as LXT has it, where the
 positions' share is lost (GPT-2, BERT). The same at the input of block l is `layer_scores[l]`.
 
+`epsilon` and `gamma` are LRP's rules for the matrices of the blocks (model/matrices.py), for where relevance is noisy:
+the paper has γ for vision; text needs neither.
+
 **A patent.** The README of LXT says that LRP is patented and free for personal and scientific use only. Whether that
 concerns you is for you to find out before you use these methods for anything else.
 
@@ -31,7 +34,7 @@ https://arxiv.org/abs/2202.07304
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
@@ -41,13 +44,15 @@ from wherefrom.method.citations import ACHTIBAT_2024, ALI_2022
 from wherefrom.method.gradients import Place
 from wherefrom.method.normalise import stacked
 from wherefrom.method.propagated import HALVES, VALUES, frozen_gradients, frozen_trace
-from wherefrom.model.freeze import Shares
+from wherefrom.model.freeze import Freezing, Shares
 from wherefrom.model.parts import promote
+from wherefrom.typecheck import least
 from wherefrom.work import passes
 
 if TYPE_CHECKING:
     from wherefrom.model import OutputTrace
 
+AtLeastZero = Annotated[float, least(0)]
 IDEA = "relevance propagation"
 
 
@@ -64,9 +69,11 @@ IDEA = "relevance propagation"
     additive=True,
     class_specific=True,
 )
-def attn_lrp(output: OutputTrace, *, at: Place = "embeddings") -> Scores:
+def attn_lrp(
+    output: OutputTrace, *, at: Place = "embeddings", epsilon: AtLeastZero = 0.0, gamma: AtLeastZero = 0.0
+) -> Scores:
     """Relevance propagated through attention weights and values, half to each (AttnLRP)."""
-    return _relevance(output, HALVES, at)
+    return _relevance(output, HALVES, at, Freezing(epsilon, gamma))
 
 
 @method(
@@ -82,13 +89,15 @@ def attn_lrp(output: OutputTrace, *, at: Place = "embeddings") -> Scores:
     additive=True,
     class_specific=True,
 )
-def cp_lrp(output: OutputTrace, *, at: Place = "embeddings") -> Scores:
+def cp_lrp(
+    output: OutputTrace, *, at: Place = "embeddings", epsilon: AtLeastZero = 0.0, gamma: AtLeastZero = 0.0
+) -> Scores:
     """Relevance propagated through values alone, attention weights and gates being constants (CP-LRP)."""
-    return _relevance(output, VALUES, at)
+    return _relevance(output, VALUES, at, Freezing(epsilon, gamma))
 
 
-def _relevance(output: OutputTrace, shares: Shares, at: Place) -> Scores:
-    trace, found = frozen_trace(output), frozen_gradients(output, shares)
+def _relevance(output: OutputTrace, shares: Shares, at: Place, how: Freezing) -> Scores:
+    trace, found = frozen_trace(output, how), frozen_gradients(output, shares, how)
     e, g = {"embeddings": (trace.embeddings, found.embeddings), "word": (trace.words, found.words)}[at]
     scores = (promote(e.detach()) * g).sum(-1)
     layers = [(layer.x.detach() * g).sum(-1) for layer, g in zip(trace.layers, found.hidden, strict=True)]

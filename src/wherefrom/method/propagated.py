@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from wherefrom.model.capture import Trace, capture
-from wherefrom.model.freeze import Shares
+from wherefrom.model.freeze import Freezing, Shares
 from wherefrom.model.output import explained
 from wherefrom.model.parts import promote
 
 if TYPE_CHECKING:
     from wherefrom.model import OutputTrace
 
+USUAL = Freezing()
 # q·k halves what the softmax gives back, which is half of what α·v got: a quarter each, and a half to v.
 HALVES = Shares(query=0.25, key=0.25, value=0.5, gate=0.5, gated=0.5)
 VALUES = Shares(query=0, key=0, value=1, gate=0, gated=1)  # attention and gates are constants
@@ -35,17 +36,19 @@ class FrozenGradients(NamedTuple):
     more: list[Tensor]  # of what was asked for beside these
 
 
-def frozen_trace(output: OutputTrace) -> Trace:
-    """The frozen pass: the one that all methods share where it is frozen, else one of its own, made once."""
+def frozen_trace(output: OutputTrace, how: Freezing = USUAL) -> Trace:
+    """The frozen pass: the one that all methods share where it is frozen so, else one of its own, made once."""
     trace = output.trace
-    if trace.switch is not None:
+    if trace.switch is not None and how == USUAL:
         return trace
-    return trace.once("frozen", lambda own: capture(own.opened, own.batch, frozen=True))
+    return trace.once(f"frozen {how}", lambda own: capture(own.opened, own.batch, frozen=how))
 
 
-def frozen_gradients(output: OutputTrace, shares: Shares, more: Sequence[Tensor] = ()) -> FrozenGradients:
+def frozen_gradients(
+    output: OutputTrace, shares: Shares, how: Freezing = USUAL, more: Sequence[Tensor] = ()
+) -> FrozenGradients:
     """One backward pass through the frozen pass; `more` are further tensors of it."""
-    trace = frozen_trace(output)
+    trace = frozen_trace(output, how)
     number = explained(trace.opened, trace.output, output.answers, trace.batch.lengths, "logit")
     hidden = [layer.raw["x"] for layer in trace.layers]
     wanted = [trace.words, trace.embeddings, *hidden, *more]

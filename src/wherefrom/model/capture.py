@@ -24,7 +24,7 @@ from transformers.masking_utils import eager_mask
 from wherefrom.errors import NotDefined, UnsupportedModel
 from wherefrom.model.attended import blind_rows, values_of, weights_among, without_blind_rows
 from wherefrom.model.double import computing_in_double
-from wherefrom.model.freeze import Switch, freeze
+from wherefrom.model.freeze import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
 from wherefrom.model.later import Later
@@ -322,7 +322,7 @@ def stream(
     on_layer: Callable[[LayerTrace], None],
     *,
     grad: bool = False,
-    frozen: bool = False,
+    frozen: Freezing | None = None,
 ) -> Trace:
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
@@ -330,15 +330,15 @@ def stream(
     graph, with `frozen` that of a linear map (model/freeze.py).
     """
     recorder = _Recorder(batch, on_layer, opened.causal)
-    switch = Switch() if frozen else None
+    switch = None if frozen is None else Switch()
 
     def run() -> Any:
         on_leaving(partial(_RECORDER.set, _RECORDER.get()))
         _RECORDER.set(recorder)
-        if switch is not None:
-            freeze(opened, switch)
+        if switch is not None and frozen is not None:
+            freeze(opened, switch, frozen)
         _hook(opened, recorder)
-        with torch.set_grad_enabled(grad or frozen):
+        with torch.set_grad_enabled(grad or frozen is not None):
             return opened.forward(batch)
 
     output = rerunning(opened, run)
@@ -355,7 +355,7 @@ def stream(
     )
 
 
-def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: bool = False) -> Trace:
+def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: Freezing | None = None) -> Trace:
     """Run the batch and keep every layer."""
     layers: list[LayerTrace] = []
     return replace(stream(opened, batch, layers.append, grad=grad, frozen=frozen), layers=layers)

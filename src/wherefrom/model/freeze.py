@@ -28,7 +28,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from wherefrom.errors import Unsuited
-from wherefrom.model.parts import Block, Norm, norm_of, promote, unpacked
+from wherefrom.model.matrices import Ruled, projections
+from wherefrom.model.parts import Block, Linear, Norm, norm_of, promote, unpacked
 from wherefrom.model.undo import computing_under, hook, stand_in
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ class Shares(NamedTuple):
     value: float
     gate: float  # also of a router
     gated: float  # also of an expert
+
+
+class Freezing(NamedTuple):
+    """What must be known before the pass: how matrices share out what comes back (model/matrices.py)."""
+
+    epsilon: float = 0.0
+    gamma: float = 0.0
 
 
 @dataclass
@@ -164,7 +172,7 @@ def _mark(t: Tensor) -> str | None:
 # What stands where ----------------------------------------------------------------------------------------
 
 
-def freeze(opened: Model, switch: Switch) -> None:
+def freeze(opened: Model, switch: Switch, how: Freezing) -> None:
     """Inside of `borrowed`: until its end, passes of this model in this thread leave a frozen graph."""
     thread = threading.get_ident()  # stand-ins sit on the module, for all threads
     mode = _Frozen(switch)
@@ -177,6 +185,8 @@ def freeze(opened: Model, switch: Switch) -> None:
     for module in _activations(opened):
         _replace(module, mine, activated)
     for block in opened.blocks:
+        for module, linear in projections(block) if any(how) else []:
+            _replace(module, mine, partial(_ruled, linear, how))
         for path, part in _products(block):
             hook(block.part(path), partial(_share, mine, switch, part))
         for module in block.experts if block.opaque else ():
@@ -208,6 +218,11 @@ def _watch(experts: nn.Module, mode: _Frozen) -> None:
 
 def _normed(norm: Norm, own: Elementwise, t: Tensor) -> Tensor:
     found: Tensor = _Normed.apply(t, own, norm)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _ruled(linear: Linear, how: Freezing, own: Elementwise, t: Tensor) -> Tensor:
+    found: Tensor = Ruled.apply(t, own, linear, *how)  # type: ignore[no-untyped-call]
     return found
 
 

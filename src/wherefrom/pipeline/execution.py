@@ -16,6 +16,7 @@ from wherefrom.aggregate import aggregate_row
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError, warn
 from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
+from wherefrom.model.freeze import Freezing
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
@@ -200,7 +201,7 @@ def _passed(
     running = [shelf.job.method for shelf in shelves if not shelf.error]
     gradient = any(method.gradient for method in running)
     # The numbers of a frozen pass are those of any other, its gradients are not: it serves all but gradient methods.
-    frozen = not gradient and any(method.frozen for method in running)
+    frozen = Freezing() if not gradient and any(method.frozen for method in running) else None
     keep = any(method.all_layers for method in running)
 
     def each(layer: LayerTrace) -> None:
