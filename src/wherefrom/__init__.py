@@ -35,6 +35,7 @@ _HOMES = {
     "reproduce": "wherefrom.papers",
     "Estimate": "wherefrom.cost",
     "open_model": "wherefrom.model",
+    "similarity": "wherefrom.options",
     "mixing_ratios": "wherefrom.analysis",
     "anisotropy": "wherefrom.analysis",
     "norm_outliers": "wherefrom.analysis",
@@ -70,6 +71,7 @@ __all__ = [
     "norm_outliers",
     "open_model",
     "reproduce",
+    "similarity",
 ]
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from wherefrom.method import methods
     from wherefrom.metric.names import metrics
     from wherefrom.model import LayerTrace, Trace, open_model
+    from wherefrom.options import similarity
     from wherefrom.papers import reproduce
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation

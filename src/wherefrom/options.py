@@ -13,10 +13,12 @@ signature, command and schema to this set. The docstring of `wherefrom.explain` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypedDict
 
-from wherefrom.typecheck import least
+from wherefrom.errors import InvalidTarget
+from wherefrom.typecheck import least, shown
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +37,23 @@ OnError: TypeAlias = Literal["raise", "skip"]
 BatchSize: TypeAlias = Annotated[int, least(1)]
 Overlap: TypeAlias = Annotated[int, least(0)] | None
 Keywords: TypeAlias = Mapping[str, object] | None  # for somebody else's function
+
+
+def similarity(text: str) -> str:
+    """As `target` of a sentence embedder: how similar its text is to this one.
+
+    >>> similarity("a deep film")
+    'similarity(a deep film)'
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidTarget(f"similarity to {shown(text)}; expected a text")
+    return f"similarity({text})"
+
+
+def other_text(target: object) -> str | None:
+    """The text of `similarity(text)`; None of any other target."""
+    found = re.fullmatch(r"similarity\((.*\S.*)\)", target, re.DOTALL) if isinstance(target, str) else None
+    return None if found is None else found[1]
 
 
 class LoadOptions(TypedDict, total=False):

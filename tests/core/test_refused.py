@@ -187,7 +187,7 @@ def test_unknown_targets_are_refused() -> None:
     refused("unknown target -1", [5, 6], tiny.model(), target=-1)
     refused("target=True; expected a whole number, a word or None", [5, 6], tiny.model(), target=True)
     refused("same class", [5, 6], tiny.model(), target=1, foil="LABEL_1")
-    refused("bare encoder", [5, 6], tiny.model(task="encoder"), target=0)
+    refused("bare encoder", [5, 6], tiny.model(task="encoder"), target="film", method="attcat")
     refused("position 6 is outside the sentence of 2 tokens", [5, 6], tiny.model(), position=6)
     refused("unknown position 'middle'", [5, 6], tiny.model(), position="middle")
     refused("2 entries in target for 3 inputs", [[5, 6]] * 3, tiny.model(), target=[0, 1])

@@ -18,6 +18,9 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
+from wherefrom.errors import InvalidOption
+from wherefrom.options import similarity
+
 
 def complete_method(typed: str) -> list[str]:
     """Names of methods that begin as typed; after a comma, those of the next one."""
@@ -73,6 +76,10 @@ Target = Annotated[
     typer.Option(help="A class (or all), a word at the mask, start or end (default: the prediction)."),
 ]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
+SimilarTo = Annotated[
+    str | None,
+    typer.Option("--similar-to", help="Of a sentence embedder: explain how similar the text is to this one."),
+]
 Position = Annotated[str | None, typer.Option(help="The readout position: an index, first, last, mean or mask.")]
 Aggregate = Annotated[
     str, typer.Option(help="The aggregation of layer maps: auto, none, rollout, flow, sum, mean or last.")
@@ -136,7 +143,12 @@ class Flag(NamedTuple):
 
 Asked: TypeAlias = dict[str, Any]  # options of `wherefrom.options`, by name
 Group: TypeAlias = Mapping[str, Flag]
-QUESTION: Group = {"target": Flag(Target), "foil": Flag(Foil), "position": Flag(Position)}
+QUESTION: Group = {
+    "target": Flag(Target),
+    "foil": Flag(Foil),
+    "similar_to": Flag(SimilarTo),  # which is a `target`
+    "position": Flag(Position),
+}
 MAPS: Group = {
     "aggregate": Flag(Aggregate, "auto"),
     "head": Flag(Head),
@@ -197,6 +209,10 @@ def _in_python(given: Asked) -> Asked:
     """What was typed as Python takes it."""
     if "from_layer" in given:
         given["layers"] = (given.pop("from_layer"), given.pop("to_layer"))
+    if (text := given.pop("similar_to", None)) is not None:
+        if given["target"] is not None:
+            raise InvalidOption("--similar-to is a target by itself; leave --target out")
+        given["target"] = similarity(text)
     for name in given.keys() & {"position", "head"}:
         given[name] = _number(given[name])
     return given

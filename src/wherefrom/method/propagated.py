@@ -49,7 +49,7 @@ def frozen_gradients(
 ) -> FrozenGradients:
     """One backward pass through the frozen pass; `more` are further tensors of it."""
     trace = frozen_trace(output, how)
-    number = explained(trace.opened, trace.output, output.answers, trace.batch.lengths, "logit")
+    number = explained(trace.opened, trace.output, output.answers, trace.batch.lengths, "logit", frozen=True)
     hidden = [layer.raw["x"] for layer in trace.layers]
     wanted = [trace.words, trace.embeddings, *hidden, *more]
     assert trace.switch is not None

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
-from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.errors import UnsupportedModel
 from wherefrom.model.attended import blind_rows, values_of, weights_among, without_blind_rows
 from wherefrom.model.double import computing_in_double
+from wherefrom.model.finite import check_finite
 from wherefrom.model.freeze import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
@@ -71,7 +72,6 @@ class LayerTrace:
 
     @property
     def device(self) -> torch.device:
-        """Where the block computes: those of one model may be on several devices."""
         return self.raw.get("output", self.raw["x"]).device
 
     @cached_property
@@ -349,7 +349,7 @@ def stream(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
     recorder.later.end()
-    _check_finite(opened, output)
+    check_finite(opened, output)
     return Trace(
         opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples, recorder.after, switch
     )
@@ -479,21 +479,3 @@ def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
             f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
             f"gradients of it; use a method without gradients: ablation, ablation-pairs"
         )
-
-
-def _check_finite(opened: Model, output: Any) -> None:
-    tensors = [t for t in output.values() if isinstance(t, Tensor) and t.is_floating_point()]
-    if all(bool(t.isfinite().all()) for t in tensors):
-        return
-    broken = [name for name, weight in opened.model.named_parameters() if not bool(weight.isfinite().all())]
-    if broken:
-        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
-        raise UnsupportedModel(
-            f"the model's weights contain NaN or infinite values ({shown}); an explanation of such a model "
-            f"would be meaningless. Load an intact checkpoint"
-        )
-    finer = {"float32": "float64", "float64": None}.get(opened.dtype, "float32")
-    raise NotDefined(
-        f"the model's output is NaN or infinite on this input although its weights are finite (dtype {opened.dtype}); "
-        + (f"try dtype='{finer}'" if finer else "explain another input")
-    )

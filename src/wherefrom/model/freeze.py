@@ -98,14 +98,15 @@ class _Normed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, own: Elementwise, norm: Norm) -> Tensor:
-        ctx.norm = norm
+        ctx.norm, ctx.place = norm, t.device  # an offloaded or spread model's norm may move what it is given
         ctx.save_for_backward(norm.scale(promote(t)))
         return own(t)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor) -> Any:
         (g,), (scale,) = given, ctx.saved_tensors
-        return (ctx.norm.centred(promote(g) * ctx.norm.gamma) / scale).to(g.dtype), None, None
+        found = ctx.norm.centred(promote(g) * ctx.norm.to(g.device).gamma) / scale.to(g.device)
+        return found.to(ctx.place, g.dtype), None, None
 
 
 class _Activated(torch.autograd.Function):

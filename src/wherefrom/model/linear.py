@@ -26,10 +26,6 @@ NEAR = {torch.float64: 1e-6, torch.float32: 1e-4}  # how far x W + b may lie fro
 NEAR_IN_HALF = 2e-2
 
 
-class Rounds(UnsupportedModel):
-    """A module that computes something else than x W + b."""
-
-
 def promote(t: Tensor) -> Tensor:
     """Half-precision tensors as float32: every formula is evaluated in float32 or float64."""
     return t.float() if t.dtype in HALF else t
@@ -116,7 +112,7 @@ def _tried(module: nn.Module) -> Linear:
         found = read(module)
         if found is not None and _fits(found, probe.to(given.device, found.weight.dtype), given):
             return found
-    raise Rounds(
+    raise UnsupportedModel(
         f"{type(module).__name__} computes something else than x W + b: it rounds what it is given (quantised "
         f"activations), so that no part of its output can be told apart. Quantise the weights alone, or dequantise the "
         f"model (model.dequantize(), or load it without its quantization_config)"

@@ -111,6 +111,11 @@ class Model:
         return proved(self)
 
     @cached_property
+    def fixed(self) -> dict[tuple[str, str], torch.Tensor]:
+        """The embeddings of texts that others are compared with, by text and pooling."""
+        return {}
+
+    @cached_property
     def traits(self) -> Traits:
         """What the blocks are like."""
         return Traits(self)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidOption
 from wherefrom.model.capture import Trace
+from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
@@ -85,12 +86,15 @@ class OutputTrace:
         return torch.stack(rows)
 
 
-def explained(opened: Model, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str) -> Tensor:
+def explained(
+    opened: Model, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str, *, frozen: bool = False
+) -> Tensor:
     """The explained number of each sentence of a batch, from the model's output on it: [B]."""
     if of not in OF:
         raise InvalidOption(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
     if of == "logit":
-        return torch.stack([logit(opened, output, row, answer) for row, answer in enumerate(answers)])
+        each = enumerate(zip(answers, lengths, strict=True))
+        return torch.stack([logit(opened, output, row, answer, n, frozen=frozen) for row, (answer, n) in each])
     if _one_of_several(opened, output, answers):
         index = torch.tensor([answer.target.index for answer in answers], device=output.logits.device)
         chosen: Tensor = promote(output.logits).softmax(-1).gather(1, index[:, None])[:, 0]
@@ -115,7 +119,9 @@ def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> 
     An answer's edges compete with the n tokens of their own sentence, not with its padding. Probabilities of a model
     in half precision are float32: near 1 its own numbers lie 0.004 apart.
     """
-    number = logit(opened, output, row, answer)  # says what is wrong where there is nothing to explain
+    number = logit(opened, output, row, answer, n)  # says what is wrong where there is nothing to explain
+    if answer.target.kind in EMBEDDED:
+        return number  # which there is no probability of: a cosine and a dimension stand for themselves
     if regression(opened):
         raise InvalidOption("a regression has no probabilities; explain its logit (of='logit')")
     if answer.target.foil is not None:

@@ -1,7 +1,8 @@
 """Which number is explained, and which row it is read from.
 
 The *target* is one entry of the model's output: the logit of a class, of a word at a mask, of the start or
-end of an answer, of the next token; with a foil, the difference of two logits. The *position* is the token
+end of an answer, of the next token; with a foil, the difference of two logits; of a bare encoder a number of its
+sentence embedding (embedding.py). The *position* is the token
 whose representation that entry is read from, so the row of a map that is its readout row.
 """
 
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, Unsuited, WherefromError
+from wherefrom.model.embedding import KINDS as EMBEDDED
+from wherefrom.model.embedding import embedding, embedding_number, embedding_target
 from wherefrom.model.inputs import Sentence, token_names
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
@@ -90,12 +93,15 @@ def answers(
     return [answer(opened, sentence, output, row, each, foil, position) for each in every]
 
 
-def logit(opened: Model, output: Any, row: int, found: Answer) -> Tensor:
+def logit(opened: Model, output: Any, row: int, found: Answer, n: int | None = None, *, frozen: bool = False) -> Tensor:
     """The explained number of row `row` as a scalar of the model's own graph: a logit or a difference of two.
 
+    n is how many tokens the sentence has, where it may be padded; `frozen`: scales are constants on the way back.
     Half precision is left first: what two of its numbers add up to is seldom one of its numbers.
     """
     target, where = found.target, found.readout.position
+    if target.kind in EMBEDDED:
+        return embedding_number(opened, output, row, target, found.readout, n, frozen=frozen)
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
     if target.kind == "answer":
@@ -128,6 +134,11 @@ class Term(NamedTuple):
 def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
     """The entries that `logit` adds up."""
     target, where = found.target, found.readout.position
+    if target.kind in EMBEDDED:
+        raise Unsuited(
+            f"this method starts at an output of a linear layer, and a {target.kind} of a sentence embedding is none; "
+            f"choose another: attn-lrp, integrated-gradients, attcat, ablation"
+        )
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
     if target.kind == "answer":
@@ -156,7 +167,10 @@ def no_number(opened: Model) -> WherefromError:
         "token-classification": "a token classifier gives a label to every token; say with position= which one is "
         "meant: its index, or the word itself",
     }
-    usual = f"{opened.name} predicts nothing; use a model with a head"
+    usual = (
+        f"{opened.name} predicts nothing; use a model with a head, or explain how similar the text is to another "
+        f"(target=wherefrom.similarity('another text'))"
+    )
     maps = ", or choose a method that explains representations (kind 'map' in `wherefrom methods`)"
     return NotDefined(
         f"there is no number to explain: {lacks.get(opened.task, usual)}{maps if opened.family.mapped else ''}"
@@ -260,14 +274,14 @@ def _answering(
 
 
 def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
-    del output, row
-    if target is not None or foil is not None:
-        raise InvalidTarget(
-            f"{opened.name} is a bare encoder: it predicts nothing, so it has no target {target!r}; "
-            f"leave target out, or open the checkpoint with a head (task=)"
-        )
     default = opened.pooling or ("last" if opened.causal else opened.family.reads)
-    return Answer(Target("none"), _readout(opened, sentence, position, default=default), None, {})
+    readout = _readout(opened, sentence, position, default=default)
+    if target is None and foil is None:
+        return Answer(Target("none"), readout, None, {})
+    width = embedding(opened, output, row, readout, len(sentence)).shape[-1]
+    chosen = embedding_target(opened, target, foil, readout, width)
+    number = embedding_number(opened, output, row, chosen, readout, len(sentence))
+    return Answer(chosen, readout, f"{float(number):.4g}", {})
 
 
 def _nothing(opened: Model, sentence: Sentence) -> Answer:

@@ -90,7 +90,7 @@ def _has_number(opened: Model, sentence: Sentence, question: Question) -> bool:
     if opened.task == "masked-lm":
         asked = any(each is not None for each in (question.target, question.foil, question.position))
         return asked or opened.mask_id in sentence.ids
-    return opened.task != "encoder"
+    return opened.task != "encoder" or question.target is not None
 
 
 def first_suited(choices: Sequence[MethodSpec], explain: Callable[[MethodSpec], T]) -> T:

@@ -224,11 +224,11 @@ def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) ->
 def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: Sequence[MethodSpec]) -> None:
     """Refuse a target or a foil that none of the methods looks at.
 
-    In an answer, start and end choose the row that is read; a bare encoder has its own words about targets.
+    In an answer, start and end choose the row that is read.
     """
     targets = any(each.target is not None or each.foil is not None for each in questions)
     answered = any(each.method.class_specific for each in asked)
-    if not targets or answered or opened.task in ("question-answering", "encoder"):
+    if not targets or answered or opened.task == "question-answering":
         return
     names = ", ".join(each.asked for each in asked)
     say = f"say{'s' * (len(asked) == 1)} what a representation is made of"

@@ -13,7 +13,8 @@ Number = TypeVar("Number", bound=np.floating[Any])
 
 @dataclass(frozen=True)
 class Target:
-    """The number explained. `kind` is "class", "token", "start", "end", "answer", "none" or "random".
+    """The number explained. `kind` is "class", "token", "start", "end", "answer", "dimension" or "similarity" (of a
+    sentence embedding: the label is the other text, the foil's label a third), "none" or "random".
 
     "none" is an explanation of a representation: nothing was predicted, or the method does not look at what was. Its
     label is the token that is represented. "random" is no explanation: numbers to compare explanations with.
@@ -36,6 +37,9 @@ class Target:
             return "nothing: random scores, to compare with"
         if self.kind == "none":
             return f"what {self.label or 'a token'} is made of, not towards a class or word"
+        if self.kind == "similarity":
+            than = "" if self.foil_label is None else f" rather than to '{self.foil_label}'"
+            return f"similarity to '{self.label}'{than}"
         named = f"{self.kind} '{self.label}'" if self.kind in ("class", "token") else f"{self.kind} {self.label}"
         return named if self.foil_label is None else f"{named} rather than '{self.foil_label}'"
 

@@ -1,0 +1,30 @@
+"""Outputs that are no numbers are explained to nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.model.model import Model
+
+
+def check_finite(opened: Model, output: Any) -> None:
+    """Refuse NaN and infinite numbers, and say whether weights or the input are to blame."""
+    tensors = [t for t in output.values() if isinstance(t, Tensor) and t.is_floating_point()]
+    if all(bool(t.isfinite().all()) for t in tensors):
+        return
+    weights = {name: weight for name, weight in opened.model.named_parameters() if not weight.is_meta}
+    broken = [name for name, weight in weights.items() if not bool(weight.isfinite().all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
+        raise UnsupportedModel(
+            f"the model's weights contain NaN or infinite values ({shown}); an explanation of such a model "
+            f"would be meaningless. Load an intact checkpoint"
+        )
+    finer = {"float32": "float64", "float64": None}.get(opened.dtype, "float32")
+    raise NotDefined(
+        f"the model's output is NaN or infinite on this input although its weights are finite (dtype {opened.dtype}); "
+        + (f"try dtype='{finer}'" if finer else "explain another input")
+    )
