@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,12 @@ PROJECTIONS = {
 
 def scores(model: Any, method: str, **options: Any) -> Any:
     """The scores; None where the method is not for this architecture."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # integrated gradients of random weights may not converge
+        return _scores(model, method, **options)
+
+
+def _scores(model: Any, method: str, **options: Any) -> Any:
     try:
         return wherefrom.explain(TEXT, model, tiny.tokenizer(), method=method, **options).scores
     except Unsuited:
@@ -281,7 +288,7 @@ def test_blocks_on_several_devices(variant: str) -> None:
     assert {device.type for _, device, _ in before} == {"cpu", "cuda"}
     for method in wherefrom.methods():
         ours, theirs = scores(model, method.name), scores(plain, method.name)
-        if theirs is None:
+        if theirs is None or method.name in ("decompx", "decompx-map"):  # which want all on one device
             assert ours is None, method.name
         else:
             np.testing.assert_allclose(ours, theirs, atol=1e-7, err_msg=method.name)

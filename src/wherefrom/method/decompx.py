@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from wherefrom.errors import Unsuited
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import MODARRESSI_2023
 from wherefrom.method.decomposition import (
@@ -51,7 +52,7 @@ from wherefrom.model.target import terms
 from wherefrom.work import BatchShape, Options, Work, forward
 
 if TYPE_CHECKING:
-    from wherefrom.model import LayerTrace, OutputTrace
+    from wherefrom.model import LayerTrace, OutputTrace, Trace
 
 IDEA = "decomposition by input token"
 AnyBias = Literal["absdot", "abssim", "norm", "equal", "dot", "cls", "token", "token-absdot", "none"]
@@ -139,8 +140,19 @@ class Read(NamedTuple):
     signs: Tensor  # [B, m]
 
 
+def _need_one_device(trace: Trace) -> None:
+    """Vectors are carried from block to block and through the head, all of them at once."""
+    places = {layer.device for layer in trace.layers} | {given.device for _, given, _ in trace.after}
+    if len(places) > 1:
+        raise Unsuited(
+            f"decompx carries vectors through the whole model, which must be on one device; this one is on "
+            f"{', '.join(sorted(map(str, places)))}. Load it on one, or choose another method: attn-lrp, alti"
+        )
+
+
 def _read(output: OutputTrace) -> Read:
     trace = output.trace
+    _need_one_device(trace)
     asked = [terms(trace.opened, *each) for each in zip(trace.batch.sentences, output.answers, strict=True)]
     most = max(map(len, asked))
     # A sentence with fewer terms than its neighbours repeats one, which then counts for nothing.
@@ -310,6 +322,7 @@ def decompx_map(
     From the input to each block already, so that there is nothing to roll out. Options as those of `decompx`.
     """
     rules, trace = DecompositionRules(bias, Freeze(ffn, activation, gate, norms), value_bias), output.trace
+    _need_one_device(trace)
     maps = [layer.x.new_zeros(layer.attention.shape[0], *layer.attention.shape[2:]) for layer in trace.layers]
     for sentence, n in enumerate(trace.batch.lengths):
         states = decomposed(trace.layers, sentence, n, rules, causal=trace.opened.causal)
