@@ -168,7 +168,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "qwen2_moe": {**GROUPED, **EXPERTS, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16},
     "qwen3_moe": {**GROUPED, **EXPERTS, "moe_intermediate_size": 16},
     "roc_bert": {**PLAIN, "pronunciation_vocab_size": 60, "shape_vocab_size": 60},
-    "stablelm": {**PLAIN, "num_key_value_heads": 2},
+    "stablelm": {**PLAIN, "hidden_size": 32, "num_key_value_heads": 2},
     "xglm": {**PLAIN, "d_model": 24, "num_layers": 3, "attention_heads": 4, "ffn_dim": 40},
     "xlm": XLM_SHAPE,
 }
@@ -228,6 +228,8 @@ def model(
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for name, weight in found.named_parameters():
+            if not weight.requires_grad:
+                continue  # RoFormer's sines, which are no weights
             noise = torch.randn(weight.shape, generator=generator)
             module = name.split(".")[-2]  # the module's own name: a model's prefix may say "norm" too
             norm = "norm" in module.lower() or module.startswith("ln")

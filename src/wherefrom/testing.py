@@ -37,6 +37,7 @@ from wherefrom.errors import InvalidOption, WherefromError, WherefromWarning
 from wherefrom.method import MethodSpec, choose, methods
 from wherefrom.method.needs import PLAIN_BLOCKS, undefined
 from wherefrom.model import LayerTrace, Model, Trace, open_model
+from wherefrom.model.keys import linear_keys
 from wherefrom.model.undo import configs
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import kinds_of
@@ -316,7 +317,7 @@ def _check_layer(opened: Model, layer: LayerTrace) -> None:
     block, where = layer.block, f"of block {layer.index}"
     source = block.source(layer.x)
     projected = [] if block.latent else [("values", block.w_v, layer.value)]
-    if layer.linear_keys:  # rotary and relative positions act on queries and keys after their projections
+    if linear_keys(layer):  # rotary and relative positions act on queries and keys after their projections
         projected += [("queries", block.w_q, layer.query), ("keys", block.w_k, layer.key)]
     for name, weights, taken in projected:
         made = torch.einsum("bnd,hdk->bhnk", source - source[:, :1], weights)  # differences: without the bias

@@ -5,7 +5,10 @@ r"""DeepLift: every operation replaced by the linear map of its differences from
     y = σ(x), elementwise     Δy = (σ(x) − σ(x')) / (x − x') Δx                           the rescale rule
     y = a b                   Δy = ½(a + a') Δb + ½(b + b') Δa                            products of two
     softmax                   Δα = L(α, α') Δ log α, Δ log α = Δs − Δ log Σ exp s         L: the logarithmic mean
-    LayerNorm                 c / sqrt(mean c² + ε), c centred                            likewise
+    norms                     c / sqrt(mean c² + ε), c centred (RMS: not)                 likewise, by the two above
+    gated FFN                 φ(g) ⊙ p                                                    likewise
+    soft-cap                  c tanh(s / c)                                               likewise
+    rotary embedding          the same linear map in both passes
 
 Each row is exact for its operation, so the scores add up to the change of the output; what rounding leaves is `delta`.
 The head that reads the last block's output is averaged along the straight way from baseline to input (Gauss–Legendre,
@@ -32,9 +35,9 @@ from wherefrom.errors import InvalidOption, Unsuited
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.baseline import Baseline, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
-from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.quadrature import averaged
-from wherefrom.model.parts import Norm
+from wherefrom.model.keys import Side, product_of
+from wherefrom.model.parts import Block, Norm, derivative
 from wherefrom.work import passes
 
 if TYPE_CHECKING:
@@ -49,7 +52,16 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
     symbols=("DL",),
     idea="differences from a baseline",
     paper=SHRIKUMAR_2017,
-    needs={"attention", "values", "output-projection", "block-input", "both-norms", "baseline", *PLAIN_BLOCKS},
+    needs={
+        "attention",
+        "values",
+        "output-projection",
+        "block-input",
+        "linear-values",
+        "known-scores",
+        "ffn-matrices",
+        "baseline",
+    },
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
     cost=passes(7, 1.2),
     kind="scores",
@@ -96,21 +108,61 @@ def through_block(now: LayerTrace, then: LayerTrace, multiplier: Tensor) -> Tens
 def difference(now: LayerTrace, then: LayerTrace, dx: Tensor) -> Tensor:
     """The block as a linear map of differences: difference(now, then, x − x') is o − o'."""
     block = now.block
-    source = _norm(block.norm1, now.x, then.x, dx) if block.norm_first else dx
-    dq, dk, dv = (torch.einsum("bnd,hdk->bhnk", source, w) for w in (block.w_q, block.w_k, block.w_v))
-    ds = (dq @ _middle(now.key, then.key).mT + _middle(now.query, then.query) @ dk.mT) * now.scaling
-    da = _softmax(now, then, ds)
+    given = _attended(now, then, _norm(block.before, now.x, then.x, dx))
+    if block.after is not None:
+        attended, attended0 = (block.attended(each.attention, each.value) for each in (now, then))
+        given = _norm(block.after, attended, attended0, given)
+    dy = _norm(block.post, now.u, then.u, dx + given)
+    read, read0, d = (now.x, then.x, dx) if block.parallel else (*map(_stream, (now, then)), dy)
+    dw = dy + _fed(block, read, read0, d)
+    return _norm(block.ffn_post, now.w, then.w, dw)
+
+
+def _stream(layer: LayerTrace) -> Tensor:
+    """y, what goes past the FFN and, normed again in some blocks, into it."""
+    return layer.u if layer.block.post is None else layer.block.post(layer.u)
+
+
+def _attended(now: LayerTrace, then: LayerTrace, source: Tensor) -> Tensor:
+    """What attention gives, from differences of what it reads."""
+    block, product, product0 = now.block, product_of(now), product_of(then)
+    query, query0, key, key0 = (side.given for side in (product.query, product0.query, product.key, product0.key))
+    dq, dk = (_turned(*sides, source) for sides in zip(product[:2], product0[:2], strict=True))
+    ds = (dq @ _middle(key, key0).mT + _middle(query, query0) @ dk.mT) * product.scaling
+    if now.softcap is not None:
+        c = now.softcap
+        ds = ds * _slope(
+            lambda s: c * torch.tanh(s / c), *(q @ k.mT * product.scaling for q, k in ((query, key), (query0, key0)))
+        )
+    da, dv = _softmax(now.attention, then.attention, ds), torch.einsum("bnd,hdk->bhnk", source, block.w_v)
     dz = da @ _middle(now.value, then.value) + _middle(now.attention, then.attention) @ dv
-    du = dx + torch.einsum("bhnk,hkd->bnd", dz, block.w_o)
-    if block.norm_first:
-        dy = _norm(block.norm2, now.u, then.u, du)
-        y, y0 = block.norm2(now.u), block.norm2(then.u)
+    return torch.einsum("bhnk,hkd->bnd", dz, block.w_o)
+
+
+def _turned(now: Side, then: Side, source: Tensor) -> Tensor:
+    """Queries or keys: projected, normed by some models, turned by position, which is linear."""
+    d = torch.einsum("bnd,hdk->bhnk", source, now.weight)
+    if now.norm is None:
+        return now.turned(d)
+    if now.late:
+        d = now.turned(d)
+    d = now.by_head(_norm(now.norm, now.entering, then.entering, now.as_read(d)))
+    return d if now.late else now.turned(d)
+
+
+def _fed(block: Block, t: Tensor, t0: Tensor, dt: Tensor) -> Tensor:
+    """What the FFN adds to the stream, its norms included, from differences of what it reads."""
+    h, h0 = (each if block.ffn_before is None else block.ffn_before(each) for each in (t, t0))
+    dh = _norm(block.ffn_before, t, t0, dt)
+    up, up0, dup = block.ffn_in(h), block.ffn_in(h0), dh @ block.ffn_in.weight
+    if (gate := block.ffn_gate) is None:
+        hidden = _slope(block.activation, up, up0) * dup
     else:
-        dy = _norm(block.norm1, now.u, then.u, du)
-        y, y0 = block.norm1(now.u), block.norm1(then.u)
-    pre, pre0 = block.ffn_in(y), block.ffn_in(y0)
-    df = (_slope(block.activation, pre, pre0) * (dy @ block.ffn_in.weight)) @ block.ffn_out.weight
-    return du + df if block.norm_first else _norm(block.norm2, now.w, then.w, dy + df)
+        a, a0 = gate(h), gate(h0)
+        da = _slope(block.activation, a, a0) * (dh @ gate.weight)
+        hidden = _middle(block.activation(a), block.activation(a0)) * dup + _middle(up, up0) * da
+    df = hidden @ block.ffn_out.weight
+    return df if block.ffn_after is None else _norm(block.ffn_after, block.ffn(h), block.ffn(h0), df)
 
 
 def _middle(a: Tensor, b: Tensor) -> Tensor:
@@ -127,30 +179,41 @@ def _slope(f: Any, x: Tensor, x0: Tensor) -> Tensor:
     close = gap.abs() < 1e-7
     quotient: Tensor = (f(a) - f(b)) / torch.where(close, 1.0, gap)
     if bool(close.any()):
-        middle = _middle(a, b)
-        quotient = torch.where(close, torch.func.jvp(f, (middle,), (torch.ones_like(middle),))[1], quotient)
+        quotient = torch.where(close, derivative(f, _middle(a, b)), quotient)
     return quotient.to(x.dtype)
 
 
-def _softmax(now: LayerTrace, then: LayerTrace, ds: Tensor) -> Tensor:
+def _softmax(now: Tensor, then: Tensor, ds: Tensor) -> Tensor:
     """Δα from Δs: Δα = L Δ log α with L the logarithmic mean of α and α', and Σ Δα = 0 gives the normaliser's part.
 
-    The same through exp and a division is exact too, but its two parts grow like exp(Δs) and cancel.
+    The same through exp and a division is exact too, but its two parts grow like exp(Δs) and cancel. Where rows sum to
+    less than one, an attention sink takes the rest: one more column, whose score is the same in both passes.
     """
-    logs = []
-    for layer in (now, then):
-        s = layer.query @ layer.key.mT * layer.scaling
-        logs.append(s.masked_fill(layer.attention == 0, -torch.inf).log_softmax(-1))
-    seen = (now.attention > 0) & (then.attention > 0)
-    gap = torch.where(seen, logs[0] - logs[1], 0.0).abs()
-    high = torch.where(seen, torch.maximum(*logs).exp(), 0.0)
-    mean = high * torch.where(gap > 1e-12, -torch.expm1(-gap) / gap.clamp(min=1e-12), 1.0)
-    total = mean.sum(-1, keepdim=True).clamp(min=torch.finfo(mean.dtype).tiny)  # 0 in rows that see nothing
+    mean = _logarithmic_mean(now, then)
+    sink = _logarithmic_mean(*(_rest(attention) for attention in (now, then)))
+    total = (mean.sum(-1, keepdim=True) + sink).clamp(min=torch.finfo(mean.dtype).tiny)  # 0 in rows that see nothing
     return mean * (ds - (mean * ds).sum(-1, keepdim=True) / total)
 
 
-def _norm(norm: Norm, t: Tensor, t0: Tensor, dt: Tensor) -> Tensor:
-    """Δ LN(t) from Δt: centred, over the root of the variance, times γ."""
+def _rest(attention: Tensor) -> Tensor:
+    """What a row lacks of one, if that is more than rounding."""
+    rest = 1 - attention.sum(-1, keepdim=True)
+    return torch.where(rest > 64 * torch.finfo(rest.dtype).eps, rest, 0.0)
+
+
+def _logarithmic_mean(a: Tensor, b: Tensor) -> Tensor:
+    """(a − b) / (log a − log b), and 0 where one of them is."""
+    seen = (a > 0) & (b > 0)
+    gap = (torch.where(seen, a, 1.0).log() - torch.where(seen, b, 1.0).log()).abs()
+    return torch.where(seen, torch.maximum(a, b), 0.0) * torch.where(
+        gap > 1e-12, -torch.expm1(-gap) / gap.clamp(min=1e-12), 1.0
+    )
+
+
+def _norm(norm: Norm | None, t: Tensor, t0: Tensor, dt: Tensor) -> Tensor:
+    """Δ N(t) from Δt: centred, unless it is an RMS norm, over the root of the variance, times γ."""
+    if norm is None:
+        return dt
     c, c0, dc = (norm.centred(x) for x in (t, t0, dt))
     root, root0 = norm.scale(t), norm.scale(t0)
     dv = ((c + c0) * dc).mean(-1, keepdim=True)

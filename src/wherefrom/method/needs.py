@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NEEDS = {
     "attention": "attention weights",
     "queries-keys": "queries and keys",
+    "known-scores": "queries and keys that it can follow back to what attention reads",
     "values": "values",
     "output-projection": "W_O",
     "block-input": "the block's input",
@@ -59,6 +60,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "linear-values": (lambda t: t.latent, "values made through a latent"),
     "read-token": (lambda t: t.pooled, "a head that reads the mean of all"),
     "linear-keys": (lambda t: t.bent_keys, "keys that are turned by their position or normed"),
+    "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }
 PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"read-token"}  # the blocks of BERT and GPT-2

@@ -63,6 +63,7 @@ class LayerTrace:
     scaling: float  # the factor on q·k before the softmax
     raw: dict[str, Tensor] = field(repr=False)
     causal: bool = False  # no token sees a later one
+    softcap: float | None = None  # c in c·tanh(s / c), where scores are capped before the softmax (Gemma 2)
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
     _later: Later | None = field(default=None, repr=False)
 
@@ -151,26 +152,6 @@ class LayerTrace:
     def heads(self) -> int:
         return self.block.heads
 
-    @cached_property
-    def linear_keys(self) -> bool:
-        """Whether keys are a linear map of what attention reads, and no more."""
-        if self.block.latent or "key" not in self.raw:
-            return False
-        source = self.block.source(self.x)
-        weight, bias = (part.to(source.dtype) for part in self.block.projections()[1])
-        key = (source[:1, :2] @ weight + bias).detach()
-        own = self.key[:1, :, :2].transpose(1, 2).flatten(2).detach()
-        return key.shape == own.shape and bool((key - own).abs().max() <= 0.02 * own.abs().max())
-
-    @cached_property
-    def plain_softmax(self) -> bool:
-        """Whether attention weights are the softmax of q·k over what is seen, and no more."""
-        if "key" not in self.raw:
-            return False
-        scores = self.query @ self.key.mT * self.scaling
-        plain = scores.masked_fill(self.attention == 0, -torch.inf).softmax(-1)
-        return bool((plain - self.attention).abs().max() <= 0.02)
-
     def afterwards(self, check: Callable[[], None]) -> None:
         """Look at a number of this layer: at once on a CPU; elsewhere, as it means to wait for the device, after the
         pass if that still runs.
@@ -198,7 +179,7 @@ class Trace:
     words: Tensor = field(repr=False)  # the word embeddings alone: [B, n, e]
     embeddings: Tensor = field(repr=False)  # what the embedding module made of them: [B, n, e]
     output: Any = field(repr=False)  # the model's own output object
-    tuples: bool = False  # blocks give their output as the first of a tuple
+    tuples: int = 0  # where blocks give their output as the first of a tuple, how long that is
     after: list[Ran] = field(default_factory=list, repr=False)  # what ran after the last block: model/head.py
     switch: Switch | None = None  # of a frozen pass: which shares hold on the way back
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -229,9 +210,10 @@ class _Recorder:
     count: int = 0
     page: dict[str, Tensor] | None = None
     scaling: float = 1.0
+    softcap: float | None = None
     words: Tensor | None = None
     embeddings: Tensor | None = None
-    tuples: bool = False
+    tuples: int = 0
     after: list[Ran] = field(default_factory=list)
     later: Later = field(default_factory=Later)
 
@@ -276,7 +258,10 @@ class _Recorder:
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
         ids, mask = (t.to(page["output"].device) for t in (self.batch.ids, self.batch.mask))
-        self.on_layer(LayerTrace(self.count, block, ids, mask, self.scaling, page, self.causal, _later=self.later))
+        made = LayerTrace(
+            self.count, block, ids, mask, self.scaling, page, self.causal, self.softcap, _later=self.later
+        )
+        self.on_layer(made)
         self.count += 1
 
 
@@ -300,6 +285,7 @@ def attention_forward(
     if recorder is not None:
         scaling = more.get("scaling")
         recorder.scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        recorder.softcap = more.get("softcap")
         recorder.note(query=query, key=key, value=value, attention=attention)
     return output, attention
 
@@ -438,7 +424,7 @@ def _hook_block(block: Block, recorder: _Recorder) -> None:
 
     def ends(_module: nn.Module, _args: Any, output: Any) -> None:
         if recorder.mine():
-            recorder.tuples = isinstance(output, tuple | list)  # a list in the first GPT
+            recorder.tuples = len(output) if isinstance(output, tuple | list) else 0  # a list in the first GPT
             recorder.end(block, output[0] if recorder.tuples else output)
 
     def enters_last_norm(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:

@@ -39,6 +39,7 @@ class Attention:
     packed: Packed = ""
     value_bias: str = ""  # a bias of the values that is no part of their projection (DeBERTa)
     module: str = ""  # where attention does not go through transformers' interface: the module that returns its weights
+    biased: bool = False  # there, the scores have a part that relative positions alone decide (ALiBi, MPNet's buckets)
 
 
 @dataclass(frozen=True)

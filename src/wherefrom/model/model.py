@@ -423,7 +423,7 @@ def _look_up(block: Block) -> None:
     """A modified model fails here, by name, and not in the middle of a pass."""
     for sublayer in (block.family.attention, block.family.ffn):
         for name, path in vars(sublayer).items():
-            for each in path.split(" + ") if path and name != "packed" else ():
+            for each in path.split(" + ") if path and name not in ("packed", "biased") else ():
                 block.part(each)
     for name in ("before", "after", "post", "ffn_before", "ffn_after", "ffn_post"):
         getattr(block, name)

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
+from wherefrom.model.double import computing_in_double
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import Linear as Linear
 from wherefrom.model.linear import device_of, present, sizes
@@ -66,6 +67,12 @@ class Norm(NamedTuple):
 
     def to(self, device: torch.device) -> Norm:
         return self._replace(gamma=self.gamma.to(device), beta=self.beta.to(device))
+
+    def forgets(self, t: Tensor) -> Tensor:
+        """`∂N(t)/∂t = (I − pᵀp) Γ / s`: p, over √d, is t̂ and, where the mean comes off, the constant vector."""
+        unit = self.centred(t) / self.scale(t)
+        p = [torch.ones_like(t), unit] if self.centres else [unit]
+        return torch.stack(p, -2).div_(t.shape[-1] ** 0.5)  # [..., d] -> [..., 2 or 1, d]
 
 
 def _kept(read: Callable[[Any], T]) -> cached_property[T]:
@@ -336,8 +343,10 @@ class Block:
     def _experts(self, h: Tensor) -> Tensor:
         def run(module: nn.Module) -> Tensor:
             routing_eagerly(module)
-            # Routers flatten what they are given and say how it was shaped: three axes, whatever the caller has.
             own = next(module.parameters()).dtype
+            if own == torch.float64:  # routers take their softmax in float32
+                computing_in_double(module)
+            # Routers flatten what they are given and say how it was shaped: three axes, whatever the caller has.
             found = module(h.to(own).reshape(1, -1, h.shape[-1]))
             given: Tensor = found[0] if isinstance(found, tuple) else found
             return given.reshape(h.shape).to(h.dtype)
@@ -381,6 +390,14 @@ class Block:
             raise ValueError("the FFN of a parallel block reads the block's input; give it too")
         w = y + self.feed(x if self.parallel and x is not None else y)
         return w if self.ffn_post is None else self.ffn_post(w)
+
+
+def derivative(function: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
+    """That of a function which acts on each number alone, an activation."""
+    with torch.enable_grad():
+        t = t.detach().requires_grad_()
+        (found,) = torch.autograd.grad(function(t).sum(), t)
+    return found
 
 
 def _there(norm: Norm | None) -> Norm:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from wherefrom.model.families import FAMILIES
 from wherefrom.model.inputs import Sentence, collate
+from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.parts import promote
 from wherefrom.model.stock import shape, stock
 from wherefrom.model.undo import outside_inference_mode, without_gradients
@@ -55,6 +56,7 @@ class Proof:
     linear_keys: bool  # keys are a linear map of what it reads
     plain_softmax: bool  # its weights are the softmax of q·k
     sinks: bool  # in some block a part of it goes to no token
+    known_scores: bool  # its scores come of what it reads by the rules of keys.py
 
     @property
     def worst(self) -> Gap:
@@ -121,22 +123,23 @@ def prove(opened: Model) -> Proof:
     from wherefrom.model.capture import rerunning, stream
 
     gaps: list[Gap] = []
-    keys, softmax, left = [], [], []
+    keys, softmax, left, known = [], [], [], []
     tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
     probe = collate([_probe(opened)], opened.pad_id)
 
     def look(layer: LayerTrace) -> None:
         gaps.extend(_gaps(layer))
-        keys.append(layer.linear_keys)
-        softmax.append(layer.plain_softmax)
+        keys.append(linear_keys(layer))
+        softmax.append(plain_softmax(layer))
         left.append(float(1 - layer.attention.sum(-1).min()))
+        known.append(known_scores(layer))
 
     captured = stream(opened, probe, look).output
     own = without_gradients(lambda: rerunning(opened, partial(opened.forward, probe), own_attention=True))
     share = LOOSER if tolerance > TOLERANCE[torch.float32] else 1  # another attention rounds otherwise, block by block
     compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
     gaps += [Gap(opened.depth, "output", share * _apart(*pair)) for pair in compared]
-    return Proof(tuple(gaps), tolerance, all(keys), all(softmax), max(left) > 0.02)
+    return Proof(tuple(gaps), tolerance, all(keys), all(softmax), max(left) > 0.02, all(known))
 
 
 def _probe(opened: Model) -> Sentence:

@@ -102,7 +102,7 @@ def states_at(opened: Model, batch: Batch, layer: int | None) -> Tensor:
 
 
 def from_layer(
-    opened: Model, batch: Batch, layer: int | None, states: Tensor, *, tuples: bool, own_attention: bool = False
+    opened: Model, batch: Batch, layer: int | None, states: Tensor, *, tuples: int, own_attention: bool = False
 ) -> Any:
     """The output when `states` stand in place of the input of block `layer`; the blocks below are not run.
 
@@ -120,7 +120,7 @@ def from_layer(
     return rerunning(opened, run, own_attention=own_attention)
 
 
-def _start_at(opened: Model, layer: int, states: Tensor, tuples: bool) -> None:
+def _start_at(opened: Model, layer: int, states: Tensor, tuples: int) -> None:
     if isinstance(opened.blocks[0].module, nn.ModuleList):  # no module that could be left out: all of them run
         before = opened.blocks[layer - 1].last if layer else opened.embeddings
         hook(before, lambda *_: states.clone())  # the model goes on in place
@@ -132,7 +132,7 @@ def _start_at(opened: Model, layer: int, states: Tensor, tuples: bool) -> None:
             nonlocal seen
             seen += 1
             if seen <= layer:
-                return (states,) if tuples else states
+                return (states, *[None] * (tuples - 1)) if tuples else states
             return own(states if seen == 1 else hidden_states, *args, **kwargs)
 
         return forward

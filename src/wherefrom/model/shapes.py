@@ -77,6 +77,7 @@ MPNET = BERT.but(
         "output": "attention.attn.o",
         "post": "attention.LayerNorm",
         "module": "attention.attn",
+        "biased": True,
     },
     positions_after_pad=True,
 )
@@ -298,6 +299,7 @@ BLOOM = Family(
         norm="input_layernorm",
         packed="by-head",
         module="self_attention",
+        biased=True,
     ),
     ffn=FFN(
         up="mlp.dense_h_to_4h", activation="mlp.gelu_impl", down="mlp.dense_4h_to_h", norm="post_attention_layernorm"
@@ -306,7 +308,9 @@ BLOOM = Family(
     reads="last",
     closing="ln_f",
 )
-FALCON = BLOOM.but("falcon", embeddings="", ffn={"activation": "mlp.act"})  # sequential (falcon-rw)
+FALCON = BLOOM.but(
+    "falcon", embeddings="", attention={"biased": False}, ffn={"activation": "mlp.act"}
+)  # sequential (falcon-rw)
 FALCON_7B = FALCON.but("falcon", attention={"packed": "in-turn"}, ffn={"norm": "input_layernorm"}, parallel=True)
 FALCON_40B = FALCON.but(
     "falcon", attention={"packed": "by-group", "norm": "ln_attn"}, ffn={"norm": "ln_mlp"}, parallel=True
@@ -316,7 +320,14 @@ MPT = Family(
     layers="blocks.*",
     embeddings="",
     attention=Attention(
-        "attn.Wqkv", "attn.Wqkv", "attn.Wqkv", "attn.out_proj", norm="norm_1", packed="in-turn", module="attn"
+        "attn.Wqkv",
+        "attn.Wqkv",
+        "attn.Wqkv",
+        "attn.out_proj",
+        norm="norm_1",
+        packed="in-turn",
+        module="attn",
+        biased=True,
     ),
     ffn=FFN(up="ffn.up_proj", activation="ffn.act", down="ffn.down_proj", norm="norm_2"),
     causal=True,

@@ -134,6 +134,11 @@ class Traits:
         return None if found is None else float(found)
 
     @property
+    def unknown_scores(self) -> bool:
+        """Whether attention's scores do not come of what it reads by projections, norms and rotary positions alone."""
+        return not self.opened.proof.known_scores
+
+    @property
     def bent_keys(self) -> bool:
         """Whether keys are no linear map of what attention reads (rotary positions, norms on keys)."""
         return not self.opened.proof.linear_keys
