@@ -105,14 +105,14 @@ def test_deeplift_adds_up_where_captums_does_not() -> None:
 def test_blocks_below_are_not_run_again(variant: str) -> None:
     """DeepLift's head is averaged over 16 points, integrated gradients of layer 2 over some: from there on alone."""
     model = tiny.model(variant, dtype=torch.float64)
-    opened, calls = open_model(model), []
+    opened, calls = open_model(model, TOKENIZER), []
     for block in opened.blocks:
         block.part(block.family.attention.output).register_forward_hook(lambda *_: calls.append(1))
     asked = {"method": "deeplift", "target": 1}
-    wherefrom.explain(TEXTS[1], model, TOKENIZER, **asked)
+    wherefrom.explain(TEXTS[1], opened, **asked)
     assert len(calls) == 3 * opened.depth  # the captured pass, and input and baseline
     calls.clear()
-    wherefrom.explain(TEXTS[1], model, TOKENIZER, method="IG", layer=2, n_steps=64)
+    wherefrom.explain(TEXTS[1], opened, method="IG", layer=2, n_steps=64)
     assert len(calls) == opened.depth + 2 * 2 + 3 * (opened.depth - 2)  # 65 points, 32 at once
 
 
