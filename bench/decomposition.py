@@ -1,4 +1,4 @@
-"""Time and memory of the methods that read a pass frozen where it is not linear, beside a plain forward pass and LXT.
+"""Time and memory of decompositions and of methods that read a frozen pass, beside a plain forward pass and LXT.
 
     python bench/decomposition.py [--quick] [--threads 2]
 
@@ -19,15 +19,17 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import written
 
 SETTINGS = [("bert", 32, 1), ("bert", 128, 1), ("bert", 128, 8), ("llama", 128, 1)]
-METHODS = ["attn-lrp", "cp-lrp", "generic-attention"]
-TOGETHER = "both LRP together"
+METHODS = ["attn-lrp", "cp-lrp", "decompx(bias=none)", "generic-attention"]
+TOGETHER = "the first three together"
+FORWARD = "decompx"  # with biases shared out by the vectors: all of them taken forward
+LENGTHS = (32, 64, 128)
 LXT = "LXT's AttnLRP"
 LLAMA = {
     "hidden_size": 576,
@@ -50,11 +52,16 @@ def made(kind: str) -> Any:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
 
 
-def contestants(kind: str, n: int, batch: int, *, lxt: bool = False) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name; or LXT alone."""
+def contestants(
+    kind: str, n: int, batch: int, *, lxt: bool = False, slow: bool = False
+) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name; or LXT alone, or what is slow."""
     import torch
 
     model = made(kind)
+    if slow:  # without biases nothing would be shared out
+        for name, weight in model.named_parameters():
+            weight.data += 0.1 * torch.randn_like(weight) * name.endswith("bias")
     inputs = torch.randint(1000, 20000, (batch, n))
 
     def forward() -> None:
@@ -70,8 +77,10 @@ def contestants(kind: str, n: int, batch: int, *, lxt: bool = False) -> dict[str
     def explained(method: str) -> Callable[[], Any]:
         return lambda: wherefrom.explain(inputs, opened, method=method, target=0)
 
-    both = {TOGETHER: lambda: wherefrom.compare(inputs[0].tolist(), opened, methods=METHODS[:2], target=0)}
-    return {"forward": forward, **{name: explained(name) for name in METHODS}, **(both if batch == 1 else {})}
+    if slow:
+        return {"forward": forward, FORWARD: explained(FORWARD)}
+    together = {TOGETHER: lambda: wherefrom.compare(inputs.tolist(), opened, methods=METHODS[:3], target=0)}
+    return {"forward": forward, **{name: explained(name) for name in METHODS}, **together}
 
 
 def lxt_of(model: Any, inputs: Any) -> Callable[[], Any]:
@@ -151,6 +160,25 @@ def table(settings: list[tuple[str, int, int]], runs: int, threads: int) -> str:
     return "\n".join(lines)
 
 
+def forward_table(lengths: Sequence[int], threads: int) -> str:
+    """All n² vectors, once each: they take long."""
+    lines = [
+        "`decompx` as it comes, biases shared out by the vectors: all n² of them are taken forward through the same BERT "
+        "with random biases, one text. In forward passes, as are the multiplications that this takes.",
+        "",
+        "| n | forward pass | decompx | multiplications | peak memory |",
+        "|---" * 5 + "|",
+    ]
+    for n in lengths:
+        more = ["--runs", 1, "--threads", threads, "--slow"]
+        found = child("--time", "bert", n, 1, *more)
+        memory = child("--peak", "bert", n, 1, *more)
+        times = f"{found[FORWARD] / found['forward']:.0f} × | {0.82 * n * 10.8 / 12:.0f} ×"
+        lines.append(f"| {n} | {found['forward'] * 1000:.0f} ms | {times} | {memory:.0f} MB |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one text, n = 32 only, and nothing written")
@@ -159,6 +187,7 @@ def main() -> None:
     parser.add_argument("--time", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--lxt", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--slow", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.time or options.peak:
         import torch
@@ -166,11 +195,12 @@ def main() -> None:
         torch.set_num_threads(options.threads)
         clock = time.process_time if options.threads == 1 else time.perf_counter
         kind, n, batch = options.time or options.peak
-        entries = contestants(kind, int(n), int(batch), lxt=options.lxt)
-        name = LXT if options.lxt else METHODS[0]
+        entries = contestants(kind, int(n), int(batch), lxt=options.lxt, slow=options.slow)
+        name = LXT if options.lxt else FORWARD if options.slow else METHODS[0]
         print(json.dumps(timed(entries, options.runs, clock) if options.time else peak(entries, name)))
         return
     text = table(SETTINGS[:1] if options.quick else SETTINGS, options.runs, options.threads)
+    text += "\n\n" + forward_table(LENGTHS[:1] if options.quick else LENGTHS, options.threads)
     print(text)
     if not options.quick:
         written.put("decomposition", text)
