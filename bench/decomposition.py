@@ -163,8 +163,8 @@ def table(settings: list[tuple[str, int, int]], runs: int, threads: int) -> str:
 def forward_table(lengths: Sequence[int], threads: int) -> str:
     """All n² vectors, once each: they take long."""
     lines = [
-        "`decompx` as it comes, biases shared out by the vectors: all n² of them are taken forward through the same BERT "
-        "with random biases, one text. In forward passes, as are the multiplications that this takes.",
+        "`decompx` as it comes, biases shared out by the vectors: all n² of them are taken forward through the same "
+        "BERT with random biases, one text. In forward passes, as are the multiplications that this takes.",
         "",
         "| n | forward pass | decompx | multiplications | peak memory |",
         "|---" * 5 + "|",

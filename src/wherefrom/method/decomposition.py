@@ -237,7 +237,7 @@ def local_cost(s: BatchShape, options: Options) -> Work:
     return Work(
         wide=sum(n * n * (4 * d * d + 4 * d * f + 2 * n * d) for n in s.lengths),
         moved=s.bytes * s.real_pairs * (12 * d + 4 * f),
-        calls=40 * len(s.lengths),
+        calls=150 * len(s.lengths),
         held=s.bytes * (2 * s.n * s.n * d) + 4 * TILE,
     )
 
