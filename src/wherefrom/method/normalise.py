@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -58,14 +59,14 @@ def one_hot(tokens: Tensor, like: Tensor) -> Tensor:
 
 
 def _or_self(scores: Tensor, real: Tensor, itself: Tensor, layer: LayerTrace, name: str) -> Tensor:
-    empty = (scores.sum(-1) == 0) & real
+    total = scores.sum(-1, keepdim=True)
+    empty = (total == 0) & real.unsqueeze(-1)
+    layer.afterwards(partial(_warn_of_empty, empty, real, f"{name}: {{}} of {{}} rows of layer {layer.index}"))
+    return torch.where(empty, itself, scores / nonzero(total))
 
-    def check() -> None:
-        if bool(empty.any()):
-            warn(
-                f"{name}: {int(empty.sum())} of {int(real.sum())} rows of layer {layer.index} hold no contribution "
-                f"above zero; such a token is taken to come from itself alone"
-            )
 
-    layer.afterwards(check)
-    return torch.where(empty.unsqueeze(-1), itself, to_one(scores))
+def _warn_of_empty(empty: Tensor, real: Tensor, where: str) -> None:
+    """Holds these two and not the layer: it may have to wait for the end of the pass."""
+    if bool(empty.any()):
+        said = where.format(int(empty.sum()), int(real.sum()))
+        warn(f"{said} hold no contribution above zero; such a token is taken to come from itself alone")

@@ -14,7 +14,7 @@ Budget = Annotated[int, least(1)] | None  # bytes for one tile, an option of sev
 
 # On a CPU a tile should stay in the cache, on an accelerator it should keep all its units busy.
 CPU_BYTES = 5 * 2**19
-DEVICE_BYTES = 128 * 2**20
+DEVICE_BYTES = 256 * 2**20
 
 
 def free_memory(t: Tensor) -> int:

@@ -245,7 +245,7 @@ class _Recorder:
     def finish_whole(self) -> None:
         """A model whose blocks are not known, as one layer that has tokens and nothing else."""
         assert self.words is not None
-        ids, mask = (t.to(self.words.device) for t in (self.batch.ids, self.batch.mask))
+        ids, mask = self.batch.on(self.words.device)
         self.on_layer(LayerTrace(0, None, ids, mask, 1.0, {"x": self.words.detach()}))  # type: ignore[arg-type]
         self.count = 1
 
@@ -257,7 +257,7 @@ class _Recorder:
                 f"block {self.count} of the model did not pass through the parts that wherefrom knows "
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
-        ids, mask = (t.to(page["output"].device) for t in (self.batch.ids, self.batch.mask))
+        ids, mask = self.batch.on(page["output"].device)
         made = LayerTrace(
             self.count, block, ids, mask, self.scaling, page, self.causal, self.softcap, _later=self.later
         )

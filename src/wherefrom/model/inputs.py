@@ -89,6 +89,13 @@ class Batch:
     attention_mask: Tensor  # [B, n]: the real tokens that attention may see
     types: Tensor | None
     embedded: Tensor | None = None  # [B, n]: the ids whose embeddings are read, where they are not `ids`
+    _moved: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """`ids` and `mask` on a device, which is waited for once and not in every layer."""
+        if device not in self._moved:
+            self._moved[device] = self.ids.to(device), self.mask.to(device)
+        return self._moved[device]
 
     @property
     def lengths(self) -> list[int]:

@@ -10,8 +10,9 @@ twice. From the first layer on, n² numbers are held, R, and each layer costs on
 costs (n² H d for the cheapest that looks at values) that is little while n is no larger than H d, and it gives the row
 of every layer, not of the last alone. It runs where the map was made and waits for no device.
 
-ReadoutRows carry a power of two of their own, as in wherefrom/aggregate/rollout.py: products of many maps that are not
-normalised leave the range of their numbers.
+R is float64 and divided by its largest number after every layer, as products of many maps that are not normalised
+leave the range of their numbers (wherefrom/aggregate/rollout.py). Few steps, whatever they compute: on an accelerator a
+layer of a short text takes as long as it takes to begin twenty.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ import torch
 from torch import Tensor
 
 from wherefrom.aggregate import AGGREGATIONS, aggregate
-from wherefrom.aggregate.rollout import NOTHING, in_range
+from wherefrom.aggregate.rollout import in_range
 from wherefrom.model import Model, Sentence, foreseen
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Readout
+
+TINY = 1e-30  # instead of the largest number of a product that is all zero
 
 
 @dataclass
@@ -38,9 +41,11 @@ class ReadoutRows:
     job: Job
     readouts: Sequence[Readout]
     lengths: Sequence[int]
-    found: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # [B, n] each, and the powers of two of these [B]
+    dtype: Any = np.float32  # of the maps
+    found: list[Tensor] = field(default_factory=list)  # [B, n] each
     below: list[Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
-    joint: tuple[Tensor, Tensor] | None = None  # R of the layers so far, [B, n, n], and the powers of its rows, [B, n]
+    joint: Tensor | None = None  # R of the layers so far: [B, n, n]
+    sizes: list[Tensor] = field(default_factory=list)  # what R was divided by after each of them: [B, 1, 1]
 
     @property
     def joins(self) -> bool:
@@ -58,23 +63,24 @@ class ReadoutRows:
 
     def add(self, maps: Tensor, below: Tensor | None = None) -> None:
         """One layer's maps, [B, n, n], or their readout rows alone, [B, 1, n]; `below` all heads' maps."""
-        top = maps if maps.shape[1] == 1 < maps.shape[2] else self._readout(self._real(maps))
+        row = maps.shape[1] == 1 < maps.shape[2]
+        self.dtype = np.float64 if maps.dtype == torch.float64 else np.float32
         if not self.joins:
-            self.found.append((top[:, 0], top.new_zeros(len(top))))
+            self.found.append(maps[:, 0] if row else self._readout(self._real(maps)))
             if below is not None:
-                self.below.append(self._readout(self._real(below))[:, 0])
+                self.below.append(self._readout(self._real(below)))
             return
-        row, power = self._times(top)
-        self.found.append((row[:, 0], power[:, 0]))
-        if len(self.found) < self.job.reach.end - self.job.reach.start:
-            self.joint = self._times(self._real(maps if below is None else below))
+        joint = self._times(maps if row else self._real(maps))
+        self.found.append(joint[:, 0] if row else self._readout(joint))
+        if below is not None:
+            joint = self._times(self._real(below))
+        self.sizes.append(torch.linalg.vector_norm(joint, ord=torch.inf, dim=(1, 2), keepdim=True).clamp(min=TINY))
+        self.joint = joint / self.sizes[-1]
 
-    def _times(self, maps: Tensor) -> tuple[Tensor, Tensor]:
-        """ReadoutRows of this layer's map times R of those below it."""
-        if self.joint is None:
-            return _sized(maps, torch.zeros_like(maps[..., :1], dtype=torch.int32))
-        joint, powers = (each.to(maps.device) for each in self.joint)
-        return _product(maps, joint, powers)
+    def _times(self, maps: Tensor) -> Tensor:
+        """Rows of this layer's map times R of those below it."""
+        maps = maps.to(torch.float32 if maps.device.type == "mps" else torch.float64)  # which Apple's GPUs have not
+        return maps if self.joint is None else maps @ self.joint.to(maps.device)
 
     def _real(self, maps: Tensor) -> Tensor:
         """Without the rows of padding, which may hold anything."""
@@ -85,24 +91,44 @@ class ReadoutRows:
         return maps.masked_fill(~(real[:, :, None] & real[:, None]), 0)
 
     def _readout(self, maps: Tensor) -> Tensor:
-        """[B, n, n] -> [B, 1, n]."""
+        """[B, n, n] -> [B, n]."""
         rows = [
             maps[i].sum(0) / length if each.position is None else maps[i, each.position]
             for i, (each, length) in enumerate(zip(self.readouts, self.lengths, strict=True))
         ]
-        return torch.stack(rows).unsqueeze(1)
+        return torch.stack(rows)
 
     def of(self, sentence: int) -> np.ndarray[Any, Any]:
         """The readout row of one sentence at every layer: [L, n]."""
         n = self.lengths[sentence]
-        rows = np.stack([row[sentence, :n].cpu().numpy() for row, _ in self.found])
+        rows = _on_cpu(self.found)[:, sentence, :n]
         name = self.job.reach.aggregate
         if self.joins:
-            return in_range(rows, np.array([int(power[sentence]) for _, power in self.found], dtype=np.int64))
+            fractions, powers = _cumulated(_on_cpu(self.sizes)[:, sentence, 0, 0])
+            rows = rows * fractions[:, None]
+            more = np.frexp(np.abs(rows).max(-1))[1]  # near 1, lest they vanish in float32
+            found: np.ndarray[Any, Any] = in_range(np.ldexp(rows, -more[:, None]).astype(self.dtype), powers + more)
+            return found
         if name is None:
             return rows
-        under = np.stack([row[sentence, :n].cpu().numpy() for row in self.below])[:, None] if self.below else None
+        under = _on_cpu(self.below)[:, sentence, None, :n] if self.below else None
         return aggregate(name, rows[:, None], under)[:, 0]
+
+
+def _on_cpu(rows: Sequence[Tensor]) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = torch.stack([each.to(rows[0].device) for each in rows]).cpu().numpy()
+    return found
+
+
+def _cumulated(sizes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The product of the sizes before each layer, as fractions and powers of two."""
+    fractions, powers, fraction, power = [], [], 1.0, 0
+    for size in sizes:
+        fractions.append(fraction)
+        powers.append(power)
+        fraction, more = np.frexp(fraction * size)
+        power += int(more)
+    return np.array(fractions), np.array(powers, dtype=np.int64)
 
 
 def rows_alone(
@@ -123,19 +149,3 @@ def rows_alone(
     ]
     places = [each for each in readouts if each is not None]
     return ReadoutRows(job, places, [len(each) for each in sentences]) if len(places) == len(readouts) else None
-
-
-def _product(maps: Tensor, joint: Tensor, powers: Tensor) -> tuple[Tensor, Tensor]:
-    """[B, R, n] times the rows of `joint` times 2^powers: rows with their largest entry near 1, and their powers."""
-    fraction, size = torch.frexp(maps)
-    size = torch.where(fraction == 0, NOTHING, size + powers[:, None])
-    largest = size.amax(-1, keepdim=True)
-    return _sized((fraction * torch.exp2((size - largest).to(maps.dtype))) @ joint, largest)
-
-
-def _sized(rows: Tensor, powers: Tensor) -> tuple[Tensor, Tensor]:
-    """[B, R, n] times 2^powers, [B, R, 1]: the same rows with their largest entry near 1, and their powers, [B, R]."""
-    most = rows.abs().amax(-1, keepdim=True)
-    more = torch.frexp(most)[1]
-    powers = torch.where(most == 0, NOTHING, (powers + more).clamp(min=NOTHING))
-    return rows * torch.exp2(-more.to(rows.dtype)), powers[..., 0]
