@@ -19,20 +19,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.double import computing_in_double
+from wherefrom.model.kept import Matrix, kept
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import Linear as Linear
 from wherefrom.model.linear import device_of, present, sizes
 from wherefrom.model.linear import linear_of as linear_of
 from wherefrom.model.linear import promote as promote
-from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
+from wherefrom.model.undo import borrowed, routing_eagerly, without_gradients
 
 T = TypeVar("T")
 SAME = 1e-2  # how far a norm's output may lie from the formula's, as a share: half precision rounds to three digits
@@ -73,30 +74,6 @@ class Norm(NamedTuple):
         unit = self.centred(t) / self.scale(t)
         p = [torch.ones_like(t), unit] if self.centres else [unit]
         return torch.stack(p, -2).div_(t.shape[-1] ** 0.5)  # [..., d] -> [..., 2 or 1, d]
-
-
-def _kept(read: Callable[[Any], T]) -> cached_property[T]:
-    """Read once and kept with the model: never as an inference tensor, of no use to any gradient later."""
-    return cached_property(lambda block: outside_inference_mode(partial(read, block)))
-
-
-class _Matrix(Generic[T]):
-    """A matrix of a block, read once and kept where it is the model's own memory.
-
-    In half precision it is a copy, twice as large: with all of them kept, a model would take three times its memory.
-    """
-
-    def __init__(self, read: Callable[[Any], T]) -> None:
-        self.read, self.__doc__ = read, read.__doc__
-
-    def __set_name__(self, _owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, block: Any, _owner: Any = None) -> T:
-        found = outside_inference_mode(partial(self.read, block))
-        if not block.half:
-            block.__dict__[self.name] = found  # which from now on is found first
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +121,12 @@ class Block:
         """Whether values are no linear map of what attention reads."""
         return not self.family.attention.value
 
-    @_kept
+    @kept
     def half(self) -> bool:
         """Whether its weights have half precision."""
         return any(weight.dtype in (torch.bfloat16, torch.float16) for weight in self.module.parameters())
 
-    @_kept
+    @kept
     def groups(self) -> int:
         """Heads of keys and values, each of which serves as many of the queries' heads; seen from the matrices."""
         attention = self.family.attention
@@ -159,12 +136,12 @@ class Block:
         count = sizes(self.part(attention.value))[1] // width
         return (count - self.heads) // 2 if attention.packed else count  # packed: H queries, G keys and G values
 
-    @_kept
+    @kept
     def multiplier(self) -> float:
         """What multiplies both branches."""
         return float(getattr(self.module, self.family.multiplier)) if self.family.multiplier else 1.0
 
-    @_kept
+    @kept
     def device(self) -> torch.device:
         """Where the block computes: those of one model may be on several devices."""
         return device_of(self.module)
@@ -177,30 +154,30 @@ class Block:
         found = norm_of(self.part(path), sizes(self.part(self.family.attention.output))[1])
         return None if found is None else found.to(self.device).times(factor)
 
-    @_kept
+    @kept
     def before(self) -> Norm | None:
         """What attention reads the stream through."""
         return self._norm(self.family.attention.norm)
 
-    @_kept
+    @kept
     def after(self) -> Norm | None:
         """The norm on what attention gives."""
         return self._norm(self.family.attention.after, self.multiplier)
 
-    @_kept
+    @kept
     def post(self) -> Norm | None:
         """The norm on the stream after attention."""
         return self._norm(self.family.attention.post)
 
-    @_kept
+    @kept
     def ffn_before(self) -> Norm | None:
         return self._norm(self.family.ffn.norm)
 
-    @_kept
+    @kept
     def ffn_after(self) -> Norm | None:
         return self._norm(self.family.ffn.after, self.multiplier)
 
-    @_kept
+    @kept
     def ffn_post(self) -> Norm | None:
         return self._norm(self.family.ffn.post)
 
@@ -233,17 +210,17 @@ class Block:
 
     # Attention ----------------------------------------------------------------------------------------------
 
-    @_Matrix
+    @Matrix
     def w_q(self) -> Tensor:
         """W_Q by head: [H, d, d_h]."""
         return self._by_head(self.projections()[0].weight, self.heads)
 
-    @_Matrix
+    @Matrix
     def w_k(self) -> Tensor:
         """W_K by head, once for each head that it serves."""
         return self._by_head(self.projections()[1].weight, self.groups)
 
-    @_Matrix
+    @Matrix
     def w_v(self) -> Tensor:
         return self._by_head(self.projections()[2].weight, self.groups)
 
@@ -274,30 +251,30 @@ class Block:
         found = linear_of(self.part(self.family.attention.output))
         return found.times(self.multiplier) if self.after is None else found
 
-    @_Matrix
+    @Matrix
     def w_o(self) -> Tensor:
         """W_O by head: [H, d_h, d]."""
         weight = self.output().weight
         return weight.reshape(self.heads, -1, weight.shape[1])
 
-    @_kept
+    @kept
     def b_o(self) -> Tensor:
         return self.output().bias
 
-    @_Matrix
+    @Matrix
     def w_c(self) -> Tensor:
         """W_O by head as the stream sees it, through the norm on the branch but for its scale: [H, d_h, d]."""
         return self.w_o if self.after is None else self.after.linear(self.w_o)
 
     # The FFN ------------------------------------------------------------------------------------------------
 
-    @_Matrix
+    @Matrix
     def ffn_in(self) -> Linear:
         """Into the hidden units; in a gated FFN those that the gate is multiplied with."""
         found = linear_of(self.part(self.family.ffn.up))
         return self._halves(found)[1] if self.family.ffn.packed else found
 
-    @_Matrix
+    @Matrix
     def ffn_gate(self) -> Linear | None:
         """Into the gate, on which the activation acts."""
         ffn = self.family.ffn
@@ -310,7 +287,7 @@ class Block:
         found = [Linear(*half) for half in zip(both.weight.chunk(2, 1), both.bias.chunk(2), strict=True)]
         return found if self.family.ffn.packed == "gate-up" else found[::-1]
 
-    @_Matrix
+    @Matrix
     def ffn_out(self) -> Linear:
         found = linear_of(self.part(self.family.ffn.down))
         return found.times(self.multiplier) if self.ffn_after is None else found
