@@ -182,7 +182,8 @@ def explain(
         (wherefrom/pipeline/auto.py); the result says which it was.
     aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
-        "answer" (both) of an answer, the next token; the predicted one if none is given. With a foil, the
+        "answer" (both) of an answer, the next token; of a bare encoder `wherefrom.similarity("another text")` or a
+        dimension of its embedding; the predicted one if none is given. With a foil, the
         difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say
         what a representation is made of look at no target and refuse one.
     position: the readout position: a token index, a word that stands once in the text, "first", "last", "mean" or

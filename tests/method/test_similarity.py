@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,19 @@ def test_an_embedder_that_pools_otherwise_is_refused() -> None:
             wherefrom.open_model(embedder(modes))
     with pytest.warns(wherefrom.WherefromWarning, match="puts a prompt before each text"):
         wherefrom.open_model(embedder(prompt="query"))
+
+
+def test_a_folder_whose_embeddings_go_through_more_is_refused(tmp_path: Path) -> None:
+    tiny.model("bert", "encoder", num_hidden_layers=1).save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    kinds = ("Transformer", "Pooling", "Dense", "Normalize")
+    listed = [{"path": kind, "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    (tmp_path / "Pooling").mkdir()
+    (tmp_path / "Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    assert wherefrom.explain(A, tmp_path, method="alti").readout.why == "mean"
+    with pytest.raises(WherefromError, match="go through Dense after the pooling"):
+        wherefrom.explain(A, tmp_path, target=wherefrom.similarity(B), method="attcat")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wherefrom.errors import InvalidTarget
+from wherefrom.errors import InvalidTarget, UnsupportedModel
 from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import collate
 from wherefrom.model.model import Model
@@ -75,6 +75,11 @@ def embedding_number(
 
 def embedding(opened: Model, output: Any, row: int, readout: Readout, n: int | None) -> Tensor:
     """e(A) of one sentence of a batch, which has n tokens; float32 or float64."""
+    if opened.unread:
+        raise UnsupportedModel(
+            f"the embeddings of {opened.name} go through {' and '.join(opened.unread)} after the pooling, which is not "
+            f"read from a folder; pass the model as sentence_transformers.SentenceTransformer loads it"
+        )
     states = promote(output.last_hidden_state[row, :n])
     found: Tensor = states.mean(0) if readout.position is None else states[readout.position]
     for module in opened.then:

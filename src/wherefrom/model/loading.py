@@ -251,6 +251,12 @@ def pooling(request: Request) -> str | None:
     return None
 
 
+def unread(request: Request) -> tuple[str, ...]:
+    """What a sentence-transformers checkpoint puts after its pooling and a bare encoder leaves out; cosines need it."""
+    kinds = [str(each.get("type", "")).rpartition(".")[2] for each in _json(request, "modules.json") or []]
+    return tuple(kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize"))
+
+
 def _json(request: Request, name: str) -> Any | None:
     """A file of a checkpoint, in a folder or on the hub; None if there is none."""
     found = transformers.utils.cached_file(

@@ -23,7 +23,7 @@ from wherefrom.model.families import FAMILIES, candidates, unmapped
 from wherefrom.model.inputs import Batch, Reader, Sentence, collate
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
-from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp
+from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp, unread
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.proof import Proof, proved
 from wherefrom.model.traits import Traits
@@ -57,6 +57,7 @@ class Model:
     pooling: str | None = None  # the readout position of a sentence embedding: "first", "mean" or "last"
     classes: int | None = None  # how many a head of somebody's own has, whatever the config says
     then: tuple[nn.Module, ...] = ()  # what a sentence embedding goes through after pooling
+    unread: tuple[str, ...] = ()  # what it should go through and is not there
 
     def __repr__(self) -> str:
         return f"<Model '{self.name}': {self.task}, {self.family.name}>"
@@ -486,4 +487,4 @@ def _load_once(request: Request, _stamp: str, prove: bool) -> Model:
 
 def _load(request: Request, tokenizer: Any | None, prove: bool) -> Model:
     opened = _opened(*load(request, tokenizer), request.name, prove=prove)
-    return replace(opened, pooling=pooling(request)) if opened.task == "encoder" else opened
+    return replace(opened, pooling=pooling(request), unread=unread(request)) if opened.task == "encoder" else opened

@@ -1,8 +1,8 @@
 """Whether a model is as transformers makes it, and how to tell two such models apart.
 
 A proof holds for the next model of the same class and configuration as long as nothing else can decide what a block
-computes. Hooks, a `forward` put on a module or on its class, and modules of other packages (adapters, quantisers, one's
-own) can decide anything, today otherwise than tomorrow: such a model is proved whenever it is opened.
+computes. Hooks, a `forward` put on a module or on its class, and modules or weights of other packages (adapters,
+quantisers, one's own) can decide anything, today otherwise than tomorrow: such a model is proved whenever it is opened.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def _as_made(part: nn.Module) -> bool:
         forward = made.get("_old_forward")
     own = forward is None or getattr(forward, "__func__", None) is type(part).forward
     run = (type(part).forward, *(hook for name in OWN for hook in made[name].values()))
-    return own and type(part).__module__.partition(".")[0] in OURS and all(map(_ours, run))
+    parts = (type(part), *(type(weight) for weight in part._parameters.values() if weight is not None))
+    return own and all(each.__module__.partition(".")[0] in OURS for each in parts) and all(map(_ours, run))
 
 
 def _moves(part: nn.Module) -> bool:
