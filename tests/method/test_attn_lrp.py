@@ -13,9 +13,10 @@ import transformers
 import tiny
 import wherefrom
 from oracles import attn_lrp as oracle
+from wherefrom.method.propagated import HALVES
 from wherefrom.model import collate
 from wherefrom.model.capture import capture, rerunning
-from wherefrom.model.freeze import Freezing
+from wherefrom.model.freeze import Freezing, Switch, freeze
 from wherefrom.model.matrices import Ruled
 from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state
@@ -180,3 +181,53 @@ def test_the_gamma_rule_keeps_all_there_is_and_the_epsilon_rule_does_not() -> No
     assert abs(epsilon.arrived - 1) > 1e-3
     with pytest.raises(wherefrom.errors.Unsuited, match="experts keep theirs in one piece"):
         wherefrom.explain(ids, opened("mixtral"), method="attn-lrp", gamma=0.1)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "gemma2", "gptj", "deberta-v2", "modernbert"])
+def test_cp_lrp_is_decompx_without_biases_and_gates(family: str) -> None:
+    """Two ways that share no code: a frozen pass of the model's own, and blocks put together from their parts."""
+    model = opened(family, "causal-lm" if family in ("gpt2", "gemma2", "gptj") else "classification")
+    found = wherefrom.explain(tiny.ids(6), model, method="cp-lrp", target=1)
+    other = wherefrom.explain(
+        tiny.ids(6), model, method="decompx", bias="none", value_bias="spread", gate="gate", target=1
+    )
+    assert apart(found.layer_scores, other.layer_scores) < 1e-11
+
+
+def halved(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a · b, of whose gradient each side gets half."""
+    return (a * b.detach() + a.detach() * b) / 2
+
+
+def experts_of_gpt_oss(module: Any, x: torch.Tensor) -> torch.Tensor:
+    """Token by token, expert by expert: z σ(1.702 z) is an activation, which a clamped z + 1 is multiplied with."""
+    experts, router = module.experts, module.router
+    rows = []
+    for token in x:
+        best = (token @ router.weight.T + router.bias).topk(router.top_k)
+        row = torch.zeros_like(token)
+        for share, e in zip(best.values.softmax(-1), best.indices.tolist(), strict=True):
+            units = token @ experts.gate_up_proj[e] + experts.gate_up_proj_bias[e]
+            gate, up = units[::2].clamp(max=experts.limit), units[1::2].clamp(-experts.limit, experts.limit)
+            hidden = halved(up + 1, gate * torch.sigmoid(gate * experts.alpha).detach())
+            row = row + halved(share, hidden @ experts.down_proj[e] + experts.down_proj_bias[e])
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def test_experts_with_a_gate_of_their_own_making_follow_the_rules() -> None:
+    model = opened("gpt_oss")
+    module, switch = model.blocks[0].part("mlp"), Switch(HALVES)
+    torch.manual_seed(0)
+    x, given = torch.randn(2, 5, 24, dtype=torch.float64)
+    found = []
+    for run in (lambda leaf: module(leaf[None])[0][0], lambda leaf: experts_of_gpt_oss(module, leaf)):
+
+        def back(run: Any = run) -> Any:
+            if not found:
+                freeze(model, switch, Freezing())
+            leaf = x.clone().requires_grad_()
+            return torch.autograd.grad(run(leaf), leaf, given)[0]
+
+        found.append(rerunning(model, back))
+    assert torch.allclose(*found, rtol=1e-10, atol=1e-12)
