@@ -179,8 +179,18 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon-sequential": ("falcon", {"parallel_attn": False, "multi_query": False}),
     "granitemoehybrid-experts": ("granitemoehybrid", {**EXPERTS, "shared_intermediate_size": 20}),
     "gpt_neox-sequential": ("gpt_neox", {"use_parallel_residual": False}),
+    "bloom-odd": ("bloom", {"hidden_size": 21, "num_attention_heads": 3, "vocab_size": 61}),  # slopes of ALiBi
+    "gemma2-odd": ("gemma2", {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 10}),
     "hyperclovax-pre-norm": ("hyperclovax", {"use_post_norm": False}),
     "llama-biased": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama-odd": (
+        "llama",
+        {"hidden_size": 20, "num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 6, "vocab_size": 61},
+    ),
+    "llama-tied": ("llama", {"tie_word_embeddings": True}),
+    "mixtral-odd": ("mixtral", {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 10}),
+    "mpt-odd": ("mpt", {"d_model": 21, "n_heads": 3}),
+    "opt-350m": ("opt", {"do_layer_norm_before": False, "word_embed_proj_dim": 16}),
     "opt-post-norm": ("opt", {"do_layer_norm_before": False}),
     "stablelm-parallel": ("stablelm", {"use_parallel_residual": True}),
 }
@@ -207,6 +217,11 @@ WORDS = (
 LETTERS = [*"abcdefghi", *(f"##{letter}" for letter in "abcdefghi")]
 
 
+def config(variant: str, **changes: Any) -> Any:
+    model_type, more = {**VARIANTS, **LAYOUTS}[variant]
+    return transformers.AutoConfig.for_model(model_type, **{**{**CONFIGS, **OTHERS}[model_type], **more, **changes})
+
+
 def model(
     variant: str = "bert",
     task: str = "classification",
@@ -216,14 +231,12 @@ def model(
     **changes: Any,
 ) -> PreTrainedModel:
     """A tiny model with every parameter random, loaded with transformers' default attention."""
-    model_type, more = {**VARIANTS, **LAYOUTS}[variant]
     if task == "question-answering":
         changes = {"num_labels": 2, **changes}  # the two edges of an answer
-    chosen = {**CONFIGS, **OTHERS}[model_type]
-    config = transformers.AutoConfig.for_model(model_type, **{**chosen, **more, **changes})
     torch.manual_seed(seed)
-    found: PreTrainedModel = HEADS[task].from_config(config)
-    if getattr(config, "attn_logit_softcapping", None):
+    chosen = config(variant, **changes)
+    found: PreTrainedModel = HEADS[task].from_config(chosen)
+    if getattr(chosen, "attn_logit_softcapping", None):
         found.set_attn_implementation("eager")  # in some releases of transformers the others leave the soft-cap out
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import tiny
 import wherefrom
@@ -21,6 +23,10 @@ MAPS = ("attention", "norm", "norm-residual", "norm-residual-ln", "globenc", "al
 SINKS = ("flint", "gpt_oss", "mimo_v2_flash")  # they take a share of the attention
 pytestmark = pytest.mark.usefixtures("no_grad")
 layouts = pytest.mark.parametrize("layout", tiny.LAYOUTS)
+# The first layout of every row, its name aside, and all that differ from their type's own configuration.
+ROWS = {replace(row, name=""): name for name, (kind, _) in reversed(tiny.LAYOUTS.items()) for row in FAMILIES[kind]}
+DISTINCT = sorted({*ROWS.values(), *(layout for layout, (_, changes) in tiny.LAYOUTS.items() if changes)})
+shapes = pytest.mark.parametrize("layout", DISTINCT)
 
 
 @pytest.fixture
@@ -31,6 +37,14 @@ def no_grad() -> Any:
 
 def encoder(layout: str, dtype: torch.dtype = torch.float64) -> Any:
     return tiny.model(layout, "encoder", dtype=dtype)
+
+
+def headed(layout: str) -> Any:
+    """With a head that gives a number to explain: the next word, or a class."""
+    config = type(tiny.config(layout))
+    tasks = ("causal-lm", "classification") if FAMILIES[config.model_type][0].causal else ("classification",)
+    task = next(task for task in tasks if config in tiny.HEADS[task]._model_mapping)
+    return tiny.model(layout, task, dtype=torch.float64, pad_token_id=0)
 
 
 def layers(layout: str) -> list[LayerTrace]:
@@ -71,7 +85,7 @@ def test_the_output_under_capture_is_the_models_own(layout: str) -> None:
     torch.testing.assert_close(trace.output.last_hidden_state, own, rtol=1e-5, atol=1e-5)
 
 
-@layouts
+@shapes
 def test_what_tokens_give_adds_up_to_what_attention_makes(layout: str) -> None:
     """Σ_j t_ij and what belongs to no token are u, through the norm on the branch where there is one."""
     for layer in layers(layout):
@@ -83,7 +97,7 @@ def test_what_tokens_give_adds_up_to_what_attention_makes(layout: str) -> None:
         assert gap(given, layer.mixed, layer.mask) <= 1e-6
 
 
-@layouts
+@shapes
 def test_value_zeroing_is_the_block_run_again_without_a_value(layout: str) -> None:
     model = encoder(layout)
     found = wherefrom.explain(SHORT, model, method="value-zeroing(metric=euclidean)", aggregate=None).maps
@@ -103,13 +117,21 @@ def test_value_zeroing_is_the_block_run_again_without_a_value(layout: str) -> No
 
 @layouts
 def test_a_batch_and_padding_change_nothing(layout: str) -> None:
-    model = encoder(layout, torch.float32)
-    methods = [*MAPS, "attention-rollout"]
-    together = wherefrom.compare([LONG, SHORT], model, methods=methods)
+    """Maps, gradients and texts changed and read again; in float64, because a router's ties are no test of padding."""
+    model, methods = (
+        headed(layout),
+        [*(MAPS if layout in DISTINCT else ("alti",)), "gradient-x-input", "ablation(by=4)"],
+    )
     alone = wherefrom.compare(SHORT, model, methods=methods)
-    for name in methods:
-        np.testing.assert_allclose(together[1][name].maps, alone[name].maps, rtol=1e-4, atol=1e-5, err_msg=name)
-    for name in ("attention", "alti", "value-zeroing"):
+    padding = [0] * (len(LONG) - len(SHORT))
+    for row in ([*padding, *SHORT], [*SHORT, *padding]):
+        mask = [[int(token > 0) for token in each] for each in (row, LONG)]
+        padded = wherefrom.compare({"input_ids": [row, LONG], "attention_mask": mask}, model, methods=methods)[0]
+        for name, single in alone.items():
+            for ours, theirs in ((padded[name].scores, single.scores), (padded[name].maps, single.maps)):
+                if theirs is not None:
+                    np.testing.assert_allclose(ours, theirs, atol=1e-7 * np.abs(theirs).max(), err_msg=name)
+    for name in {"attention", "alti", "value-zeroing"} & {*methods}:
         assert np.allclose(alone[name].maps.sum(-1), 1, atol=1e-5) or layout in SINKS
 
 
@@ -129,10 +151,32 @@ def test_decoders_with_heads(layout: str) -> None:
                 wherefrom.explain(SHORT, model, method="full-lrp")
 
 
+class Unheard(transformers.LlamaConfig):
+    model_type = "unheard-of"
+
+
 def test_a_shape_without_a_row_is_opened_by_proof() -> None:
-    found = open_model(tiny.shared("olmo3"))
-    assert (found.family.name, found.family.mapped) == ("olmo3", True)
+    """A type that nobody has heard of, with Llama's parts; the decoder of BART alone."""
+    torch.manual_seed(0)
+    unheard = transformers.LlamaForCausalLM(Unheard(**tiny.GROUPED)).eval()
+    bart = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(
+            "bart", d_model=24, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=40, vocab_size=60
+        )
+    )
+    for model in (unheard, bart.eval()):
+        found = open_model(model)
+        assert (found.family.name, found.family.mapped) == (model.config.model_type, True)
+        assert wherefrom.explain(SHORT, model, method="alti").maps.shape[1:] == (5, 5)
     assert not open_model(tiny.shared("bitnet")).family.mapped  # a norm inside of its attention
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", ["llama", "gemma2", "mixtral", "bloom", "deberta-v2", "modernbert", "deepseek_v3"])
+def test_half_precision_is_opened_too(layout: str, dtype: torch.dtype) -> None:
+    found = open_model(encoder(layout, dtype))
+    assert found.family.mapped
+    assert found.proof.tolerance > 1e-2
 
 
 def test_a_model_that_is_not_what_its_row_says_is_refused_with_the_gap() -> None:

@@ -390,7 +390,7 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
             check_order(opened, recorder.batch, output)
         # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
         recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
-        return recorder.words
+        return recorder.words.clone()  # CTRL multiplies it in place
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
         if recorder.mine():

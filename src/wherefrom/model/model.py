@@ -127,7 +127,14 @@ class Model:
         if not self.family.mapped:
             return 1
         # ALBERT runs each group of blocks several times.
-        return int(self.config.num_hidden_layers) * int(getattr(self.config, "inner_group_num", 1))
+        return self._configured("layers", "num_hidden_layers") * int(getattr(self.config, "inner_group_num", 1))
+
+    def _configured(self, of_decoder: str, name: str) -> int:
+        """A number of the configuration; where only the decoder of a pair is left (BART), its own."""
+        pair = (
+            getattr(self.config, f"decoder_{of_decoder}", None) if self.family.layers.startswith("decoder.") else None
+        )
+        return int(getattr(self.config, name, 0) if pair is None else pair)
 
     @property
     def causal(self) -> bool:
@@ -180,7 +187,7 @@ class Model:
     @property
     def heads(self) -> int:
         """Attention heads of a block; 0 where the configuration does not say."""
-        return int(getattr(self.config, "num_attention_heads", 0))
+        return self._configured("attention_heads", "num_attention_heads")
 
     @property
     def parameters(self) -> int:
