@@ -25,6 +25,10 @@ def test_the_gpu_gives_what_the_cpu_gives(variant: str) -> None:
         "attcat",
         "ablation",
         "TransAtt",
+        "decompx",
+        "decompx(bias=none)",
+        "decompx-map",
+        "norm-ffn",
     ):
         here = wherefrom.explain(TEXTS, model.cpu(), tokenizer, method=method)
         there = wherefrom.explain(TEXTS, model.cuda(), tokenizer, method=method)
