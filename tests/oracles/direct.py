@@ -1,8 +1,8 @@
 """Every block-wise method by its definition, in any block: from the model's own modules, run again, and loops.
 
 Taken from the library are a block's input, its attention weights and values, and the row that says which module is
-which; norms, W_O, the FFN, gates, experts and scales are the model's own code, called. A norm as a linear map whose scale
-is frozen at w needs no weights either: N(w) − N(0) = c(w) ⊙ γ / s(w), so it takes t to c(t) ⊙ (N(w) − N(0)) / c(w).
+which; norms, W_O, the FFN, gates, experts and scales are the model's own code, called. A norm as a linear map whose
+scale is frozen at w needs no weights: N(w) − N(0) = c(w) ⊙ γ / s(w), so it takes t to c(t) ⊙ (N(w) − N(0)) / c(w).
 """
 
 from __future__ import annotations

@@ -129,6 +129,7 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
         opened.need_blocks(repr(chosen.asked), f" Methods that look at embeddings and output alone: {others}")
     if (why := undefined(method.needs, opened)) is not None:
         alike = [each for each in methods() if each.class_specific == method.class_specific and not each.random]
+        alike.sort(key=lambda each: each.idea != method.idea)  # nearest relatives first
         there = [each.name for each in alike if undefined(each.needs, opened) is None]
         raise Unsuited(
             f"'{chosen.asked}' is not defined on {opened.name} ('{opened.family.name}'): {why}; choose a method that "
