@@ -8,7 +8,8 @@ given, is refused. Weights that accelerate keeps elsewhere between passes are re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -97,8 +98,10 @@ def _is_plain(weight: Any) -> bool:
 def _stored(module: Any, weight: Tensor) -> Linear:
     """nn.Linear keeps W as [out, in], GPT-2's Conv1D as [in, out]."""
     weight = promote(weight.detach())
-    if isinstance(module, nn.Linear):
-        weight = weight.T
+    return _biased(module, weight.T if isinstance(module, nn.Linear) else weight)
+
+
+def _biased(module: Any, weight: Tensor) -> Linear:
     bias = module.bias
     return Linear(weight, weight.new_zeros(weight.shape[1]) if bias is None else promote(bias.detach()))
 
@@ -108,9 +111,8 @@ def _tried(module: nn.Module) -> Linear:
     evaluating(module)
     probe = torch.randn(4, sizes(module)[0], generator=torch.Generator().manual_seed(0))
     given = _answered(module, probe)
-    for read in (_shown, _answers):
-        found = read(module)
-        if found is not None and _fits(found, probe.to(given.device, found.weight.dtype), given):
+    for found in chain(_shown(module), _answers(module)):
+        if _fits(found, probe.to(given.device, found.weight.dtype), given):
             return found
     raise UnsupportedModel(
         f"{type(module).__name__} computes something else than x W + b: it rounds what it is given (quantised "
@@ -124,20 +126,20 @@ def _fits(found: Linear, probe: Tensor, given: Tensor) -> bool:
     return bool(((found(probe) - promote(given)).abs() <= allowed).all())
 
 
-def _shown(module: Any) -> Linear | None:
-    """From the weights that a module has; None where it shows none."""
+def _shown(module: Any) -> Iterator[Linear]:
+    """From the weights that a module has: what it may compute."""
     if any(weight.is_meta for weight in module.parameters()):
-        return None
+        return
     if (base := getattr(module, "base_layer", None)) is not None:
-        return _adapted(module, base)
+        yield _adapted(module, base)
+        return
     weight = getattr(module, "weight", None)
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        return None
-    weight = weight if _is_plain(weight) else weight.dequantize()
-    return _stored(module, weight) if tuple(weight.shape) in (sizes(module), sizes(module)[::-1]) else None
+    if isinstance(weight, Tensor) and weight.is_floating_point() and weight.ndim == 2:
+        weight = promote((weight if _is_plain(weight) else weight.dequantize()).detach())
+        yield from (_biased(module, each) for each in (weight.T, weight) if tuple(each.shape) == sizes(module))
 
 
-def _adapted(module: Any, base: nn.Module) -> Linear | None:
+def _adapted(module: Any, base: nn.Module) -> Linear:
     """An adapter of peft's: what it is wrapped around, and what each active LoRA adds to that."""
     found = linear_of(base)
     if module.disable_adapters or module.merged:
@@ -150,14 +152,14 @@ def _adapted(module: Any, base: nn.Module) -> Linear | None:
     return Linear(weight, found.bias)
 
 
-def _answers(module: nn.Module) -> Linear:
+def _answers(module: nn.Module) -> Iterator[Linear]:
     """From what the module makes of the unit vectors."""
     size = sizes(module)[0]
     bias = promote(_answered(module, torch.zeros(1, size))[0])
     rows = [
         promote(_answered(module, torch.eye(size)[first : first + ASKED])) - bias for first in range(0, size, ASKED)
     ]
-    return Linear(torch.cat(rows), bias)
+    yield Linear(torch.cat(rows), bias)
 
 
 def _answered(module: nn.Module, x: Tensor) -> Tensor:

@@ -129,6 +129,7 @@ def _reason(error: Exception) -> str:
 
 def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     source = request.source
+    _refuse_adapters(request)
     _check_dtype(request)
     config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
     task = request.task or _task_in(config)
@@ -143,6 +144,18 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
         except (RuntimeError, AssertionError) as error:
             raise InvalidOption(f"cannot use the device '{request.device}': {error}") from error
     return model, _tokenizer(request) if tokenizer is None else tokenizer
+
+
+def _refuse_adapters(request: Request) -> None:
+    """A folder with an adapter and no model: which head and how many labels it is for, it does not say."""
+    folder = Path(request.source)
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        base = (_json(request, "adapter_config.json") or {}).get("base_model_name_or_path")
+        raise UnsupportedModel(
+            f"'{request.name}' holds an adapter and no model; load {base or 'its base model'} with the head it was "
+            f"trained with, put the adapter on it by peft.PeftModel.from_pretrained(model, {request.name!r}) and pass "
+            f"that"
+        )
 
 
 def _tokenizer(request: Request) -> Any | None:
