@@ -33,7 +33,7 @@ def on_accelerator(layer: LayerTrace) -> bool:
 def squared_norms(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, ...]]], name: str) -> Tensor:
     """`‖L Σ_h α^h_ij f^h_j‖²` in the view of that name, which is one of those that f becomes: [B, n, n]."""
     batch, n = layer.mask.shape
-    found = promote(layer.raw["attention"]).new_zeros(batch, n, n)
+    found = layer.x.new_zeros(batch, n, n)
     own = torch.empty_like(layer.x)
     for sources, first, weights, f in _by_sources(layer, 3 * layer.x.element_size()):
         own[:, sources] = _given_to_itself(weights, f, first - sources.start)
@@ -62,8 +62,7 @@ def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
     goal = (result * view.scale).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
     for sources, first, weights, f in _by_sources(layer, layer.raw["value"].element_size()):
         own[:, sources] = _given_to_itself(weights, f, first - sources.start)
-        a = weights.permute(0, 3, 2, 1).to(f.dtype).contiguous().flatten(0, 1)  # [B J, I, H]
-        kernel(a, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
+        kernel(weights, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
     layer.once("own", lambda _: own)
     return found / view.scale
 

@@ -165,11 +165,13 @@ def on_leaving(undo: Callable[[], object]) -> None:
 def evaluating(model: nn.Module) -> None:
     """Eval mode, and nothing compiled: a compiled part would not see our hooks."""
     _uncompiled()
-    flags = [(module, module.training) for module in model.modules()]
+    training = [module for module in model.modules() if module.training]
+    if not training:  # to set what is set takes milliseconds in a large model
+        return
 
     def undo() -> None:
-        for module, flag in flags:
-            module.training = flag
+        for module in training:
+            module.training = True
 
     on_leaving(undo)
     model.eval()

@@ -215,6 +215,8 @@ def resolve_questions(count: int, single: bool, target: Any, foil: Any, position
 
 def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Refuse an argument of the function that is misspelt: it would be taken for an option of the method."""
+    if not options:
+        return
     own = inspect.signature(function).parameters
     known = {option for each in methods() for option in each.options}
     for name in sorted(options.keys() - known):
