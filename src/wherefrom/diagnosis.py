@@ -157,7 +157,7 @@ def _shape(opened: Model) -> dict[str, Any]:
         "windows": traits.windows,
         "softcap": traits.softcap,
         "sinks": traits.sinks,
-        "keys": "hidden" if traits.hidden_scores else "turned or normed" if traits.bent_keys else "linear",
+        "keys": "hidden" if traits.hidden_scores else "turned" if traits.bent_keys else "linear",
     }
 
 
@@ -173,7 +173,7 @@ def _shape_lines(shape: dict[str, Any]) -> list[str]:
     groups = "" if shape["heads"] == shape["key_heads"] else f" over {shape['key_heads']} of keys and values"
     windows = [each for each in shape["windows"] if each is not None]
     sees = "sees those before it" if shape["causal"] else "sees all"
-    attention = [f"{shape['heads']} heads{groups}, each token {sees}", f"keys {shape['keys']}"]
+    attention = [f"{shape['heads']} heads{groups}, each token {sees}", f"queries and keys {shape['keys']}"]
     attention += [f"windows of {windows[0]} in {len(windows)} of {len(shape['windows'])} layers"] if windows else []
     attention += [f"soft-cap {shape['softcap']:g}"] if shape["softcap"] is not None else []
     attention += ["sinks"] if shape["sinks"] else []

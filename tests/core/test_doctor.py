@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import tiny
@@ -21,7 +23,7 @@ from wherefrom.pipeline.resolution import resolve_job
 
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
 PLAIN = {"parallel": False, "scaled": False, "softcap": None, "sinks": False, "causal": True, "windows": [None] * 3}
-RMS = {**PLAIN, "norm": "RMS norm", "key_heads": 2, "keys": "turned or normed"}
+RMS = {**PLAIN, "norm": "RMS norm", "key_heads": 2, "keys": "turned"}
 SHAPES: dict[str, dict[str, Any]] = {
     "bert": {**PLAIN, "norms": ["after"], "norm": "LayerNorm", "ffn": "plain", "keys": "linear", "causal": False},
     "gpt2": {**PLAIN, "norms": ["before"], "norm": "LayerNorm", "ffn": "plain", "key_heads": 4},
@@ -89,6 +91,30 @@ def test_verdicts_are_what_the_pipeline_says(layout: str) -> None:
                 resolve_job(opened, choose(each.method))
         else:
             resolve_job(opened, choose(each.method))
+
+
+QUICK = ("llama", "opt", "gpt_oss", "ctrl")
+RUN = [
+    each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in (*tiny.VARIANTS, *tiny.LAYOUTS)
+]
+
+
+def headed(layout: str) -> Any:
+    """A classifier, or where transformers has none for this type a language model."""
+    try:
+        return tiny.model(layout, "classification", dtype=torch.float64, pad_token_id=0)
+    except ValueError:
+        return tiny.model(layout, "causal-lm", dtype=torch.float64, pad_token_id=0)
+
+
+@pytest.mark.filterwarnings("ignore::wherefrom.WherefromWarning")
+@pytest.mark.parametrize("layout", RUN)
+def test_what_is_called_defined_runs(layout: str) -> None:
+    """Up to checks of a method's own, which float64 passes."""
+    opened = open_model(headed(layout), tiny.tokenizer())
+    for each in wherefrom.doctor(opened).methods:
+        if each.verdict != "not defined here":
+            assert np.isfinite(wherefrom.explain("a good film", opened, method=each.method).scores).all(), each.method
 
 
 def test_slower_ones_and_those_that_must_be_told_something() -> None:

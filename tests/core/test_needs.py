@@ -20,7 +20,7 @@ EXPECTED: dict[str, set[str]] = {
     "gpt2": set(),
     "distilbert": set(),
     "albert": set(),
-    "opt": set(),
+    "opt": {"linear-keys"},  # whose queries are scaled before they are shown
     "llama": {"plain-ffn", "layer-norms", "own-keys", "linear-keys"},
     "gpt_neox": {"sequential", "linear-keys"},
     "olmo2": {"plain-ffn", "layer-norms", "own-keys", "linear-keys", "bare-branches", "two-norms"},

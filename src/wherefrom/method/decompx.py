@@ -85,7 +85,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     symbols=("DecompX",),
     idea=IDEA,
     paper=MODARRESSI_2023,
-    needs=NEEDED,
+    needs={*NEEDED, "read-token"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
     cost=_cost,
     kind="scores",

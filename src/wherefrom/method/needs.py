@@ -33,7 +33,7 @@ NEEDS = {
     "unscaled": "branches added as they are",
     "own-keys": "keys and values of its own for each head",
     "linear-values": "values that are a linear map of what attention reads",
-    "linear-keys": "keys that are a linear map of what attention reads",
+    "linear-keys": "queries and keys that are linear maps of what attention reads",
     "plain-softmax": "attention weights that are the softmax of q·k alone",
     "hidden-states": "the hidden states of all layers",
     "layers": "what all blocks did, kept together",
@@ -59,7 +59,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "two-norms": (lambda t: t.odd_norms, "branches without a norm, or with two"),
     "linear-values": (lambda t: t.latent, "values made through a latent"),
     "read-token": (lambda t: t.pooled, "a head that reads the mean of all"),
-    "linear-keys": (lambda t: t.bent_keys, "keys that are turned by their position or normed"),
+    "linear-keys": (lambda t: t.bent_keys, "queries and keys that are turned, normed or scaled"),
     "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }

@@ -142,14 +142,20 @@ def known_scores(layer: LayerTrace) -> bool:
 
 
 def linear_keys(layer: LayerTrace) -> bool:
-    """Whether keys are a linear map of what attention reads, and no more."""
+    """Whether queries and keys are linear maps of what attention reads, and no more."""
     if layer.block.latent or "key" not in layer.raw:
         return False
     source = layer.block.source(layer.x)[:1, :2]
-    weight, bias = (part.to(source.dtype) for part in layer.block.projections()[1])
-    key = (source @ weight + bias).detach()
-    own = layer.key[:1, :, :2].transpose(1, 2).flatten(2).detach()
-    return key.shape == own.shape and bool((key - own).abs().max() <= 0.02 * own.abs().max())
+    sides = zip(layer.block.projections()[:2], (layer.query, layer.key), strict=True)
+    return all(_projected(source, side, own[:1, :, :2]) for side, own in sides)
+
+
+def _projected(source: Tensor, side: Linear, own: Tensor) -> bool:
+    """Whether these are what is read, through their projection; each head with its own copy of what heads share."""
+    made = (source @ side.weight.to(source.dtype) + side.bias.to(source.dtype)).detach()
+    made = made.reshape(*made.shape[:2], -1, own.shape[-1]).transpose(1, 2)
+    made = made.repeat_interleave(own.shape[1] // made.shape[1], 1)
+    return bool((made - own.detach()).abs().max() <= 0.02 * own.abs().max())
 
 
 def plain_softmax(layer: LayerTrace) -> bool:

@@ -112,7 +112,7 @@ def from_layer(
 
     def run() -> Any:
         if layer is None:
-            hook(opened.embeddings, lambda *_: states)
+            hook(opened.embeddings, lambda *_: states.clone())  # some models go on in place
         else:
             _start_at(opened, layer, states, tuples)
         return opened.forward(batch)
@@ -123,7 +123,7 @@ def from_layer(
 def _start_at(opened: Model, layer: int, states: Tensor, tuples: int) -> None:
     if isinstance(opened.blocks[0].module, nn.ModuleList):  # no module that could be left out: all of them run
         before = opened.blocks[layer - 1].last if layer else opened.embeddings
-        hook(before, lambda *_: states.clone())  # the model goes on in place
+        hook(before, lambda *_: states.clone())  # likewise
         return
     seen = 0  # blocks may be shared between layers: count the calls, not the modules
 

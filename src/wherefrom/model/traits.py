@@ -1,7 +1,7 @@
 """What the blocks of a model are like, found once: what methods are held against, and what `doctor` prints.
 
-Most of it stands in the row and the weights. What keys and attention weights are made of is seen on the probe of the
-proof (proof.py), which runs for it where the model was opened without one.
+Most of it stands in the row and the weights. What queries, keys and attention weights are made of is seen on the probe
+of the proof (proof.py), which runs for it where the model was opened without one.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Traits:
 
     @property
     def bent_keys(self) -> bool:
-        """Whether keys are no linear map of what attention reads (rotary positions, norms on keys)."""
+        """Whether queries or keys are no linear maps of what attention reads (rotary positions, norms or factors)."""
         return not self.opened.proof.linear_keys
 
     @property
