@@ -85,6 +85,9 @@ def test_a_head_that_reads_the_mean_is_answered_by_the_mean_of_rows() -> None:
     found = wherefrom.explain(tiny.ids(6), model, method="alti")
     assert found.readout.position is None
     np.testing.assert_allclose(found.scores, found.aggregated[-1].mean(0), atol=1e-7)
+    for keep in ("row", "scores"):  # which know the readout before the pass
+        kept = wherefrom.explain(tiny.ids(6), model, method="alti", keep=keep)
+        np.testing.assert_allclose(kept.scores, found.scores, atol=1e-6)
 
 
 def test_a_reward_model_explains_its_one_number() -> None:

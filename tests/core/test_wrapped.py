@@ -294,7 +294,7 @@ def blocks_elsewhere(model: Any, place: str | int, first: int = 0) -> dict[str, 
 SPLIT = ("bert", "gpt2", "llama", "gpt_neox", "gemma2", "mixtral", "olmo")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("variant", SPLIT)
 def test_blocks_on_several_devices(variant: str) -> None:
     accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")

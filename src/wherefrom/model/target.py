@@ -58,7 +58,7 @@ def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position
     """Where the output will be read, as `answer` will say; None where that depends on what the model says."""
     if opened.task == "question-answering" and position is None:
         return None
-    default = opened.family.reads
+    default = opened.reads
     if opened.task == "encoder":
         default = opened.pooling or ("last" if opened.causal else default)
     elif opened.task == "causal-lm":
