@@ -178,6 +178,13 @@ def averaged_ffn(block: Any, parts: torch.Tensor, whole: torch.Tensor) -> torch.
     return found
 
 
+def test_half_precision_follows_the_same_head() -> None:
+    exact = explained(IDS, tiny.model("bert", dtype=torch.float64), method="decompx", target=1)
+    half = explained(IDS, tiny.model("bert", dtype=torch.bfloat16), method="decompx", target=1)
+    assert apart(half.scores, exact.scores) < 0.2
+    assert np.corrcoef(half.scores, exact.scores)[0, 1] > 0.95
+
+
 def test_norms_through_the_ffn_are_integrated_gradients() -> None:
     for variant in ("bert", "llama-biased"):
         opened = wherefrom.open_model(model(variant, "encoder"))
