@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,14 @@ def test_the_default_answers_without_a_warning(layout: str) -> None:
         assert not compared.failed
         assert {"attcat", "alti", "attention-rollout"} <= set(compared)
     assert wherefrom.explain(tiny.ids(4), tiny.model(layout, "encoder")).method == "alti"
+
+
+def test_an_evaluation_is_refused_before_it_begins(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
+    model, out = tiny.model("llama"), tmp_path / "run"
+    with pytest.raises(Unsuited, match="'partial-lrp' is not defined on"):
+        wherefrom.evaluate(["a good film"], model, tiny.tokenizer(), methods="attcat,partial-lrp", out=out)
+    assert not out.exists()
 
 
 def test_every_method_that_is_defined_can_be_resolved() -> None:

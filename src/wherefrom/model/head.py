@@ -45,7 +45,7 @@ def head(trace: Trace, rows: Tensor) -> list[Step]:
     value = at_rows(promote(trace.layers[-1].raw["output"].detach()), rows)
     steps: list[Step] = []
     for module, given, made in trace.after:
-        part = linear_of(module) if _linear(module) else norm_of(module)
+        part = linear_of(module) if _linear(module) else norm_of(module, given.shape[-1])
         if part is None:
             continue
         x = _entered(trace, given, rows)
