@@ -45,6 +45,7 @@ SMALL = {
     "num_key_value_heads": 3,
     "intermediate_size": 1536,
     "vocab_size": 49152,
+    "tie_word_embeddings": True,
 }
 LARGE = {
     "hidden_size": 4096,

@@ -80,54 +80,10 @@ def _nearness(  # type: ignore[no-untyped-def]
     tl.store(place, total, mask=(i[:, None] < seen) & (j[None, :] < count))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _turn(  # type: ignore[no-untyped-def]
-    weights,  # [B, H, I, J], any strides but the last
-    out,  # [B J, I, H]
-    targets,  # I
-    count,  # J
-    sentence_stride,
-    head_stride,
-    target_stride,
-    H: tl.constexpr,
-    HEADS: tl.constexpr,
-    BI: tl.constexpr,
-    BJ: tl.constexpr,
-):
-    sentence = tl.program_id(2).to(tl.int64)
-    h = tl.arange(0, HEADS)
-    i, j = tl.program_id(1) * BI + tl.arange(0, BI), tl.program_id(0) * BJ + tl.arange(0, BJ)
-    found = tl.load(
-        weights
-        + sentence * sentence_stride
-        + h[:, None, None].to(tl.int64) * head_stride
-        + i[None, :, None].to(tl.int64) * target_stride
-        + j[None, None, :],
-        mask=(h[:, None, None] < H) & (i[None, :, None] < targets) & (j[None, None, :] < count),
-        other=0.0,
-    )
-    tl.store(
-        out + ((sentence * count + j[:, None, None]) * targets + i[None, :, None]) * H + h[None, None, :],
-        tl.permute(found, (2, 1, 0)),
-        mask=(j[:, None, None] < count) & (i[None, :, None] < targets) & (h[None, None, :] < H),
-    )
-
-
-def turned(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """α with its heads last, [B, H, I, J] -> [B J, I, H]: torch would copy it number by number."""
-    batch, heads, targets, count = weights.shape
-    assert weights.stride(-1) == 1
-    out = weights.new_empty(batch * count, targets, heads, dtype=dtype)
-    grid = (triton.cdiv(count, 32), triton.cdiv(targets, 8), batch)
-    size = max(16, triton.next_power_of_2(heads))
-    _turn[grid](weights, out, targets, count, *weights.stride()[:3], H=heads, HEADS=size, BI=8, BJ=32)
-    return out
-
-
 def add_up(weights: Tensor, f: Tensor, y: Tensor, out: Tensor, start: int, first: int, causal: bool) -> None:
     """N_ij into `out`, of the sources from `start` on and the targets from `first` on; `weights` α, [B, H, I, J]."""
     batch, n, width = y.shape
-    a = turned(weights, f.dtype)
+    a = weights.permute(0, 3, 2, 1).to(f.dtype).contiguous().flatten(0, 1)  # [B J, I, H]
     heads, count = a.shape[-1], a.shape[0] // batch
     assert f.stride(-1) == 1
     exact = f.dtype == torch.float32
