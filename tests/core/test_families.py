@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,3 +196,17 @@ def test_a_model_that_changes_when_it_is_followed_is_refused() -> None:
     """Falcon's eager attention adds ALiBi twice (transformers 5.22)."""
     with pytest.raises(UnsupportedModel, match="output changes while it is followed: by"):
         open_model(tiny.model("falcon-sequential", "encoder", alibi=True))
+
+
+def test_the_documentation_lists_every_type_and_its_row_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "models.md"
+    if not page.exists():
+        pytest.skip("docs/models.md is not beside the tests")
+    text = page.read_text(encoding="utf-8")
+    listed = re.search(r"<!-- families.*?-->(.*?)<!-- end of families -->", text, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"`([^`]+)`", listed.group(1)) == sorted(FAMILIES)
+    assert f"These {len(FAMILIES)} types" in text
+    monkeypatch.setitem(FAMILIES, "nanochat", ())  # put back afterwards
+    (block,) = (each for each in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "FAMILIES" in each)
+    exec(compile(block, "docs/models.md", "exec"), {})

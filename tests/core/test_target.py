@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 import tiny
 import wherefrom
@@ -41,6 +43,23 @@ def test_a_classifiers_prediction_is_explained_at_its_first_token() -> None:
         assert wherefrom.explain("the film", model, TOKENIZER, target=name).target.index == 2
     contrast = wherefrom.explain("the film", model, TOKENIZER, target="good", foil="bad").target
     assert str(contrast) == "class 'Good' rather than 'bad'"
+
+
+def test_a_word_with_its_space_keeps_its_own_probability() -> None:
+    """ "Ġfilm" and "film" are both written film."""
+    inner = Tokenizer(models.WordLevel({"<unk>": 0, "good": 1, "Ġfilm": 2, "film": 3}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    model = tiny.model("llama", "causal-lm")
+    with torch.no_grad():
+        model.lm_head.weight.copy_(0.01 * model.lm_head.weight)
+        last = model.model(torch.tensor([[1]])).last_hidden_state[0, -1]
+        model.lm_head.weight[2], model.lm_head.weight[3] = 5 * last / last.norm(), 4 * last / last.norm()
+        p = model(torch.tensor([[1]])).logits[0, -1].softmax(-1)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
+    found = wherefrom.explain("good", model, tokenizer, method="saliency")
+    assert (found.prediction, found.target.index) == ("film", 2)
+    assert found.probabilities["film"] == pytest.approx(float(p[2]), rel=1e-4)
 
 
 def test_probabilities_of_several_labels_and_of_none() -> None:

@@ -419,11 +419,15 @@ def _token_name(opened: Model, index: int) -> str:
 
 
 def _named(opened: Model, p: Tensor, listed: list[int]) -> dict[str, float]:
-    """Probabilities by word; where two tokens show the same word ("the", "Ġthe") the later as its vocabulary has it."""
+    """Probabilities by word, the likeliest first.
+
+    Where two tokens show the same word ("Ġthe", "the") the later as its vocabulary has it; where that is the same word
+    again, the likelier has it.
+    """
     found: dict[str, float] = {}
     for index in listed:
         name = _token_name(opened, index)
-        found[name if name not in found else token_names(opened.tokenizer, [index])[0]] = float(p[index])
+        found.setdefault(name if name not in found else token_names(opened.tokenizer, [index])[0], float(p[index]))
     return found
 
 
