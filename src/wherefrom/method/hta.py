@@ -46,7 +46,7 @@ from wherefrom.work import MB, BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, Trace
-    from wherefrom.model.keys import Product
+    from wherefrom.model.keys import Product, Side
     from wherefrom.model.parts import Block, Norm
 
 IDEA = "sensitivity of a block"
@@ -227,7 +227,8 @@ def _map(s: _Sentence, budget: int) -> Tensor:
         del room
         for j in sources:
             q = _values(block, metric, j, budget // 6) if kept is None else kept
-            for few in tiles(len(k), size * q.shape[1] * 6 * block.heads * d + 2 * square, budget // 6):
+            held = (4 if s.product.key.plain else 6) * block.heads * d
+            for few in tiles(len(k), size * q.shape[1] * held + 2 * square, budget // 6):
                 i = _within(targets, few)
                 result[i, j] = _pairs(s, metric, i, j, k[few], q).clamp(min=0).sqrt()
         result.diagonal()[targets] = own
@@ -352,15 +353,21 @@ def _own(s: _Sentence, i: slice, itself: Tensor, b: Tensor) -> Tensor:
     mean = s.value.mean(1, keepdim=True)
     spread = torch.einsum("hik,hka,hkb->ihab", s.felt[:, i], s.key, s.value - mean)
     spread -= torch.einsum("hia,hib->ihab", s.felt[:, i] @ s.key, s.z[:, i] - mean)
-    to_queries = s.product.query.pulled(spread.permute(0, 3, 1, 2), s.row, i).permute(0, 2, 3, 1)
-    jacobian = own.T[..., None, None] * block.w_v + to_queries  # [T, H, d, d_h]
+    jacobian = own.T[..., None, None] * block.w_v + _to_queries(s.product.query, spread, s.row, i)  # [T, H, d, d_h]
     to_key = s.product.key.pulled(s.query[:, i].transpose(0, 1).unsqueeze(1), s.row, i)[:, 0]  # A^h_ii: [T, H, d]
-    jacobian += to_key[..., None] * c.transpose(0, 1)[:, :, None]
+    jacobian.addcmul_(to_key[..., None], c.transpose(0, 1)[:, :, None])
     jacobian = jacobian.transpose(1, 2).flatten(2)  # S_ii: [T, d, H d_h]
     if block.before is not None:
         _left(block.before, s.x[i], jacobian)
     lengths: Tensor = torch.linalg.vector_norm(torch.baddbmm(itself, jacobian, b), dim=2)
     return (lengths.square() * s.weight[i]).sum(1).sqrt()
+
+
+def _to_queries(query: Side, spread: Tensor, row: int, i: slice) -> Tensor:
+    """W_Q^h J_i times a matrix of each token and head: [T, H, d_h, d_h] -> [T, H, d, d_h]."""
+    if query.plain:
+        return query.weight @ spread
+    return query.pulled(spread.permute(0, 3, 1, 2), row, i).permute(0, 2, 3, 1)
 
 
 def _pairs(s: _Sentence, metric: _Metric, i: slice, j: slice, k: Tensor, q: Tensor) -> Tensor:
