@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from wherefrom.method.deeplift import _slope
+import tiny
+import wherefrom
+from oracles.deeplift import Pair, llama_block
+from wherefrom.method.deeplift import _slope, difference
+from wherefrom.model.keys import product_of
 
 
 @pytest.mark.parametrize("activation", [torch.nn.functional.gelu, torch.tanh, torch.nn.functional.silu])
@@ -28,3 +32,18 @@ def test_float32_keeps_its_digits_where_the_two_nearly_coincide() -> None:
         x = x0 + gap
         expected = _slope(torch.nn.functional.gelu, x.double(), x0.double())
         torch.testing.assert_close(_slope(torch.nn.functional.gelu, x, x0).double(), expected, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_llamas_block_is_its_rules_in_every_direction() -> None:
+    """Not only along x − x', where any complete set of rules gives o − o'."""
+    model = tiny.model("llama-biased", "encoder", dtype=torch.float64)
+    now, then = (wherefrom.capture(tiny.ids(5, seed=seed), model).layers[1] for seed in (1, 2))
+    turn = product_of(now).key.turn
+    assert turn is not None
+    cos, sin = (torch.cat([part, part], -1)[0, 0] for part in (turn.factors.real, turn.factors.imag))
+    random = torch.randn(now.x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for d in (random, now.x - then.x):
+        expected = llama_block(model.layers[1], Pair(now.x[0], then.x[0], d[0]), cos, sin)
+        torch.testing.assert_close(expected.now, now.output[0], rtol=0, atol=1e-10)
+        torch.testing.assert_close(difference(now, then, d)[0], expected.d, rtol=0, atol=1e-10)
