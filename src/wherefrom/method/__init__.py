@@ -5,6 +5,7 @@ from wherefrom.method import attention as attention
 from wherefrom.method import norms as norms
 from wherefrom.method import norm_ffn as norm_ffn
 from wherefrom.method import alti as alti
+from wherefrom.method import information_flow as information_flow
 from wherefrom.method import value_zeroing as value_zeroing
 from wherefrom.method import hta as hta
 from wherefrom.method import random as random
@@ -16,6 +17,7 @@ from wherefrom.method import cat as cat
 from wherefrom.method import relevance as relevance
 from wherefrom.method import attn_lrp as attn_lrp
 from wherefrom.method import decompx as decompx
+from wherefrom.method import alti_logit as alti_logit
 from wherefrom.method import ablation as ablation
 
 # isort: on

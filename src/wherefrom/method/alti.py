@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 FAINT = 0.05  # of ‖y‖_1: rows that share out less are computed again
 
 
-def _cost(s: BatchShape, _: Options) -> Work:
+def cost(s: BatchShape, _: Options) -> Work:
     return Work(
         wide=4 * s.rows * s.width**2 + 2 * s.pairs * s.heads * s.width,
         moved=s.bytes * (4 * s.pairs * s.width + 4 * s.rows * s.heads * s.width),
@@ -71,7 +71,7 @@ def _row(
     result = rows_at(every, tokens).unsqueeze(1)  # y_i: [B, 1, d]
     shares = view.linear(row_with_itself(layer, view, tokens)) / rows_at(view.scale, tokens).unsqueeze(1)
     if metric == "l1":
-        near = _gained(result, shares)
+        near = gained(result, shares)
     else:
         compared = _euclidean if metric == "l2" else _cosine
         length = torch.linalg.vector_norm(result, dim=-1)
@@ -85,7 +85,7 @@ def _row(
     paper=FERRANDO_2022,
     needs={"attention", "values", "output-projection", "block-input", "first-norm"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
-    cost=_cost,
+    cost=cost,
     row=_row,
 )
 @torch.no_grad()
@@ -93,14 +93,14 @@ def alti(
     layer: LayerTrace,
     *,
     metric: Literal["l1", "l2", "cosine"] = "l1",
-    at: Literal["residual", "attention", "output"] | None = None,
+    at: Literal["residual", "mid", "attention", "output"] | None = None,
     budget: Budget = None,
 ) -> Tensor:
     """How near each token's share comes to what attention makes of token i; rows sum to one.
 
     metric: "l1", "l2" or "cosine". at: "attention" for what attention and its norm make of token i, the default of
-    post-norm blocks; "residual" for the stream without a norm, that of the others; "output" for the block's output (the
-    LN2 variant).
+    post-norm blocks; "residual" for the stream without a norm, that of the others; "mid" for the stream after attention
+    also where the FFN of a parallel block joins it; "output" for the block's output (the LN2 variant).
     budget: bytes for one tile (by default 2.5 MiB on a CPU, about its cache). A row without any contribution
     falls back to the token itself, with a warning.
     """
@@ -108,13 +108,13 @@ def alti(
     if metric == "l1" and on_accelerator(layer):
         near = nearness(layer, view, result)
         if near is not None:
-            near.diagonal(dim1=1, dim2=2).copy_(_gained(result, view.linear(itself(layer, view)) / view.scale))
+            near.diagonal(dim1=1, dim2=2).copy_(gained(result, view.linear(itself(layer, view)) / view.scale))
             return to_one_or_self(near.clamp_(min=0), layer, "alti")
     self = view.linear(itself(layer, view)) / view.scale  # T_ii
     budget = budget_for(result, budget)
     if metric == "l1":
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)
-        of_self = _gained(result, self)
+        of_self = gained(result, self)
     else:
         compared = _euclidean if metric == "l2" else _cosine
         length = torch.linalg.vector_norm(result, dim=-1, keepdim=True)
@@ -132,6 +132,8 @@ def _result(layer: LayerTrace, at: str | None) -> tuple[Tensor, View]:
     block = layer.block
     at = at or ("residual" if block.post is None else "attention")
     reached = layer.output if block.parallel else layer.u
+    if at == "mid":
+        return layer.u, plain(layer)
     if at == "residual":
         return reached, plain(layer)._replace(name="residual")
     if at == "attention":
@@ -171,11 +173,11 @@ def _sharpen(near: Tensor, layer: LayerTrace, view: View, result: Tensor, budget
         for sources in tiles(near.shape[-1], each, budget):
             weights = layer.weights[sentence][:, rows, sources].permute(2, 1, 0) / scale  # [J, R, H]
             shares = weights @ view.linear(carried(layer, sentence, sources))  # T_ij: [J, R, d]
-            near[sentence, rows, sources] = _gained(goal, shares).T
+            near[sentence, rows, sources] = gained(goal, shares).T
         near[sentence, rows, rows] = kept
 
 
-def _gained(y: Tensor, t: Tensor) -> Tensor:
+def gained(y: Tensor, t: Tensor) -> Tensor:
     """`‖y‖_1 − ‖y − t‖_1`: [..., d] -> [...]."""
     along = torch.where(y < 0, -t, t)
     return torch.minimum(along, 2 * y.abs() - along).sum(-1)

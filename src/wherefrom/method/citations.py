@@ -39,6 +39,10 @@ MODARRESSI_2022 = Paper(
 FERRANDO_2022 = Paper(
     "Ferrando et al.", 2022, "Measuring the Mixing of Contextual Information in the Transformer", "EMNLP"
 )
+FERRANDO_2023 = Paper("Ferrando et al.", 2023, "Explaining How Transformers Use Context to Build Predictions", "ACL")
+FERRANDO_2024 = Paper(
+    "Ferrando & Voita", 2024, "Information Flow Routes: Automatically Interpreting Language Models at Scale", "EMNLP"
+)
 MOHEBBI_2023 = Paper("Mohebbi et al.", 2023, "Quantifying Context Mixing in Transformers", "EACL")
 BRUNNER_2020 = Paper("Brunner et al.", 2020, "On Identifiability in Transformers", "ICLR")
 SIMONYAN_2014 = Paper(

@@ -25,7 +25,7 @@ https://aclanthology.org/2023.acl-long.149
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -44,11 +44,11 @@ from wherefrom.method.decomposition import (
     share,
     through_norm,
 )
-from wherefrom.method.frozen import Approximation, Freeze, Norms, at_input, back, linearised, norm_back, whole
+from wherefrom.method.frozen import Approximation, Freeze, Norms, at_input, back, linearised, whole
+from wherefrom.method.readout import Entries, entries, head_back
 from wherefrom.model.head import Step
 from wherefrom.model.head import head as head_of
 from wherefrom.model.parts import Linear, Norm
-from wherefrom.model.target import terms
 from wherefrom.work import BatchShape, Options, Work, forward
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def decompx(
     factor or the gate as a constant. Where biases are not shared out by the vectors themselves it takes about one more
     forward pass, and `layer_scores` say the same of each block's input; otherwise 0.8 n forward passes.
     """
-    read = _read(output)
+    _need_one_device(output.trace)
+    read = entries(output)
     steps = head_of(output.trace, read.rows)
     rules = DecompositionRules(_rule(bias), Freeze(ffn, activation, gate, norms), value_bias)
     logit = output.number().detach()
@@ -132,14 +133,6 @@ def decompx(
     return Scores(layers[0], layers, layers[0].sum(-1) - logit)
 
 
-class Read(NamedTuple):
-    """The entries of the output that add up to the explained number, m for each sentence."""
-
-    rows: Tensor  # [B, m]: the tokens whose last states they are read from
-    columns: Tensor  # [B, m]: which outputs of the head
-    signs: Tensor  # [B, m]
-
-
 def _need_one_device(trace: Trace) -> None:
     """Vectors are carried from block to block and through the head, all of them at once."""
     places = {layer.device for layer in trace.layers} | {given.device for _, given, _ in trace.after}
@@ -148,21 +141,6 @@ def _need_one_device(trace: Trace) -> None:
             f"decompx carries vectors through the whole model, which must be on one device; this one is on "
             f"{', '.join(sorted(map(str, places)))}. Load it on one, or choose another method: attn-lrp, alti"
         )
-
-
-def _read(output: OutputTrace) -> Read:
-    trace = output.trace
-    _need_one_device(trace)
-    asked = [terms(trace.opened, *each) for each in zip(trace.batch.sentences, output.answers, strict=True)]
-    most = max(map(len, asked))
-    # A sentence with fewer terms than its neighbours repeats one, which then counts for nothing.
-    filled = [each + [each[0]._replace(sign=0)] * (most - len(each)) for each in asked]
-    device = trace.layers[0].x.device
-
-    def column(name: str) -> Tensor:
-        return torch.tensor([[getattr(term, name) for term in each] for each in filled], device=device)
-
-    return Read(column("position"), column("column"), column("sign"))
 
 
 def _rule(bias: AnyBias) -> Bias:
@@ -202,10 +180,10 @@ def _has_bias(step: Step) -> bool:
 
 
 def _taken_back(
-    output: OutputTrace, read: Read, steps: list[Step], rules: DecompositionRules, head: Approximation
+    output: OutputTrace, read: Entries, steps: list[Step], rules: DecompositionRules, head: Approximation
 ) -> Tensor:
     """What the input of each block adds to the number, biases left out: [L, B, n]."""
-    g = _head_back(read, steps, head)
+    g = head_back(read, steps, head)
     rows: Tensor | None = read.rows  # the last block's output counts where it is read
     found = []
     for layer in reversed(output.trace.layers):
@@ -221,33 +199,17 @@ def _taken_back(
     return torch.stack(found[::-1]) * mask
 
 
-def _head_back(read: Read, steps: list[Step], way: Approximation) -> Tensor:
-    """The gradient of the signed entries at the last block's output, biases left out: [B, m, d]."""
-    g: Tensor | None = None
-    factor = read.signs.to(steps[-1].x)
-    for part, x in reversed(steps):
-        if g is None:
-            if isinstance(part, Tensor):
-                factor = factor * part.gather(-1, read.columns[..., None])[..., 0]
-                continue
-            assert isinstance(part, Linear)  # a head ends with one
-            g = part.weight.T[read.columns] * factor[..., None]
-        elif isinstance(part, Linear):
-            g = g @ part.weight.T
-        elif isinstance(part, Norm):
-            g = norm_back(part, part.scale(x), g)
-        else:
-            assert not isinstance(part, Tensor)
-            g = g * linearised(part, x, way)[0]
-    assert g is not None
-    return g
-
-
 # All vectors forward --------------------------------------------------------------------------------------
 
 
 def _taken_forward(
-    output: OutputTrace, read: Read, steps: list[Step], rules: DecompositionRules, head: Approximation, *, later: bool
+    output: OutputTrace,
+    read: Entries,
+    steps: list[Step],
+    rules: DecompositionRules,
+    head: Approximation,
+    *,
+    later: bool,
 ) -> Tensor:
     """Scores with biases shared out by the vectors, [B, n]; `later`: those of the whole way at the very end."""
     trace = output.trace

@@ -71,6 +71,11 @@ class Traits:
         """Those on the branches."""
         return [norm for b in self.blocks for norm in _there(b.after, b.ffn_after)]
 
+    @property
+    def normed_stream(self) -> bool:
+        """Whether a norm stands on the stream itself, as in BERT."""
+        return any(b.post is not None or b.ffn_post is not None for b in self.blocks)
+
     @cached_property
     def norms(self) -> list[Norm]:
         return [*(norm for norms in self.stream_norms for norm in norms), *self.branch_norms]
