@@ -68,7 +68,7 @@ def test_wrong_options_are_refused() -> None:
     layer = layers()[0]
     for options, message in (
         ({"metric": "l3"}, "metric='l3'; expected 'l1', 'l2' or 'cosine'"),
-        ({"at": "end"}, "at='end'; expected 'residual', 'attention', 'output' or None"),
+        ({"at": "end"}, "at='end'; expected 'residual', 'mid', 'attention', 'output' or None"),
         ({"budget": 0}, "budget=0; expected a whole number, at least 1, or None"),
         ({"budget": 1.5}, "budget=1.5"),
     ):
