@@ -48,6 +48,7 @@ __all__ = ["CheckFailed", "check_family", "check_method"]
 WORDS = ("a", "the", "film", "cat", "key", "deep", "good", "bad", "was", "is", "not", "very", "and", "of", "meaning")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEXTS = ("a good film", "the deep meaning of a very bad cat was not good", "the key is not a cat")
+KINDS = ("bert", "gpt2")
 PERMUTED = [3, 1, 7, 0, 2, 6, 5, 4]
 EXACT = 1e-7  # differences in float64, relative to the largest number: rounding, through blocks and back
 CLOSE = 0.01  # of the scores' total, by which those that are summed up numerically may miss it
@@ -120,9 +121,17 @@ def _check_cost(spec: MethodSpec) -> None:
         )
 
 
+def _kinds(spec: MethodSpec) -> list[str]:
+    """The models on which the method is defined."""
+    found = [kind for kind in KINDS if undefined(spec.method.needs, open_model(_model(kind))) is None]
+    if not found:
+        raise CheckFailed(f"'{spec.method.name}' is defined neither on a BERT nor on a GPT-2; it needs too much")
+    return found
+
+
 def _check_numbers(spec: MethodSpec) -> None:
-    """On both kinds of model: shape, sign, and the model as it was before."""
-    for kind in ("bert", "gpt2"):
+    """On every kind of model: shape, sign, and the model as it was before."""
+    for kind in _kinds(spec):
         model = awkward(copy.deepcopy(_model(kind)))
         before = state(model)
         found = _explained(spec, TEXTS[1], model)
@@ -141,7 +150,7 @@ def _check_numbers(spec: MethodSpec) -> None:
 
 
 def _batch_equals_single(spec: MethodSpec) -> None:
-    for kind in ("bert", "gpt2"):
+    for kind in _kinds(spec):
         together = _explained(spec, list(TEXTS), _model(kind))
         for text, found in zip(TEXTS, together, strict=True):
             alone = _explained(spec, text, _model(kind))
@@ -171,20 +180,20 @@ def _hidden_tokens(spec: MethodSpec) -> None:
 
 
 def _rows_sum_to_one(spec: MethodSpec) -> None:
-    for kind in ("bert", "gpt2"):
+    for kind in _kinds(spec):
         sums = _numbers(_explained(spec, TEXTS[1], _model(kind))).sum(-1)
         _same(spec, "rows-sum-to-one", sums, np.ones_like(sums), f"rows on {kind}")
 
 
 def _sign_flips_with_foil(spec: MethodSpec) -> None:
-    for kind in ("bert", "gpt2"):
+    for kind in _kinds(spec):
         one = _numbers(_explained(spec, TEXTS[1], _model(kind), foil=1))
         other = _numbers(_explained(spec, TEXTS[1], _model(kind), target=1, foil=0))
         _same(spec, "sign-flips-with-foil", one, -other, f"target and foil exchanged on {kind}")
 
 
 def _adds_up(spec: MethodSpec) -> None:
-    for kind in ("bert", "gpt2"):
+    for kind in _kinds(spec):
         found = _explained(spec, TEXTS[1], _model(kind))
         total = float(np.abs(found.scores).sum())
         if found.delta is None or not abs(found.delta) <= CLOSE * total:

@@ -56,7 +56,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     idea="parts of the logit",
     paper=FERRANDO_2023,
     needs={"attention", "values", "output-projection", "block-input", "layers", "bare-stream", "read-token"},
-    checks={"batch-equals-single", "hidden-tokens", "sign-flips-with-foil"},
+    checks={"batch-equals-single", "sign-flips-with-foil"},
     cost=_cost,
     kind="scores",
     signed=True,
@@ -77,8 +77,8 @@ def alti_logit(output: OutputTrace, *, mixing: Mixing = "alti") -> Scores:
     for layer in reversed(trace.layers):
         if mixing != "none" and followed:
             step = alti(layer, at="mid") if mixing == "alti" else attention_fixed_residual(layer)
-            followed = list((torch.stack(followed, 1) @ step).unbind(1))
-        followed.append(given(layer, read, rho))
+            followed = list((torch.stack(followed, 1) @ step.to(rho.device)).unbind(1))
+        followed.append(given(layer, read, rho.to(layer.device)).to(rho.device))
     layers = torch.stack(followed[::-1])
     scores = layers.sum(0)
     logit = (rho * at_rows(trace.layers[-1].output, read.rows)).sum((1, 2))

@@ -24,7 +24,7 @@ from transformers import (
 
 from wherefrom.data.tables import cell, keeps, rows, values, written
 from wherefrom.errors import InvalidInput
-from wherefrom.training import classify, corpus, prompt, text
+from wherefrom.training import classify, corpus, prompt, texts
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import Columns, examples
 
@@ -130,11 +130,10 @@ def sentences(
     place = locate(model)
     tokenizer = AutoTokenizer.from_pretrained(place)
     network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
-    texts = [sentence for pair in pairs for sentence in pair]
-    encoded = [tokenizer(sentence)["input_ids"] for sentence in texts]
-    order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))  # like lengths beside each other
-    found = [0.0] * len(texts)
-    for start in range(0, len(texts), batch):
+    encoded = [tokenizer(sentence)["input_ids"] for pair in pairs for sentence in pair]
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))  # like lengths beside each other
+    found = [0.0] * len(encoded)
+    for start in range(0, len(encoded), batch):
         some = order[start : start + batch]
         for i, value in zip(some, _log_probabilities(network, [encoded[i] for i in some], device), strict=True):
             found[i] = value
@@ -146,7 +145,7 @@ def frequencies(
 ) -> list[Score]:
     """The same by how often the pieces of each sentence occur in the sources, whatever their order: the baseline."""
     words = AutoTokenizer.from_pretrained(locate(tokenizer))
-    counts = np.bincount(corpus.encode(text.lines(sources), words), minlength=len(words)) + 1
+    counts = np.bincount(corpus.encode(texts.lines(sources), words), minlength=len(words)) + 1
     logs = np.log(counts / counts.sum())
     groups, pairs = _minimal_pairs(data, columns, by)
     ids = (words(sentence, add_special_tokens=False)["input_ids"] for pair in pairs for sentence in pair)
@@ -170,11 +169,11 @@ def _minimal_pairs(
 
 
 @torch.inference_mode()
-def _log_probabilities(network: torch.nn.Module, texts: Sequence[Sequence[int]], device: str) -> list[float]:
-    """The log-probability of each text after its first token."""
-    longest = max(map(len, texts))
-    ids = torch.tensor([[*each, *[0] * (longest - len(each))] for each in texts], device=device)
-    real = torch.arange(longest, device=device) < torch.tensor([[len(each)] for each in texts], device=device)
+def _log_probabilities(network: torch.nn.Module, rows: Sequence[Sequence[int]], device: str) -> list[float]:
+    """The log-probability of each row of ids after its first."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*each, *[0] * (longest - len(each))] for each in rows], device=device)
+    real = torch.arange(longest, device=device) < torch.tensor([[len(each)] for each in rows], device=device)
     logits = network(input_ids=ids, attention_mask=real.long()).logits.float()
     each = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
     found: list[float] = (each * real[:, 1:]).sum(1, dtype=torch.float64).tolist()

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, set_seed
 
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import corpus, loop, text, vocabulary
+from wherefrom.training import corpus, loop, texts, vocabulary
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import documents
 
@@ -62,10 +62,10 @@ def pretrain(
     config = llama(shape, length)
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
-    words = text.tokenizer(
-        run.out, tokenizer, lambda: vocabulary.learn_bytes(text.lines(sources), shape.vocabulary, length)
+    words = texts.tokenizer(
+        run.out, tokenizer, lambda: vocabulary.learn_bytes(texts.lines(sources), shape.vocabulary, length)
     )
-    train, valid = corpus.hold_out(text.ids(sources, run.out, words, after=LINE), held_out, run.seed)
+    train, valid = corpus.hold_out(texts.ids(sources, run.out, words, after=LINE), held_out, run.seed)
     config.update({"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
                    "pad_token_id": words.pad_token_id})  # fmt: skip
     network = LlamaForCausalLM(config)
@@ -101,9 +101,9 @@ def llama(shape: DecoderShape, length: int) -> LlamaConfig:
     )
 
 
-def _rows(ids: corpus.Ids, words: Any, length: int, total: int, seed: int) -> text.Batches:
-    walk = text.walk(ids, words, length, length - 1, seed)
-    return text.Batches(corpus.RunningText(walk, corpus.boundary(words), length, total))
+def _rows(ids: corpus.Ids, words: Any, length: int, total: int, seed: int) -> texts.Batches:
+    walk = texts.walk(ids, words, length, length - 1, seed)
+    return texts.Batches(corpus.RunningText(walk, corpus.boundary(words), length, total))
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def measure(model: str, sources: Sequence[str], device: str = "cpu", batch: int 
     place = locate(model)
     words = AutoTokenizer.from_pretrained(place)
     network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
-    ids = np.concatenate([corpus.encode(text.lines([source]), words, after=LINE)[:-1] for source in sources])
+    ids = np.concatenate([corpus.encode(texts.lines([source]), words, after=LINE)[:-1] for source in sources])
     if not len(ids):
         raise InvalidInput(f"{', '.join(sources)}: no text to measure on")
     size = sum(len((line + LINE).encode()) for source in sources for line in documents(source) if line.strip())

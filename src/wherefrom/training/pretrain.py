@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from wherefrom.errors import InvalidOption
-from wherefrom.training import corpus, loop, text, vocabulary
+from wherefrom.training import corpus, loop, texts, vocabulary
 from wherefrom.training.checkpoints import locate
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def pretrain(
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
     longest = reading.length * reading.ratio
-    words = text.tokenizer(
-        run.out, tokenizer or model, lambda: vocabulary.learn(text.lines(sources), shape.vocabulary, longest)
+    words = texts.tokenizer(
+        run.out, tokenizer or model, lambda: vocabulary.learn(texts.lines(sources), shape.vocabulary, longest)
     )
-    ids = text.ids(sources, run.out, words)
+    ids = texts.ids(sources, run.out, words)
     network = _network(model, shape, reading, words)
     train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
     if loop.on_cuda(run):
@@ -130,7 +130,7 @@ class MaskedTrainer(loop.InOrder):
 
 def _windows(
     ids: corpus.Ids, tokenizer: PreTrainedTokenizerFast, reading: MaskedText, total: int | None, run: loop.Schedule
-) -> text.Batches:
+) -> texts.Batches:
     if total is None:  # validation: every window once, in whole batches
         total = max(1, len(ids) // reading.length // run.batch) * run.batch
         short = total
@@ -138,7 +138,7 @@ def _windows(
         short = total - round(reading.long_share * total / run.batch) * run.batch
     longest = reading.length * (reading.ratio if short < total else 1)
     windows = corpus.Windows(
-        walk=text.walk(ids, tokenizer, longest, reading.length - 2, run.seed),
+        walk=texts.walk(ids, tokenizer, longest, reading.length - 2, run.seed),
         known=corpus.pieces(tokenizer),
         length=reading.length,
         ratio=reading.ratio,
@@ -146,7 +146,7 @@ def _windows(
         total=total,
         rate=reading.rate,
     )
-    return text.Batches(windows)
+    return texts.Batches(windows)
 
 
 def _network(
