@@ -16,7 +16,7 @@ from oracles import attn_lrp as oracle
 from wherefrom.method.propagated import HALVES
 from wherefrom.model import collate
 from wherefrom.model.capture import capture, rerunning
-from wherefrom.model.freeze import Freezing, Switch, freeze
+from wherefrom.model.freeze import Freezing, Switch, _norms, freeze
 from wherefrom.model.matrices import Ruled
 from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state
@@ -231,3 +231,13 @@ def test_experts_with_a_gate_of_their_own_making_follow_the_rules() -> None:
 
         found.append(rerunning(model, back))
     assert torch.allclose(*found, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"), [("cohere", {"use_qk_norm": True, "head_dim": 6}), ("stablelm", {"qk_layernorm": True})]
+)
+def test_norms_of_single_heads_are_known(family: str, changes: dict[str, Any]) -> None:
+    model = opened(family, **changes)
+    frozen = {type(module).__name__ for module, _ in _norms(model.model)}
+    assert frozen == ({"CohereLayerNorm"} if family == "cohere" else {"LayerNorm"})
+    assert wherefrom.explain(tiny.ids(6), model, method="attn-lrp", target=1).scores.any()

@@ -175,12 +175,16 @@ def _product(layer: LayerTrace) -> Product:
     ]
     found = _measured(layer, *sides) if "key" in layer.raw else _by_formula(layer, *sides)
     if found is None:
-        raise Unsuited(
-            "the queries and keys of this model's attention are made by a rule that wherefrom does not know (relative "
-            "positions, or a norm of its own), and this method must follow it; choose alti, value-zeroing, attcat or "
-            "integrated-gradients"
-        )
+        raise _unknown_rule()
     return found
+
+
+def _unknown_rule() -> Unsuited:
+    return Unsuited(
+        "the queries and keys of this model's attention are made by a rule that wherefrom does not know (relative "
+        "positions, or a norm of its own), and this method must follow it; choose alti, value-zeroing, attcat or "
+        "integrated-gradients"
+    )
 
 
 def _side(block: Block, linear: Linear, side: str, source: Tensor) -> Side:
@@ -203,6 +207,8 @@ def _norm_beside(block: Block, side: str, width: int) -> Norm | None:
     attention: nn.Module = block.part(block.family.attention.output.rpartition(".")[0] or block.family.attention.module)
     for name, part in attention.named_children():
         if name.startswith(side) and "norm" in name:
+            if [*part.children()] or getattr(getattr(part, "weight", None), "ndim", 1) > 1:
+                raise _unknown_rule()  # one norm for each head (StableLM 2, Command R+)
             found = norm_of(part, width)
             return None if found is None else found.to(block.device)
     return None

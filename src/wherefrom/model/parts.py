@@ -464,8 +464,11 @@ def _weights(module: nn.Module) -> list[Tensor | None]:
 def _probe_of(module: nn.Module, width: int) -> Tensor:
     """Four vectors, given where and as the norm takes them."""
     weight = getattr(module, "weight", None)
-    size, dtype = (len(weight), weight.dtype) if isinstance(weight, Tensor) else (_size(module, width), torch.float32)
-    probe = torch.randn(4, size, generator=torch.Generator().manual_seed(0))
+    if isinstance(weight, Tensor):
+        shape, dtype = tuple(weight.shape), weight.dtype  # of one axis, or by head and component (Command R+)
+    else:
+        shape, dtype = (_size(module, width),), torch.float32
+    probe = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
     return probe.to(device_of(module), dtype) * 2 + 0.5
 
 
