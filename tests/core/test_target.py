@@ -203,11 +203,11 @@ def test_an_answer_is_explained_at_its_start_and_end() -> None:
 def test_an_answer_is_named_by_its_words() -> None:
     model = tiny.model(task="question-answering")
     first, last = 4, 5  # meaning ##ful
-    open_model(model)  # its proof reads a shorter text than these logits are for
+    opened = open_model(model, TOKENIZER)  # before the hook: the proof reads a shorter text than these logits are for
     model.qa_outputs.register_forward_hook(
         lambda _module, _args, out: 100 * torch.eye(out.shape[1])[[first, last]].T.expand(out.shape)
     )
-    found = wherefrom.explain(("Good ?", "Meaningful film ."), model, TOKENIZER, method="attention-rollout")
+    found = wherefrom.explain(("Good ?", "Meaningful film ."), opened, method="attention-rollout")
     assert found.tokens[first : last + 1] == ["meaning", "##ful"]
     assert found.prediction == "Meaningful"
     assert found.position == first
