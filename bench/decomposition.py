@@ -3,8 +3,8 @@
     python bench/decomposition.py [--quick] [--threads 2]
 
 Randomly initialised models in float32: a classifier of BERT-base's shape, and a language model of the shape of a Llama
-of 135 million weights, where LXT (`pip install lxt`) runs beside it if it is there. LXT changes classes for the whole
-process and so has one of its own; its time is held against a forward pass in that process. The model is opened once;
+of 135 million weights, where LXT runs beside it (`pip install lxt "transformers<5.10"`). LXT changes classes for the
+whole process and so has one of its own; its time is held against a forward pass there. The model is opened once;
 each call is the whole `wherefrom.explain`. The contestants take turns and the fastest run of each counts. With one
 thread, CPU time is taken instead of wall time: other work on the machine then counts for little. Peak memory is that of
 a fresh process which does nothing else, beyond what it held once the model had run. Writes its table into
@@ -20,7 +20,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import written
@@ -31,6 +33,8 @@ TOGETHER = "the first three together"
 FORWARD = "decompx"  # with biases shared out by the vectors: all of them taken forward
 LENGTHS = (32, 64, 128)
 LXT = "LXT's AttnLRP"
+# LXT 2.1 ran with transformers 5.9; it replaces the table of attentions by a dictionary, which for 5.22 is not enough.
+LXT_RUNS = find_spec("lxt") is not None and tuple(map(int, version("transformers").split(".")[:2])) < (5, 10)
 LLAMA = {
     "hidden_size": 576,
     "intermediate_size": 1536,
@@ -85,11 +89,17 @@ def contestants(
 
 def lxt_of(model: Any, inputs: Any) -> Callable[[], Any]:
     """AttnLRP of the last token's first logit, as LXT's README computes it."""
+    import torch
     import transformers
     from transformers.models.llama import modeling_llama
 
-    # LXT 2.1 imports a file of BERT's for which transformers 5 lacks this name; it is not called here.
+    # LXT 2.1 imports its files for BERT and for torchvision too, which want what is not here; they are not called.
     transformers.pytorch_utils.find_pruneable_heads_and_indices = None
+    vision: Any = ModuleType("torchvision.models")
+    vision.vision_transformer = ModuleType("vision_transformer")
+    vision.vision_transformer.nn = torch.nn
+    for name in ("torchvision", "torchvision.models"):
+        sys.modules.setdefault(name, vision)
     from lxt.efficient import monkey_patch
 
     monkey_patch(modeling_llama)
@@ -134,7 +144,7 @@ def row(setting: tuple[str, int, int], more: list[object]) -> str:
     columns = [*METHODS, TOGETHER]
     cells = [f"{found[name] / found['forward']:.2f} ×" if name in found else "–" for name in columns]
     memory = f"{child('--peak', *setting, *more):.0f} MB"
-    if kind == "llama" and find_spec("lxt"):
+    if kind == "llama" and LXT_RUNS:
         theirs = child("--time", *setting, "--lxt", *more)
         cells.append(f"{theirs[LXT] / theirs['forward']:.2f} ×")
         memory += f" ({child('--peak', *setting, '--lxt', *more):.0f} MB)"
