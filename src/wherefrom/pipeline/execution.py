@@ -25,6 +25,7 @@ from wherefrom.pipeline.sinks import note as sink_note
 from wherefrom.pipeline.sinks import without_sink
 from wherefrom.result.answer import Readout, Target
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.words import as_written
 from wherefrom.typecheck import checked, least
 
 Advance = Callable[[int], None]  # told how many more sentences are done
@@ -373,8 +374,9 @@ def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target
     """What a method explains that does not look at the output."""
     if method.random:
         return Target("random")
-    where = readout.position
-    return Target("none", label="the mean of all tokens" if where is None else sentence.tokens[where])
+    if (where := readout.position) is None:
+        return Target("none", label="the mean of all tokens")
+    return Target("none", label=as_written(sentence.tokens[where], sentence.texts, sentence.spans[where]))
 
 
 def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownNam
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import Readout, Target
-from wherefrom.result.words import Span, group
+from wherefrom.result.words import Span, as_written, group
 from wherefrom.typecheck import checked, least
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ class Explanation:
         """The readout in words; None of scores made elsewhere."""
         if self.readout == NO_READOUT:
             return None
-        return self.readout.why + ("" if self.position is None else f" {self.tokens[self.position]}")
+        if (where := self.position) is None:
+            return self.readout.why
+        return f"{self.readout.why} {as_written(self.tokens[where], self.texts, self.spans[where])}"
 
     @property
     def readout_rows(self) -> Array | None:

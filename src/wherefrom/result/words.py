@@ -44,6 +44,18 @@ def _ideographic(char: str) -> bool:
     return "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff" or "\U00020000" <= char <= "\U0003ffff"
 
 
+def as_written(token: str, texts: Sequence[str], span: Span | None) -> str:
+    """A token as its text has it; as its vocabulary writes it ("[CLS]") where it has no place in a text.
+
+    >>> as_written("Ġof", ["capital of"], (0, 7, 10)), as_written("[CLS]", ["capital of"], None)
+    ('of', '[CLS]')
+    """
+    if span is None:
+        return token
+    which, start, end = span
+    return texts[which][start:end].strip() or token
+
+
 def group(
     texts: Sequence[str], spans: Sequence[Span | None], word_ids: Sequence[int | None] | None = None
 ) -> list[list[int]]:
