@@ -13,6 +13,14 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+import wherefrom
+
+
+def methods() -> list[Any]:
+    """The methods that are defined on all of these models: not those that need a stream without norms on it."""
+    return [each for each in wherefrom.methods() if "bare-stream" not in each.needs]
+
+
 SHAPE: dict[str, Any] = {
     "hidden_size": 24,
     "num_hidden_layers": 3,

@@ -42,7 +42,7 @@ def check(inputs: Any, task: str = "classification", family: str = "bert", **mor
     return found
 
 
-@pytest.mark.parametrize("name", [each.name for each in (*methods(), *presets())])
+@pytest.mark.parametrize("name", [each.name for each in (*tiny.methods(), *presets())])
 def test_every_method_is_made_again(name: str) -> None:
     looks = next((each.class_specific for each in methods() if each.name == name), False)
     check(TEXT, method=name, **({"target": "LABEL_2", "foil": 0} if looks else {}))

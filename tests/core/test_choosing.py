@@ -137,7 +137,7 @@ def test_a_method_that_looks_at_no_class_says_so_and_refuses_one(method: str) ->
             explain(method=method, **asked)
 
 
-@pytest.mark.parametrize("method", [each.name for each in wherefrom.methods() if each.class_specific])
+@pytest.mark.parametrize("method", [each.name for each in tiny.methods() if each.class_specific])
 def test_a_method_that_takes_a_target_looks_at_it(method: str) -> None:
     one, other = (explain(method=method, target=target).scores for target in ("LABEL_0", "LABEL_2"))
     assert np.abs(one - other).max() > 1e-6

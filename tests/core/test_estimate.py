@@ -51,7 +51,7 @@ def test_a_method_that_states_no_cost_is_not_estimated(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize("name", [each.name for each in methods() if not each.by_layer])
+@pytest.mark.parametrize("name", [each.name for each in tiny.methods() if not each.by_layer])
 def test_a_method_of_one_output_costs_passes(name: str) -> None:
     model = tiny.model()
     small, large = (wherefrom.estimate(tokens=n, model=model, method=name) for n in (8, 32))

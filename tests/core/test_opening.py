@@ -204,7 +204,7 @@ def process() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("method", [each.name for each in wherefrom.methods()])
+@pytest.mark.parametrize("method", [each.name for each in tiny.methods()])
 def test_the_process_comes_back_and_the_mode_makes_no_difference(method: str, mode: Any) -> None:
     if method == "integrated-gradients":
         pytest.importorskip("captum", reason="integrated gradients is captum's (extra captum)")

@@ -80,7 +80,7 @@ def test_scores_and_maps_are_joined_over_words() -> None:
     assert (again.scores == by_word.scores).all()
 
 
-ADDITIVE = [each.name for each in wherefrom.methods() if each.additive]
+ADDITIVE = [each.name for each in tiny.methods() if each.additive]
 
 
 @pytest.mark.parametrize("method", ADDITIVE)

@@ -18,7 +18,7 @@ from wherefrom.model import open_model
 
 TOKENIZER = tiny.tokenizer()
 TEXTS = ["the film is deep and meaningful", "a cat", "the keys to the cabinets are not good !"]
-SCORES = [each.name for each in wherefrom.methods() if each.class_specific]
+SCORES = [each.name for each in tiny.methods() if each.class_specific]
 
 
 def relative(found: Any, expected: Any) -> float:
