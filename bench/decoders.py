@@ -21,11 +21,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import transformers
+from memory import peak
 from torch import Tensor
 from written import put
 
@@ -198,15 +198,7 @@ def device_memory(go: Callable[[], Any], weights: int) -> float:
 def process_memory(go: Callable[[], Any]) -> float:
     """The same of this process, which should be a fresh one."""
     torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
-    before = _status("VmRSS")
-    go()
-    return (_status("VmHWM") - before) / 1024
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+    return peak(go)
 
 
 def memory(

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+import memory
 import written
 
 SETTINGS = [("bert", 32, 1), ("bert", 128, 1), ("bert", 128, 8), ("llama", 128, 1)]
@@ -128,9 +128,7 @@ def timed(entries: dict[str, Callable[[], Any]], runs: int, clock: Callable[[], 
 def peak(entries: dict[str, Callable[[], Any]], name: str) -> float:
     """Megabytes beyond the loaded model and a forward pass."""
     entries["forward"]()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    entries[name]()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return memory.peak(entries[name])
 
 
 def child(*arguments: object) -> Any:
@@ -143,14 +141,14 @@ def row(setting: tuple[str, int, int], more: list[object]) -> str:
     found = child("--time", *setting, *more)
     columns = [*METHODS, TOGETHER]
     cells = [f"{found[name] / found['forward']:.2f} ×" if name in found else "–" for name in columns]
-    memory = f"{child('--peak', *setting, *more):.0f} MB"
+    held = f"{child('--peak', *setting, *more):.0f} MB"
     if kind == "llama" and LXT_RUNS:
         theirs = child("--time", *setting, "--lxt", *more)
         cells.append(f"{theirs[LXT] / theirs['forward']:.2f} ×")
-        memory += f" ({child('--peak', *setting, '--lxt', *more):.0f} MB)"
+        held += f" ({child('--peak', *setting, '--lxt', *more):.0f} MB)"
     else:
         cells.append("–")
-    return f"| {kind} | {n} | {batch} | {found['forward'] * 1000:.0f} ms | {' | '.join(cells)} | {memory} |"
+    return f"| {kind} | {n} | {batch} | {found['forward'] * 1000:.0f} ms | {' | '.join(cells)} | {held} |"
 
 
 def table(settings: list[tuple[str, int, int]], runs: int, threads: int) -> str:
@@ -159,7 +157,8 @@ def table(settings: list[tuple[str, int, int]], runs: int, threads: int) -> str:
         "## Frozen passes (`python bench/decomposition.py`)",
         "",
         f"Random weights in float32, {threads} thread{'s (wall time)' if threads > 1 else ' (CPU time)'}, fastest of "
-        f"{runs} runs; times in plain forward passes of the same input.",
+        f"{runs} runs; times in plain forward passes of the same input. The machine had other work to do, so that the "
+        "ratios tell more than the seconds.",
         "",
         f"| model | n | texts | forward pass | {' | '.join(names)} | peak memory of attn-lrp (LXT's) |",
         "|---" * (5 + len(names)) + "|",
@@ -182,9 +181,9 @@ def forward_table(lengths: Sequence[int], threads: int) -> str:
     for n in lengths:
         more = ["--runs", 1, "--threads", threads, "--slow"]
         found = child("--time", "bert", n, 1, *more)
-        memory = child("--peak", "bert", n, 1, *more)
+        held = child("--peak", "bert", n, 1, *more)
         times = f"{found[FORWARD] / found['forward']:.0f} × | {0.82 * n * 10.8 / 12:.0f} ×"
-        lines.append(f"| {n} | {found['forward'] * 1000:.0f} ms | {times} | {memory:.0f} MB |")
+        lines.append(f"| {n} | {found['forward'] * 1000:.0f} ms | {times} | {held:.0f} MB |")
         print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 

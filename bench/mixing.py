@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from memory import peak
+
 HERE = Path(__file__).resolve().parent
 START, END = "<!-- mixing: start -->", "<!-- mixing: end -->"
 SETTINGS = [(n, batch) for n in (128, 32, 512) for batch in (1, 8)]  # the most telling first
@@ -134,15 +136,7 @@ def memory_of(n: int, batch: int, name: str) -> float:
 
     found = contestants(n, batch)
     torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
-    before = _status("VmRSS")
-    found[name].go()
-    return (_status("VmHWM") - before) / 1024
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+    return peak(found[name].go)
 
 
 def worker(arguments: dict[str, Any]) -> Any:
