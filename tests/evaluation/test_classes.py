@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app
+from wherefrom.data import Example
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.evaluation.gold import gold_classes
+from wherefrom.metric.erasure import NINE, erasure
 from wherefrom.papers.samples import own
 
 POLARITY = ("negative", "positive")
@@ -86,6 +88,30 @@ def test_confidence_takes_the_gold_class_too(tmp_path: Path) -> None:
     model = saved(tmp_path, "NEG", "POS")
     run = wherefrom.evaluate(own(), model, methods="saliency", metrics="confidence", target="label", limit=2)
     assert {row["target"] for row in run.table("examples").to_pylist()} == {"NEG", "POS"}
+
+
+def test_accuracy_is_that_of_the_gold_class(tmp_path: Path) -> None:
+    """The prediction is explained; what is counted is the dataset's class, whatever the model calls it."""
+    model = saved(tmp_path, "LABEL_0", "LABEL_1")
+    metrics = ["masked-accuracy", "prediction-performance"]
+    asked = {"methods": "gradient-x-input", "metrics": metrics, "limit": 6}
+    one, other = (
+        wherefrom.evaluate(own(), model, names=dict(enumerate(each)), **asked)
+        for each in (("negative", "positive"), ("positive", "negative"))
+    )
+    mine, swapped = (run.mean("gradient-x-input", "masked-accuracy") for run in (one, other))
+    assert mine + swapped == pytest.approx(1)  # of two classes one is right
+    opened = wherefrom.open_model(model)
+    rows = {row["example"]: row for row in one.table("records").to_pylist() if row["metric"] == "masked-accuracy"}
+    for example in list(own())[:6]:
+        found = wherefrom.explain(example.text, opened, method="gradient-x-input")
+        curve = erasure(example.text, found, opened, by="mask", shares=NINE)
+        assert rows[example.id]["value"] == pytest.approx(curve.accuracy(("negative", "positive").index(example.label)))
+    missing = [Example("a", "a good film ."), Example("b", "a bad film .")]
+    with pytest.raises(WherefromError, match="gold label"):
+        wherefrom.evaluate(missing, model, **asked)
+    with pytest.raises(WherefromError, match="accuracy of a classifier"):
+        wherefrom.evaluate(own(), "wherefrom/mlm", **asked)
 
 
 def test_recipes_take_such_models(tmp_path: Path) -> None:

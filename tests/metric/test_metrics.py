@@ -18,7 +18,7 @@ import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
 from wherefrom.metric import correlation, precision
-from wherefrom.metric.erasure import ERASER, erasure
+from wherefrom.metric.erasure import ERASER, NINE, erasure
 from wherefrom.result.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
@@ -146,6 +146,39 @@ def test_a_small_share_of_a_short_sentence_is_one_token() -> None:
     assert taken.mean_drop == pytest.approx(whole - p([i for i in range(5) if i != best]), abs=1e-12)
     kept = erasure("a good cat", found, model, TOKENIZER, shares=(0.01,), keep=True)
     assert kept.mean_drop == pytest.approx(whole - p([0, best, 4]), abs=1e-12)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("task", ["classification", "masked-lm"])
+def test_accuracy_counts_the_predictions_step_by_step(task: str, keep: bool) -> None:
+    model, text = tiny.model(task=task, dtype=torch.float64), f"{TEXT} [MASK]"
+    found = wherefrom.explain(text, model, TOKENIZER, method="gradient-x-input")
+    ids = TOKENIZER(text)["input_ids"]
+    read = found.position if task == "masked-lm" else None
+    order = [i for i in np.argsort(-found.scores, kind="stable") if 0 < i < len(ids) - 1 and i != read]
+
+    def prediction(gone: list[int]) -> int:
+        left = torch.tensor([[TOKENIZER.mask_token_id if i in gone else token for i, token in enumerate(ids)]])
+        with torch.no_grad():
+            logits = model(left, token_type_ids=torch.zeros_like(left)).logits[0]
+        return int((logits if read is None else logits[read]).argmax())
+
+    taken = [round(share * len(order)) for share in NINE]
+    expected = [prediction(order[k:] if keep else order[:k]) for k in taken]
+    curve = erasure(text, found, model, TOKENIZER, by="mask", shares=NINE, keep=keep)
+    assert curve.predictions is not None
+    assert curve.predictions.tolist() == [prediction([]), *expected]
+    for wanted in {0, *expected}:
+        assert curve.accuracy(wanted) == pytest.approx(expected.count(wanted) / 9)
+    assert curve.accuracy() == pytest.approx(expected.count(prediction([])) / 9)
+
+
+def test_what_chooses_nothing_has_no_accuracy() -> None:
+    model = tiny.model()
+    model.config.problem_type = "multi_label_classification"
+    found = wherefrom.explain(TEXT, model, TOKENIZER, method="gradient-x-input", target=1)
+    with pytest.raises(WherefromError, match="chooses no single class"):
+        erasure(TEXT, found, model, TOKENIZER, by="mask").accuracy()
 
 
 def test_erasure_of_a_list_is_that_of_each() -> None:

@@ -39,6 +39,7 @@ LISTED = {
     "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
     "alti": "table2 figure3 figure5 figure6 figure7",
     "attcat": "table1 table2 figure3 figure4 figure5",
+    "decompx": "aopc accuracy prediction-performance",
     "globenc": "table1 table2 figure1 figure3 figure4 figure5",
     "value-zeroing": "figure1 figure2 figure3 table2 table3 appendix-distance appendix-probes",
 }

@@ -49,6 +49,11 @@ class Setting:
         """The metrics, each name resolved."""
         return [lookup(name) for name in self.metrics]
 
+    @property
+    def wants_gold(self) -> bool:
+        """Whether anything depends on which class a gold label is."""
+        return self.target == LABEL or any(each.metric.gold for each in self.asked())
+
     def explained(self) -> list[str]:
         """Every method that is run: the measured ones, and those that they are compared with."""
         references = [each.reference for each in self.asked() if each.reference and each.reference not in self.given]
@@ -136,6 +141,8 @@ def check_model(opened: Model, setting: Setting) -> None:
                     f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; replace them: "
                     f"{asked.metric.name}(by=mask)"
                 )
+        if asked.metric.gold and opened.task != "classification":
+            raise NotDefined(f"'{asked.name}' is the accuracy of a classifier, and {opened.name} is not one")
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
             raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is not one")
 

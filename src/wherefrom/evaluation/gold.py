@@ -1,4 +1,4 @@
-"""Which class of a model a dataset's gold label is, where `target="label"` explains that one.
+"""Which class of a model a dataset's gold label is, where `target="label"` explains it or an accuracy is measured.
 
 Labels are the model's own names, or ids. Where they are neither, as in a model whose classes are called LABEL_0 and
 LABEL_1, they are named by the caller (`names={0: "negative"}`), or recognised as longer or shorter forms of the model's
@@ -45,7 +45,8 @@ def gold_classes(
     shown = ", ".join(f"{index} '{label}'" for index, label in list(classes.items())[:20])
     raise InvalidOption(
         f"the dataset's labels {', '.join(map(repr, unknown[:5]))} are none of the model's classes ({shown}); say "
-        f"what a class is: names={{0: {unknown[0]!r}, …}} or --name 0={unknown[0]}; or leave target='label' out"
+        f"what a class is: names={{0: {unknown[0]!r}, …}} or --name 0={unknown[0]}; or leave out what asks for the "
+        f"gold class (target='label', masked-accuracy)"
     )
 
 

@@ -28,7 +28,6 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, ResourceUn
 from wherefrom.evaluation import local, manifest, planning, store, summary
 from wherefrom.evaluation.clock import Clock, bar
 from wherefrom.evaluation.config import (
-    LABEL,
     Setting,
     check,
     check_model,
@@ -92,7 +91,8 @@ def evaluate(
     explanations: scores made elsewhere, by name: one Explanation for each example, in their order.
     target: the class that is explained; "label" for each example's gold one; by default the word that the example
         names, or what the model predicts.
-    names: for target="label", what the dataset calls a class of the model: {0: "negative", "LABEL_1": "positive"}.
+    names: for target="label" and masked-accuracy, what the dataset calls a class of the model: {0: "negative",
+        "LABEL_1": "positive"}.
     out: the run folder. After a kill, the same call resumes where it stopped. By default a temporary one.
     limit: the first so many rows; with `draw`, so many drawn at random by the seed.
     batch_size, shard: sentences in one captured pass, rows in one shard.
@@ -167,9 +167,10 @@ def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
 
 
 def _check_names(setting: Setting, names: Mapping[Any, str] | None) -> None:
-    if names is not None and setting.target != LABEL:
+    if names is not None and not setting.wants_gold:
         raise InvalidOption(
-            "names says which class a gold label is, and only target='label' asks for that; leave it out"
+            "names says which class a gold label is, and only target='label' and masked-accuracy ask for that; leave "
+            "it out"
         )
 
 
@@ -188,7 +189,7 @@ def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mappin
     worker = Worker.open(setting)
     opened = worker.opened
     check_model(opened, setting)
-    if setting.target == LABEL and opened.task == "classification":
+    if setting.wants_gold and opened.task == "classification":
         classes = gold_classes(opened.labels, found.labels, source.labels, names)
         worker = replace(worker, setting=replace(setting, classes=classes))
     if found.masked and opened.task == "classification":

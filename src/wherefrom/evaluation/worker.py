@@ -27,6 +27,7 @@ from wherefrom.metric.consistency import Second
 from wherefrom.metric.probing import layer_states, readout_vectors
 from wherefrom.metric.sanity import Alone, Disturbed
 from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
+from wherefrom.model.target import class_index
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer
@@ -234,6 +235,16 @@ class Worker:
         """The gold label, or the class that it is where the model calls it otherwise."""
         return self.setting.classes.get(str(example.label), example.label)
 
+    def _gold_class(self, example: Example) -> int | None:
+        """Where a metric asks for it: the class that the gold label is; None where the model has no such class."""
+        gold = self._gold(example)
+        if gold is None or not any(asked.metric.gold for asked in self.asked):
+            return None
+        try:
+            return class_index(self.opened.labels, gold, "label")
+        except InvalidTarget:
+            return None
+
     def _has_mask(self, example: Example) -> bool:
         texts = (example.text,) if isinstance(example.text, str) else example.text
         mask = self.opened.mask_token or MASK
@@ -334,7 +345,8 @@ class Worker:
             mine = dict(zip(ways, found[start : start + len(ways)], strict=True))
             known = {way: curve for way, curve in mine.items() if isinstance(curve, erasure.Curve)}
             each.outcome.curves += [MethodCurve(each.method, str(way), curve) for way, curve in known.items()]
-            case = Case(each.outcome.item.example, each.explanation, curves=known)
+            example = each.outcome.item.example
+            case = Case(example, each.explanation, curves=known, gold=self._gold_class(example))
             for asked in self.asked:
                 if asked.way is None:
                     continue

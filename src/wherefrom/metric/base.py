@@ -40,6 +40,7 @@ class Case:
     classes: Mapping[str, Explanation] = field(default_factory=dict)  # towards every class, by label
     curves: Mapping[erasure.Way, erasure.Curve] = field(default_factory=dict)
     again: Mapping[Again, Mapping[str, Explanation]] = field(default_factory=dict)  # once more, by what was changed
+    gold: int | None = None  # the model's class that the gold label is, where a metric asks for it
 
 
 class Number(NamedTuple):
@@ -79,6 +80,7 @@ class Metric:
     requires: tuple[str, ...] = ()  # options that must be given
     at: str = "in layer"  # how a number of one layer is spoken of
     narrowed: Mapping[str, Any] = field(default_factory=dict)  # options of which its way or change allows more
+    gold: bool = False  # compares with the gold class
     map_protocols: tuple[str, ...] = ()  # values of `protocol` that are of whole maps alone
 
     @property

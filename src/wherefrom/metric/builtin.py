@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
 Signs = Literal["none", "reference", "both"]  # whose signs count where two methods are compared; else magnitudes are
 STEPS = {"protocol": Literal["text", "attcat-code"]}  # of erasure in tenths,
+TEXT = {"protocol": Literal["text"]}
 SHARES = {"protocol": Literal["text", "alti-code"]}  # and in the shares of ERASER
 
 # Agreement with another method ----------------------------------------------------------------------------
@@ -131,6 +132,22 @@ def comprehensiveness(case: Case, asked: MetricSpec) -> Iterator[Part]:
 def sufficiency(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """How far the probability falls when only the top 1, 5, 10, 20 and 50 % are left, on average (ERASER)."""
     yield Part(None, _curve(case, asked).mean_drop)
+
+
+@metric(
+    "masked-accuracy", better="lower", needs=("label",), gold=True, way=erasure.Way("mask", erasure.NINE), narrowed=TEXT
+)
+def masked_accuracy(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """Share of right predictions without the top 10, 20, … 90 % of the tokens (DecompX)."""
+    if case.gold is None:
+        raise NotDefined(f"the gold label {case.example.label!r} is none of the model's classes")
+    yield Part(None, _curve(case, asked).accuracy(case.gold))
+
+
+@metric("prediction-performance", way=erasure.Way("mask", erasure.NINE, keep=True), narrowed=TEXT)
+def prediction_performance(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """How often the top 10, 20, … 90 % of the tokens alone leave the model's prediction as it is (DecompX)."""
+    yield Part(None, _curve(case, asked).accuracy())
 
 
 # Between classes, and tokens that carry no meaning --------------------------------------------------------

@@ -4,6 +4,8 @@ r"""Erasure: what becomes of the prediction when the highest-scored tokens go fi
     log-odds           1/(K+1) Σ_k ln(p(y|x without the top k) / p(y|x))               (AttCAT, equation 14)
     comprehensiveness  mean over shares of p(y|x) − p(y|x without the top share)       (ERASER; ALTI)
     sufficiency        mean over shares of p(y|x) − p(y|the top share alone)           (ERASER; ALTI)
+    masked accuracy    mean over shares of 1[argmax p(·|x without the top share) = the gold class]      (DecompX)
+    kept prediction    mean over shares of 1[argmax p(·|the top share alone) = argmax p(·|x)]           (DecompX)
 
 Tokens are taken in the order of their scores, in steps of a tenth of those that the tokenizer did not add itself;
 they are deleted, or replaced by padding, the mask or the unknown token. The curve is kept, so that the area under it
@@ -24,19 +26,23 @@ from math import ceil
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.integrate import trapezoid
+from torch import Tensor
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
+from wherefrom.model.output import explained, predicted
 from wherefrom.model.perturb import By, stand_in_for
-from wherefrom.model.rerun import numbers
+from wherefrom.model.rerun import readings
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import check_fields
 
 STARTS = ("bos_token_id", "cls_token_id", "eos_token_id")  # what a text may begin with
 TENTHS = tuple(k / 10 for k in range(11))
+NINE = TENTHS[1:-1]  # 10 to 90 % (DecompX)
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
 Protocol = Literal["text", "attcat-code", "alti-code"]
 TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
@@ -51,6 +57,7 @@ class Curve:
     probabilities: NDArray[np.float64]
     kept: bool = False  # the tokens named were kept, and all others taken (sufficiency)
     protocol: str = "text"
+    predictions: NDArray[np.float64] | None = None  # the id of what the model puts first, NaN where it chooses none
 
     @property
     def drops(self) -> NDArray[np.float64]:
@@ -92,6 +99,13 @@ class Curve:
             drops = self.probabilities[0] - curve[1:]
             return float(drops.sum() / (len(drops) + 1))
         return float(self.drops[1:].mean())
+
+    def accuracy(self, wanted: int | None = None) -> float:
+        """The share of the steps at which the model predicts this class; by default what it predicts of the whole."""
+        found = self.predictions
+        if found is None or np.isnan(found).any():
+            raise NotDefined("the model chooses no single class or word here, whose accuracy could be measured")
+        return float((found[1:] == (found[0] if wanted is None else wanted)).mean())
 
 
 @dataclass(frozen=True)
@@ -153,11 +167,10 @@ def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) ->
         for step, k in enumerate(taken):  # the whole sentence first
             gone = (order[k:] if way.keep else order[:k]) if step else []
             variants.append(_variant(opened, Erased(sentence, explanation, frozenset(gone)), blank))
-    found = _probabilities(opened, variants)
-    ends = np.cumsum([len(taken) for taken in steps])
+    each = np.split(_readings(opened, variants), np.cumsum([len(taken) for taken in steps])[:-1])
     return [
-        Curve(np.array(taken), found[end - len(taken) : end], way.keep, way.protocol)
-        for (_, _, way), taken, end in zip(asked, steps, ends, strict=True)
+        Curve(np.array(taken), found[:, 0], way.keep, way.protocol, found[:, 1])
+        for (_, _, way), taken, found in zip(asked, steps, each, strict=True)
     ]
 
 
@@ -171,15 +184,19 @@ class Erased(NamedTuple):
 
 def without(opened: Model, cases: Sequence[Erased], blank: int | None) -> NDArray[np.float64]:
     """The probability of each explanation's target without the tokens: deleted, or replaced by `blank` (an id)."""
-    return _probabilities(opened, [_variant(opened, case, blank) for case in cases])
+    found: NDArray[np.float64] = _readings(opened, [_variant(opened, case, blank) for case in cases])[:, 0]
+    return found
 
 
 def _variant(opened: Model, case: Erased, blank: int | None) -> tuple[Sentence, Answer]:
     return _without(opened, case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
 
 
-def _probabilities(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
-    """Of each variant; what several orders have in common (all there, all gone, the same few gone) is read once."""
+def _readings(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
+    """The target's probability and the prediction of each variant: [N, 2].
+
+    What several orders have in common (all there, all gone, the same few gone) is read once.
+    """
     keys = [
         (
             *(tuple(part or ()) for part in (each.ids, each.embedded, each.types, each.visible)),
@@ -190,11 +207,18 @@ def _probabilities(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -
     ]
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     different = dict(zip(keys, variants, strict=True))
-    found = numbers(
+    answers = [different[key][1] for key in places]
+
+    def read(output: Any, members: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        asked = [answers[i] for i in members]
+        probability = explained(opened, output, asked, lengths, "probability")
+        return torch.stack([probability, predicted(opened, output, asked).to(probability)], 1)
+
+    found = readings(
         opened,
         [different[key][0] for key in places],
-        [different[key][1] for key in places],
-        "probability",
+        read,
+        2,
         tokens=TOKENS.get(opened.device.type, TOKENS["cpu"]),
         slack=SLACK,
         own_attention=True,

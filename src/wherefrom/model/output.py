@@ -19,6 +19,7 @@ from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
 OF = ("logit", "probability")
+CHOOSING = ("classification", "token-classification", "masked-lm", "causal-lm")  # heads that choose one of many
 
 
 class Gradients(NamedTuple):
@@ -101,6 +102,16 @@ def explained(
         return chosen
     rows = enumerate(zip(answers, lengths, strict=True))
     return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
+
+
+def predicted(opened: Model, output: Any, answers: Sequence[Answer]) -> Tensor:
+    """The id of the class or word that the model puts first for each sentence, NaN where it chooses none: [B]."""
+    if opened.task not in CHOOSING or regression(opened) or opened.config.problem_type == "multi_label_classification":
+        return torch.full((len(answers),), torch.nan)
+    if opened.task == "classification":
+        return promote(output.logits).argmax(-1).double()
+    rows = enumerate(answers)
+    return torch.stack([output.logits[row, answer.readout.position].argmax() for row, answer in rows]).double()
 
 
 def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bool:

@@ -32,21 +32,39 @@ def numbers(
     slack: float = 0.0,
     own_attention: bool = False,
 ) -> Tensor:
-    """The explained number of each sentence, in order: [len(sentences)], on the CPU.
+    """The explained number of each sentence, in order: [len(sentences)], on the CPU. The rest as in `readings`."""
 
-    Sentences of one length share a batch of about `tokens` tokens, so that nothing is padded; with `slack`, also those
-    that are longer by this share. `own_attention` as in `rerunning`.
+    def read(output: Any, members: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        return explained(opened, output, [answers[i] for i in members], lengths, of)[:, None]
+
+    return readings(opened, sentences, read, 1, tokens=tokens, slack=slack, own_attention=own_attention)[:, 0]
+
+
+def readings(
+    opened: Model,
+    sentences: Sequence[Sentence],
+    read: Callable[[Any, Sequence[int], Sequence[int]], Tensor],
+    count: int,
+    *,
+    tokens: int = TOKENS,
+    slack: float = 0.0,
+    own_attention: bool = False,
+) -> Tensor:
+    """`count` numbers of each sentence, in order: [len(sentences), count], float64 on the CPU.
+
+    `read` takes them from the output of a batch, given which sentences those are and how long: [B, count]. Sentences
+    of one length share a batch of about `tokens` tokens, so that nothing is padded; with `slack`, also those that are
+    longer by this share. `own_attention` as in `rerunning`.
     """
     slack = slack if opened.pads else 0.0
     most = inf if opened.stacks else 1
-    result = torch.zeros(len(sentences), dtype=torch.float64)
+    result = torch.zeros(len(sentences), count, dtype=torch.float64)
 
     @torch.no_grad()
     def run() -> None:
         for members in by_length([len(each) for each in sentences], most, tokens=tokens, slack=slack):
             batch = collate([sentences[i] for i in members], opened.pad_id)
-            asked = [answers[i] for i in members]
-            result[members] = explained(opened, opened.forward(batch), asked, batch.lengths, of).double().cpu()
+            result[members] = read(opened.forward(batch), members, batch.lengths).double().cpu()
 
     rerunning(opened, run, own_attention=own_attention)
     return result

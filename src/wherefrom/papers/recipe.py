@@ -25,6 +25,7 @@ import numpy as np
 from wherefrom.data import drawn
 from wherefrom.errors import InvalidOption
 from wherefrom.metric.correlation import Summary, summary
+from wherefrom.metric.names import metric_of
 from wherefrom.papers import samples
 from wherefrom.registry import Registry
 from wherefrom.typecheck import kind_of
@@ -117,6 +118,7 @@ class Recipe:
     columns: Mapping[str, str] = field(default_factory=dict)  # the paper's column of each dataset, where it has several
     reported: Mapping[Place, Reported] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    at_hand: bool = True  # whether we have read the numbers that the paper prints, if it prints any
 
     @property
     def paper(self) -> str:
@@ -206,7 +208,8 @@ class RecipeCall:
             "truncate": True,
             **more,
         }
-        if self.names is not None and asked.get("target") == "label":
+        gold = asked.get("target") == "label" or any(metric_of(each).gold for each in asked["metrics"])
+        if self.names is not None and gold:
             asked["names"] = dict(self.names)
         key = hashlib.sha256(json.dumps([data.name, data.fingerprint, asked], sort_keys=True).encode()).hexdigest()[:12]
         path = self.work / "runs" / key

@@ -77,7 +77,10 @@ class Result:
     def about(self) -> list[str]:
         """What stands above the table."""
         table = self.table
-        beside = "; in brackets the paper's" if self.recipe.reported else "; the paper gives none in writing"
+        none = (
+            "the paper gives none in writing" if self.recipe.at_hand else "the paper's printed numbers are not at hand"
+        )
+        beside = "; in brackets the paper's" if self.recipe.reported else f"; {none}"
         return [
             f"{self.recipe.about}",
             f"Ours: {'; '.join(table.used)}. {table.of}{beside}.",
