@@ -15,9 +15,14 @@ as a *difference* to the real pass, so that in float32 small distances do not dr
     δw  = δy + (φ(p_i + δp) − φ(p_i)) W_2                    φ and W_2 remain for n²: the floor
     δo  = the change that δw makes in LN2                    pre-norm: δo = −Δ + (φ(p_i + δp) − φ(p_i)) W_2
 
-A gated FFN has two such p, of the gate and of what it is multiplied with, and φ(gate) ⊙ up in the place of φ(p). In a
-parallel block the FFN reads x and nothing of it changes: δo = −Δ. What has no closed form (a norm on a branch, experts)
-is run again for every pair of tokens, which is exact and slower.
+A gated FFN has two such p, of the gate and of what it is multiplied with, and φ(gate) ⊙ up in the place of φ(p). A norm
+on a branch (Gemma 2, OLMo 2) is one more step of the same kind: with P on attention's branch and A_i what it is given,
+
+    δu  = κ¹_ij L¹ A_i − Σ_h α^h_ij (L¹ f^h_j) / s¹'         κ¹ and s¹' as above, from A in the place of u
+
+in the place of −Δ, and what W_2 gives goes through the norm on the FFN's branch as δw goes through LN2. In a parallel
+block the FFN reads x and nothing of it changes: δo = δu. Experts have no closed form: they are run again for every pair
+of tokens, which is exact and slower.
 
 Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. https://aclanthology.org/2023.eacl-main.245
 """
@@ -25,7 +30,8 @@ Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. https://aclan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
     from wherefrom.model.parts import Block, Linear, Norm
 
 CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
+FEWEST = 256  # pairs of tokens in one tile, where that fits: below, W_2 runs slower
+WASTE = 32  # and in a causal model n² / 32 at most: a tile is a rectangle, and half of its corner nobody sees
 
 
 def _cost(s: BatchShape, options: Options) -> Work:
@@ -62,7 +70,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     idea="taking a token's value away",
     paper=MOHEBBI_2023,
     needs={"attention", "values", "output-projection", "block-input", "both-norms"},
-    prefers={"ffn-matrices", "bare-branches"},
+    prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=_cost,
 )
@@ -82,22 +90,14 @@ def value_zeroing(
     """
     budget = budget or (free_memory(layer.u) // 8 if layer.u.is_cuda else CPU_BYTES)
     moved = torch.zeros_like(layer.attention[:, 0])
-    changes = _closed if closed_form(layer.block) else _rerun
-    shared = _values_through(layer) if changes is _closed else []
+    through = _values_through(layer)
     for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
         goal, spread = _standardised(o) if standardise else (o, None)
-        for sources, targets, touched, change in changes(layer, row, n, shared, budget):
+        for sources, targets, touched, change in _changes(layer, row, n, through, budget):
             distance = DISTANCES[metric](goal[targets], change if spread is None else change.div_(spread))
             moved[row, targets, sources] = (distance * touched).T  # exactly zero where nothing was taken away
     return to_one_or_self(moved, layer, "value-zeroing")
-
-
-def closed_form(block: Block) -> bool:
-    """Whether the change of the output is known without running the FFN on every pair from its start."""
-    if block.parallel:
-        return False  # nothing of the FFN changes at all: see `_rerun`
-    return not block.opaque and block.after is None and block.ffn_after is None and block.first_norm is not None
 
 
 def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,7 +106,132 @@ def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
     return (o - o.mean(0)) / spread, spread
 
 
+class Change(NamedTuple):
+    """`δ_ij = Σ_h taken^h_ij f^h_j + Σ_m factors^m_ij own^m_i`, in numbers per pair of tokens: the vectors f^h_j of the
+    sources [J, H, d] and own^m_i of the targets [I, d] stand elsewhere.
+    """
+
+    taken: Tensor  # source first: [J, I, H]
+    factors: list[Tensor]  # [J, I, 1] each
+
+    def through(self, norm: Norm, at: Tensor, f: Tensor, own: list[Tensor]) -> Change:
+        """What becomes of it in a norm that reads `at` [I, d], whose vectors are then L f, L at and L own."""
+        more = self._gained(norm.centred(at), norm.centred(f), [norm.centred(t) for t in own]) / at.shape[-1]
+        kappa, scale = _rescaled(norm, at, more)
+        return Change(self.taken / scale, [kappa, *(each / scale for each in self.factors)])
+
+    def _gained(self, at: Tensor, f: Tensor, own: list[Tensor]) -> Tensor:
+        """`‖at + δ‖² − ‖at‖²` = 2⟨at, δ⟩ + ‖δ‖², by Gram products: [J, I, 1]."""
+        carried = self.taken @ (f @ f.transpose(1, 2)) + 2 * _inner(at, f)
+        more = self.taken.new_zeros(())
+        for factor, vector in zip(self.factors, own, strict=True):
+            carried += 2 * factor * _inner(vector, f)
+            more = more + 2 * factor * (at * vector).sum(-1, keepdim=True)
+            for other, beside in zip(self.factors, own, strict=True):
+                more = more + factor * other * (vector * beside).sum(-1, keepdim=True)
+        return carried.mul_(self.taken).sum(-1, keepdim=True) + more
+
+    def added(self, start: Tensor, f: Tensor, own: list[Tensor], room: Tensor) -> Tensor:
+        """`start + δ`, in `room`."""
+        room.resize_(*self.taken.shape[:2], f.shape[-1])
+        pairs = list(zip(self.factors, own, strict=True))
+        found = torch.addcmul(start, *pairs[0], out=room) if pairs else room.copy_(start)
+        return self._onto(found, f, pairs[1:])
+
+    def onto(self, changed: Tensor, f: Tensor, own: list[Tensor]) -> Tensor:
+        """`changed + δ`, in the place of `changed` [J, I, d]."""
+        return self._onto(changed, f, list(zip(self.factors, own, strict=True)))
+
+    def _onto(self, changed: Tensor, f: Tensor, pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
+        for factor, vector in pairs:
+            changed.addcmul_(factor, vector)
+        return changed.baddbmm_(self.taken, f)
+
+
+def _inner(t: Tensor, f: Tensor) -> Tensor:
+    """⟨t_i, f^h_j⟩: [J, I, H]."""
+    return (t @ f.flatten(0, 1).T).view(len(t), *f.shape[:2]).transpose(0, 1)
+
+
+def _rescaled(norm: Norm, at: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
+    """`κ_ij` and `s'_ij`, from `s'² − s²`: [J, I, 1] each."""
+    scale = norm.scale(at)
+    new_scale = (scale.square() + more).clamp(min=norm.eps).sqrt()
+    return -more / (scale * new_scale * (scale + new_scale)), new_scale
+
+
+Rest = Callable[[slice, slice, Change], Tensor]  # of some sources in a tile, the targets and δu: δo [J, I, d]
+Beyond = Callable[[Tensor, Tensor], Rest]
 Changes = Iterator[tuple[slice, slice, Tensor, Tensor]]
+
+
+def _changes(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget: int) -> Changes:
+    """Tile by tile: some sources and the targets that may see them; then, source first, whether a target loses
+    anything to a source [J, I], and `δo` [J, I, d].
+    """
+    block, after, w_o = layer.block, layer.block.after, layer.block.w_o
+    attention, value = layer.attention[row], layer.value[row, :, :n]
+    given = None if after is None else block.attended(layer.attention[row : row + 1], layer.value[row : row + 1])[0, :n]
+    own = [] if after is None or given is None else [after.linear(given)]
+    beyond = _beyond(layer, row, n, own, through)
+    size, d, units = layer.u.element_size(), layer.u.shape[-1], _built(block)
+    rows = max(1, budget // (2 * (units + d) * size))
+    for outer in tiles(n, layer.heads * (units + 2 * d) * size, budget):
+        raw = torch.bmm(value[:, outer], w_o).transpose(0, 1).contiguous()  # [J, H, d]
+        f = raw if after is None else after.linear(raw)
+        rest = beyond(value[:, outer], f)
+        for sources in _steps(outer, n, rows, layer.causal):
+            inner = slice(sources.start - outer.start, sources.stop - outer.start)
+            alpha, targets = _weights(attention, raw[inner], sources, n, layer.causal)
+            change = Change(-alpha, [])
+            if after is not None and given is not None:
+                change = change.through(after, given[targets], raw[inner], [])
+            yield sources, targets, (alpha != 0).any(-1), rest(inner, targets, change)
+
+
+def _built(block: Block) -> int:
+    """Numbers that are built for a pair of tokens, beside its change."""
+    return 3 * block.w_o.shape[-1] if block.parallel or block.opaque else (1 + block.gated) * block.units
+
+
+def _steps(outer: slice, n: int, rows: int, causal: bool) -> Iterator[slice]:
+    """The sources of an outer tile in pieces whose pairs with the targets that may see them are `rows` at most."""
+    if not causal:
+        for inner in tiles(outer.stop - outer.start, n, rows):
+            yield slice(outer.start + inner.start, outer.start + inner.stop)
+        return
+    rows, start = min(rows, max(FEWEST, n * n // WASTE)), outer.start
+    while start < outer.stop:
+        stop = min(outer.stop, start + max(1, rows // (n - start)))
+        yield slice(start, stop)
+        start = stop
+
+
+def _weights(attention: Tensor, f: Tensor, sources: slice, n: int, causal: bool) -> tuple[Tensor, slice]:
+    """α of some sources, source first and 0 where nothing is given [J, I, H], and the targets that may see them: in a
+    causal model those from the first of the sources on, half of all.
+    """
+    targets = slice(sources.start if causal else 0, n)
+    alpha = attention[:, targets, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)
+    return alpha.contiguous(), targets
+
+
+def _beyond(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: list[Tensor]) -> Beyond:
+    """What the block makes of `δu`: of the values [H, J, d_h] and f of some sources, the function that follows it."""
+    block, x, u = layer.block, layer.x[row, :n], layer.u[row, :n]
+    if not block.parallel and not block.opaque:
+        return _closed(layer, row, n, own, through)
+    # Not the model's own output, which may be rounded otherwise: what is subtracted must cancel.
+    o = None if block.parallel else block.finish(u)
+
+    def beyond(_value: Tensor, f: Tensor) -> Rest:
+        def rest(inner: slice, targets: slice, change: Change) -> Tensor:
+            moved = change.onto(x.new_zeros(*change.taken.shape[:2], x.shape[-1]), f[inner], [t[targets] for t in own])
+            return moved if o is None else block.finish(u[targets] + moved) - o[targets]
+
+        return rest
+
+    return beyond
 
 
 def _inputs(block: Block) -> list[Linear]:
@@ -121,106 +246,61 @@ def _hidden(block: Block, into: list[Tensor]) -> Tensor:
 
 
 def _values_through(layer: LayerTrace) -> list[Tensor]:
-    """What takes a head's value to the FFN's hidden units, W_O^h L W_1: [H, d_h, F]. Empty where it does not pay."""
-    if layer.mask.sum() * (layer.heads - 1) < layer.u.shape[-1]:
-        return []  # fewer vectors L f^h_j than rows in W_O
-    norm = layer.block.first_norm
-    assert norm is not None
-    through = norm.linear(layer.block.w_c)
-    return [through @ each.weight for each in _inputs(layer.block)]
-
-
-def _closed(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget: int) -> Changes:
-    """Tile by tile: some sources and the targets that may see them; then, source first, whether a target loses
-    anything to a source [J, I], and `δo` [J, I, d].
-    """
+    """What takes a head's value to the FFN's hidden units, W_C^h L W_1: [H, d_h, F]. Empty where it does not pay."""
     block, norm = layer.block, layer.block.first_norm
-    assert norm is not None
-    inputs = _inputs(block)
-    u, w, attention, value = layer.u[row, :n], layer.w[row, :n], layer.weights[row], layer.value[row]
-    lu, y = norm.linear(u), norm(u)
-    lu_w1, hidden = [lu @ each.weight for each in inputs], [each(y) for each in inputs]  # hidden: p_i
-    active = _hidden(block, [each.clone() for each in hidden])
-    size, d, units = u.element_size(), u.shape[-1], active.shape[-1]
+    if block.parallel or block.opaque or layer.mask.sum() * (layer.heads - 1) < layer.u.shape[-1]:
+        return []  # fewer vectors L f^h_j than rows in W_O
+    through = block.w_c if norm is None else norm.linear(block.w_c)
+    return [through @ each.weight for each in _inputs(block)]
+
+
+def _closed(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: list[Tensor]) -> Beyond:
+    """The same of an FFN that is made of matrices."""
+    block, norm, inputs, out = layer.block, layer.block.first_norm, _inputs(layer.block), layer.block.ffn_out
+    u, w = layer.u[row, :n], layer.w[row, :n]
+    y = u if norm is None else norm(u)
+    read = own if norm is None else [norm.linear(t) for t in (u, *own)]
+    owned = [[t @ each.weight for t in read] for each in inputs]
+    entering = [each(y) for each in inputs]  # p_i
+    active = _hidden(block, [each.clone() for each in entering])
+    fed = None if block.ffn_after is None else out(active)
     space = [u.new_empty(0) for _ in inputs]  # for all tiles: fetching memory takes longer than filling it
-    for outer in tiles(n, layer.heads * (len(inputs) * units + 2 * d) * size, budget):
-        f = torch.bmm(value[:, outer], block.w_c).transpose(0, 1).contiguous()  # [J, H, d]
-        lf = norm.linear(f)
-        lf_w1 = [
-            lf @ each.weight if not through else (value[:, outer] @ through[k]).transpose(0, 1)
-            for k, each in enumerate(inputs)
+
+    def beyond(value: Tensor, f: Tensor) -> Rest:
+        lf = f if norm is None else norm.linear(f)
+        units = [
+            lf @ each.weight if not through else (value @ through[k]).transpose(0, 1) for k, each in enumerate(inputs)
         ]
-        for inner in tiles(len(f), n * 2 * (len(inputs) * units + d) * size, budget):
-            sources = slice(outer.start + inner.start, outer.start + inner.stop)
-            alpha, targets = _weights(attention, f[inner], sources, n, layer.causal)
-            kappa, new_scale = _rescaled(norm, u[targets], f[inner], alpha)  # [J, I, 1]
-            taken = -alpha / new_scale
+
+        def rest(inner: slice, targets: slice, change: Change) -> Tensor:
+            of = partial(_at, targets)
+            seen = change if norm is None else change.through(norm, u[targets], f[inner], of(own))  # δy
             moved = [
-                torch.addcmul(hidden[k][targets], kappa, lu_w1[k][targets], out=room.resize_(*taken.shape[:2], units))
+                seen.added(entering[k][targets], units[k][inner], of(owned[k]), room)  # p + δp: [J, I, F]
                 for k, room in enumerate(space)
             ]
-            for k, each in enumerate(moved):
-                each.baddbmm_(taken, lf_w1[k][inner])  # p + δp: [J, I, F]
-            change = _hidden(block, moved).sub_(active[targets]) @ block.ffn_out.weight  # [J, I, d]
+            found = _hidden(block, moved).sub_(active[targets]) @ out.weight  # [J, I, d]
+            if block.ffn_after is not None and fed is not None:
+                found = _through_norm(block.ffn_after, fed[targets], found)
             if block.post is None:
-                change.baddbmm_(alpha, f[inner], alpha=-1)
+                found = change.onto(found, f[inner], of(own))
             else:
-                change.addcmul_(kappa, lu[targets]).baddbmm_(taken, lf[inner])
-            if block.ffn_post is not None:
-                change = _through_norm(block.ffn_post, w[targets], change)
-            yield sources, targets, (alpha != 0).any(-1), change
+                found = seen.onto(found, lf[inner], of(read))
+            return found if block.ffn_post is None else _through_norm(block.ffn_post, w[targets], found)
+
+        return rest
+
+    return beyond
 
 
-def _rerun(layer: LayerTrace, row: int, n: int, _: list[Tensor], budget: int) -> Changes:
-    """The same where there is no closed form: the rest of the block once more for every pair of tokens."""
-    block, attention, value = layer.block, layer.attention[row], layer.value[row]
-    x, u = layer.x[row, :n], layer.u[row, :n]
-    o = block.finish(u, x)  # not the model's own, which may be rounded otherwise: what is subtracted must cancel
-    given = block.attended(layer.attention[row : row + 1], layer.value[row : row + 1])[0, :n]
-    size, d = u.element_size(), u.shape[-1]
-    for outer in tiles(n, layer.heads * d * size, budget):
-        f = torch.bmm(value[:, outer], block.w_o).transpose(0, 1).contiguous()  # [J, H, d]
-        for inner in tiles(len(f), n * 8 * d * size, budget):
-            sources = slice(outer.start + inner.start, outer.start + inner.stop)
-            alpha, targets = _weights(attention, f[inner], sources, n, layer.causal)
-            if block.after is None:
-                change = -(alpha @ f[inner])
-            else:
-                left = torch.baddbmm(given[targets], alpha, f[inner], alpha=-1)
-                change = block.after(left) - block.after(given[targets])
-            if not block.parallel:
-                change = block.finish(u[targets] + change, x[targets]) - o[targets]
-            yield sources, targets, (alpha != 0).any(-1), change
-
-
-def _weights(attention: Tensor, f: Tensor, sources: slice, n: int, causal: bool) -> tuple[Tensor, slice]:
-    """α of some sources, source first and 0 where nothing is given [J, I, H], and the targets that may see them: in a
-    causal model those from the first of the sources on, half of all.
-    """
-    targets = slice(sources.start if causal else 0, n)
-    alpha = attention[:, targets, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)
-    return alpha.contiguous(), targets
-
-
-def _rescaled(norm: Norm, u: Tensor, f: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """`κ_ij` and `s'_ij`, source first: [J, n, 1] each."""
-    cu, cf = norm.centred(u), norm.centred(f)
-    cross = (cu @ cf.flatten(0, 1).T).view(len(u), *f.shape[:2]).transpose(0, 1)  # ⟨c u_i, c f^h_j⟩: [J, n, H]
-    square = (alpha @ (cf @ cf.transpose(1, 2))).mul_(alpha).sum(-1)
-    less = (2 * (alpha * cross).sum(-1) - square) / u.shape[-1]  # s² − s'²: [J, n]
-    scale = norm.scale(u).squeeze(-1)
-    new_scale = (scale.square() - less).clamp(min=norm.eps).sqrt()
-    kappa = less / (scale * new_scale * (scale + new_scale))
-    return kappa.unsqueeze(-1), new_scale.unsqueeze(-1)
+def _at(targets: slice, vectors: list[Tensor]) -> list[Tensor]:
+    return [each[targets] for each in vectors]
 
 
 def _through_norm(norm: Norm, w: Tensor, change: Tensor) -> Tensor:
-    """`LN(w + δ) − LN(w)`, from δ [J, n, d] and w [n, d] without forming the difference."""
+    """`LN(w + δ) − LN(w)`, from δ [J, n, d] and w [n, d] without forming the difference; δ may be written over."""
     cw, moved = norm.centred(w), norm.centred(change)
-    more = _gained(cw, moved) / w.shape[-1]  # s'² − s²
-    scale = norm.scale(w)
-    new_scale = (scale.square() + more).clamp(min=norm.eps).sqrt()
-    kappa = -more / (scale * new_scale * (scale + new_scale))
+    kappa, new_scale = _rescaled(norm, w, _gained(cw, moved) / w.shape[-1])
     return moved.div_(new_scale).addcmul_(kappa, cw).mul_(norm.gamma)
 
 
