@@ -40,7 +40,7 @@ def test_rows_sum_to_one_and_nothing_is_negative(variant: str) -> None:
                 assert apart(found.sum(-1), torch.ones(len(found)).double()) < 1e-12
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-5)], ids=str)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize("variant", ["bert", "electra", "gpt2"])
 def test_a_sentence_does_not_depend_on_its_batch(variant: str, dtype: torch.dtype, tolerance: float) -> None:
     model = tiny.model(variant, "encoder", dtype=dtype)

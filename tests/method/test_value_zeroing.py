@@ -24,7 +24,7 @@ def test_every_metric_is_that_of_the_paper(variant: str, standardise: bool) -> N
 
 
 @pytest.mark.parametrize("budget", [1, 3_000, 40_000, 10**9])
-@pytest.mark.parametrize("variant", ["bert", "gpt2"])
+@pytest.mark.parametrize("variant", ["bert", "gpt2", "llama", "gemma2", "olmo2", "phi", "mixtral"])
 def test_the_budget_changes_nothing_but_the_tiles(variant: str, budget: int) -> None:
     for layer in layers(variant):
         for found, tiled in zip(maps(layer, "value-zeroing"), maps(layer, "value-zeroing", budget=budget), strict=True):
