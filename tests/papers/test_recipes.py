@@ -124,6 +124,18 @@ def test_the_papers_numbers_are_as_printed(name: str, row: str, column: str, exp
     assert recipe.reported[row, column] == expected
 
 
+def test_attcats_figure_4_draws_both_joins(out: Path) -> None:
+    """The layers are the same however they are joined: drawn by themselves, two panels would be one picture twice."""
+    found = wherefrom.reproduce("attcat/figure4", out=out)
+    picture = found.plot()
+    assert {"Rollout", "Sum", "L1"} <= {text.get_text() for text in picture.texts}
+    (image,) = picture.axes[0].images
+    shown = np.asarray(image.get_array(), float)
+    ground = np.asarray(shown.max())
+    rollout, total = (np.abs(ground - shown[:, list(found.table.columns).index(name)]) for name in ("Rollout", "Sum"))
+    assert rollout.max() < 0.1 * total.max()
+
+
 def test_runs_are_shared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 2 reads what table 1 has measured."""
     from wherefrom.evaluation import local

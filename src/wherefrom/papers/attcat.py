@@ -18,7 +18,7 @@ import numpy as np
 from wherefrom.api import explain
 from wherefrom.model import open_model
 from wherefrom.papers.claims import Claim, best
-from wherefrom.papers.figures import bar_picture, explained, picture, token_table
+from wherefrom.papers.figures import bar_picture, explained, token_table
 from wherefrom.papers.recipe import RecipeCall, Table, number, overall, recipe, reported, used
 from wherefrom.papers.samples import changed
 
@@ -224,10 +224,9 @@ def figure4(asked: RecipeCall) -> Table:
         for column, scores in columns.items()
         for piece, score in zip(total.pieces, scores, strict=True)
     }
-    named = {"Sum": total, "Rollout": rolled}
     said = [f"{asked.model} on “{text}”, which it calls {total.prediction}"]
     of = "Impact scores, divided by the largest of all"
-    return Table(total.pieces, list(columns), ours, of, said, [], {"": picture(named, "layers")})
+    return Table(total.pieces, list(columns), ours, of, said)  # drawn as it is: both joins have the same layers
 
 
 @recipe(
