@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, WherefromError, warn
-from wherefrom.method import MethodLike, MethodSpec, choose, list_of_names
+from wherefrom.method import MethodLike, MethodSpec, choose, choose_each, list_of_names
 from wherefrom.model import (
     Encoded,
     Inputs,
@@ -412,7 +412,7 @@ def compare(
     """
     names = list_of_names(methods)
     unnamed = names == [DEFAULT_METHOD]
-    chosen = {} if unnamed else {name: choose(name) for name in names}
+    chosen = {} if unnamed else choose_each(names)
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
@@ -420,7 +420,7 @@ def compare(
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     if unnamed:
         usual = auto.compared(opened, list(given.sentences.values()), questions, wanted)
-        chosen = {name: choose(name) for name in usual}
+        chosen = choose_each(usual)
     refuse_unseen_targets(opened, questions, list(chosen.values()))
     jobs, failed = resolve_jobs(opened, chosen, wanted)
     done = explained(opened, given, questions, jobs, how)

@@ -104,3 +104,19 @@ def test_words_or_pieces_and_a_check() -> None:
 def test_the_default_says_which_method_it_was() -> None:
     assert "deeplift" in printed("explain", "a film .", columns=100)
     assert wherefrom.explain("a film .").method == "deeplift"
+
+
+def test_one_metric_is_described() -> None:
+    for each in wherefrom.metrics():
+        said = printed("metrics", each.name, columns=80)
+        assert said.startswith(f"{each.name}: {each.summary.split()[0]}")
+        assert max(map(len, said.splitlines())) <= 80
+    assert "eleven points" in printed("metrics", "AOPC(by=mask)", columns=200)
+    assert "compares with another method" in printed("metrics", "spearman:METHOD", columns=200)
+    assert "needs of the data: a gold label" in printed("metrics", "compression", columns=200)
+
+
+def test_what_explains_without_a_mask_is_found_under_its_heading() -> None:
+    result = CliRunner().invoke(app, ["explain", "a film", "--model", "wherefrom/mlm"], env={"COLUMNS": "400"})
+    assert "what a token is made of" in str(result.exception or result.output)
+    assert "What a token is made of" in printed("methods", columns=80)

@@ -123,7 +123,7 @@ def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
     assert comparison.words()["attention"].granularity == "word"
     with pytest.raises(wherefrom.WherefromError, match=r"ending in \.json, \.html, \.png, \.svg, \.pdf"):
         comparison.save(tmp_path / "c.npz")
-    with pytest.raises(wherefrom.WherefromError, match="not a wherefrom comparison"):
+    with pytest.raises(wherefrom.WherefromError, match="a wherefrom explanation and no comparison"):
         Comparison.load(example().save(tmp_path / "e.json"))
     with pytest.raises(wherefrom.WherefromError, match="cannot read"):
         Comparison.load(tmp_path / "missing.json")
@@ -181,3 +181,12 @@ def test_methods_are_listed_with_their_papers() -> None:
     assert listed["attention"].symbols == ("W", "Attn")
     assert "Abnar & Zuidema (2020). Quantifying Attention Flow" in str(listed["attention"].paper)
     assert all(each.summary and each.needs_in_words and each.kind in ("map", "scores") for each in listed.values())
+
+
+def test_who_reads_a_file_of_the_other_kind_is_said(tmp_path: Path) -> None:
+    found = wherefrom.compare([5, 6, 7], tiny.model(), methods=["alti"])
+    both, one = found.save(tmp_path / "both.json"), found["alti"].save(tmp_path / "one.json")
+    with pytest.raises(wherefrom.WherefromError, match=r"a wherefrom comparison .* wherefrom\.Comparison\.load"):
+        wherefrom.Explanation.load(both)
+    with pytest.raises(wherefrom.WherefromError, match=r"a wherefrom explanation .* wherefrom\.Explanation\.load"):
+        wherefrom.Comparison.load(one)

@@ -108,3 +108,16 @@ def test_the_page_takes_options_in_the_name(opened: Model) -> None:
         both = client.post("/api/compare", json={"inputs": TEXT, "methods": [PLAIN, LAYERS]}).json()
     assert np.allclose(one["scores"], wanted[OTHER])
     assert np.allclose(both["explanations"][LAYERS]["scores"], wanted[LAYERS])
+
+
+def test_a_result_has_the_methods_own_name() -> None:
+    """However it was written; a preset keeps its own. A comparison is asked by the names that were given."""
+    model = tiny.model()
+    for written, name in (("N_Enc", "globenc"), ("GlobEnc", "globenc"), ("Rollout", "attention-rollout")):
+        assert wherefrom.explain([5, 6, 7], model, method=written).method == name
+    found = wherefrom.compare([5, 6, 7], model, methods=["N_Enc", "random(seed=1)", "random(seed=2)"])
+    assert {name: each.method for name, each in found.items()} == {
+        "N_Enc": "globenc",
+        "random(seed=1)": "random",
+        "random(seed=2)": "random",
+    }

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 
 import tiny
 import wherefrom
@@ -96,3 +97,24 @@ def test_every_method_that_is_defined_can_be_resolved() -> None:
     for each in methods():
         if undefined(each.needs, opened) is None:
             resolve_job(opened, choose(each.name))
+
+
+@pytest.mark.parametrize(
+    ("layout", "method"),
+    [
+        ("qwen3", "deeplift"),
+        ("olmo2", "deeplift"),
+        ("falcon", "deeplift"),
+        ("mixtral", "attcat"),
+        ("deberta-v2", "attcat"),
+    ],
+)
+def test_the_default_is_deeplift_or_attcat_as_the_readme_says(layout: str, method: str) -> None:
+    assert wherefrom.explain("a good film", tiny.model(layout), tiny.tokenizer()).method == method
+
+
+def test_bigbird_is_explained_by_deeplift() -> None:
+    """Its positions are absolute: nothing about its keys stands in the way."""
+    config = transformers.AutoConfig.for_model("big_bird", **tiny.SHAPE)
+    model = transformers.AutoModelForSequenceClassification.from_config(config).eval()
+    assert abs(wherefrom.explain("a good film", model, tiny.tokenizer(), method="deeplift").delta) <= 1e-4

@@ -177,3 +177,10 @@ def test_to_choose_among_rows_takes_a_proof(proofs: list[str]) -> None:
 def test_an_open_model_has_been_proved_or_not() -> None:
     with pytest.raises(InvalidOption, match="prove cannot be given with a model that is open already"):
         open_model(open_model(llama()), prove=False)
+
+
+def test_a_model_that_fails_by_itself_is_told_so() -> None:
+    """A head for answers has two outputs; this one's own forward pass cannot unpack its three."""
+    model = tiny.model("bert", "question-answering", num_labels=3)
+    with pytest.raises(wherefrom.WherefromError, match=r"own forward pass fails.*too many values to unpack"):
+        wherefrom.explain([5, 6, 7], model)

@@ -177,6 +177,8 @@ def test_unknown_methods_options_and_heads_are_refused() -> None:
     )
     with pytest.raises(WherefromError, match="named twice"):
         wherefrom.compare([5, 6], tiny.model(), methods=["attention", "attention"])
+    with pytest.raises(WherefromError, match="'globenc' and 'N_Enc' are both globenc"):
+        wherefrom.compare([5, 6], tiny.model(), methods=["globenc", "N_Enc"])
     with pytest.raises(WherefromError, match="no methods"):
         wherefrom.compare([5, 6], tiny.model(), methods=[])
 

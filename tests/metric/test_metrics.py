@@ -372,3 +372,11 @@ def test_erased_by_padding_the_rest_stays_where_it_is(variant: str, by: str) -> 
                 token_type_ids=torch.zeros_like(left),
             ).logits
         assert probability == pytest.approx(float(logits.softmax(-1)[0, found.target.index]), abs=1e-10)
+
+
+def test_erasure_goes_in_tenths() -> None:
+    """As docs/evidence.md and the docstrings say of 13 tokens, to the last one."""
+    ids, model = tiny.ids(13), tiny.model()
+    found = erasure(ids, wherefrom.explain(ids, model, method="random"), model, by=4)
+    assert found.taken.tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 12, 13]
+    assert found.aopc == pytest.approx(float((found.probabilities[0] - found.probabilities).sum()) / 11)

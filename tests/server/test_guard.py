@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
 from server.conftest import HERE, client_of, listening
+from wherefrom.cli import app
 from wherefrom.errors import WherefromError
 from wherefrom.model import Model
 from wherefrom.server.catalog import opened_by_name
@@ -243,3 +245,11 @@ def test_a_models_own_code_is_never_run(tmp_path: Path) -> None:
     with pytest.raises(WherefromError, match="cannot open the model"):
         opened_by_name([str(tmp_path)])
     assert not ran.exists()
+
+
+def test_the_command_says_at_once_that_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wherefrom.server import launch
+
+    monkeypatch.setattr(launch, "run", lambda *_, say, **__: say("ready"))
+    said = CliRunner().invoke(app, ["serve", "--no-open"]).output.splitlines()
+    assert said == ["loading the shipped models …", "ready"]

@@ -25,6 +25,7 @@ from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import DARK, WHITE, hexadecimal, intensities, shade, shades, strengths
 from wherefrom.view.plot import KINDS, Picture, draw, save
+from wherefrom.view.plot.canvas import SMALL
 from wherefrom.view.plot.graph import edge_weights, relative
 from wherefrom.view.plot.text import flow
 
@@ -448,3 +449,22 @@ def test_what_cannot_be_drawn_is_said() -> None:
     }.items():
         with pytest.raises(WherefromError, match=message):
             call()
+
+
+@pytest.mark.parametrize("kind", ["tokens", "text"])
+@pytest.mark.parametrize("dpi", [72, 90, 110, 300])
+def test_keys_stay_inside_and_apart(kind: str, dpi: int) -> None:
+    """Numbers with and without signs in one column; at few pixels letters are wider than measured."""
+    scores = np.linspace(-1, 1, 5)
+    target = Target(kind="class", index=1, label="negative")
+    named = {
+        "attcat": Explanation.from_scores(list("abcde"), scores, "attcat", signed=True, target=target),
+        "raw-attention": Explanation.from_scores(list("abcde"), np.abs(scores), "raw-attention"),
+    }
+    picture = draw(named, kind, width="column")
+    picture.set_dpi(dpi)
+    ramps = [axes.get_window_extent() for axes in picture.axes if axes.get_label() == "key"]
+    assert len(ramps) == 2
+    words = [text.get_window_extent() for text in picture.texts if text.get_fontsize() == SMALL]
+    assert all(box.x0 >= 0 and box.x1 <= picture.bbox.width for box in [*ramps, *words])
+    assert not any(ramp.overlaps(word) for ramp in ramps for word in words)

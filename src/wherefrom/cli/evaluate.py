@@ -98,8 +98,33 @@ def named(pairs: list[str] | None) -> dict[str, str] | None:
     return {name: str(value) for name, value in options(pairs or []).items()} or None
 
 
-def metrics_command() -> None:
-    """List the metrics that `wherefrom evaluate` takes."""
+def complete_metric(typed: str) -> list[str]:
+    from wherefrom.index import listed
+
+    return [each["name"] for each in listed("metrics") if each["name"].startswith(typed)]
+
+
+def metrics_command(
+    name: Annotated[
+        str | None, typer.Argument(help="One metric: what it is and its options.", autocompletion=complete_metric)
+    ] = None,
+) -> None:
+    """List the metrics that `wherefrom evaluate` takes, or describe one of them."""
+    if name is None:
+        _list_metrics()
+        return
+    from rich.console import Console
+
+    from wherefrom.cli.prose import fitted
+    from wherefrom.metric.names import described
+
+    console = Console()
+    for part in described(name):
+        console.print(fitted(part, console.width), markup=False, highlight=False, soft_wrap=True)
+        console.print()
+
+
+def _list_metrics() -> None:
     from wherefrom.cli.listing import Entry, show
     from wherefrom.index import listed
 
@@ -110,7 +135,8 @@ def metrics_command() -> None:
     show(
         {"": rows},
         ("better", "needs", "options"),
-        "aopc(by=mask) sets an option, spearman:saliency@layers a reference and the layers: docs/evaluate.md",
+        "wherefrom metrics NAME: what it is and its options. aopc(by=mask) sets an option, spearman:saliency@layers a "
+        "reference and the layers: docs/evaluate.md",
     )
 
 

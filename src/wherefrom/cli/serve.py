@@ -40,6 +40,7 @@ def serve_command(
 
     need("fastapi", extra="serve")
     need("uvicorn", extra="serve")
+    typer.echo(f"loading {', '.join(model) if model else 'the shipped models'} …")  # torch alone may take a minute
     from wherefrom.server.launch import run
 
     try:

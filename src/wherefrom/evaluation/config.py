@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.errors import InvalidOption, NotDefined
-from wherefrom.method import choose
+from wherefrom.method import choose, choose_each
 from wherefrom.metric.base import NEEDS, MetricSpec
 from wherefrom.metric.names import lookup
 from wherefrom.metric.probing import PROPERTIES
@@ -96,6 +96,7 @@ def check(setting: Setting) -> None:
             raise InvalidOption(f"batch size or threads is {each!r}; expected a whole number, at least 1")
     if both := set(setting.methods) & set(setting.given):
         raise InvalidOption(f"{', '.join(sorted(both))} is both a method and given as explanations; rename one")
+    choose_each(setting.methods)
     for name in setting.explained():
         choose(name)
     for asked in setting.asked():

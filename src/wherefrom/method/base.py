@@ -25,7 +25,7 @@ four kinds of function:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -164,7 +164,7 @@ class Preset:
 class MethodSpec:
     """A method as it was asked for, `integrated-gradients(n_steps=20)`, its options known to be of the right kind."""
 
-    asked: str  # the name alone
+    asked: str  # the method's name, or the preset's, as it is registered
     method: Method
     preset: Preset | None
     options: dict[str, Any]
@@ -262,7 +262,20 @@ def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) ->
         raise InvalidOption(f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once")
     how = checked_options(name, {key: written.pop(key) for key in HOW if key in written}, HOW, HOW)
     own = checked_options(name, {**written, **(options or {})}, method.options, method.kinds)
-    return MethodSpec(name, method, preset, own, how)
+    return MethodSpec((preset or method).name, method, preset, own, how)
+
+
+def choose_each(names: Iterable[str]) -> dict[str, MethodSpec]:
+    """The methods by the names that ask for them; one method under two names is refused."""
+    found: dict[str, MethodSpec] = {}
+    for name in names:
+        asked = choose(name)
+        if same := [other for other, each in found.items() if each == asked]:
+            raise InvalidOption(
+                f"a method is named twice: '{same[0]}' and '{name}' are both {asked.asked}; expected each once"
+            )
+        found[name] = asked
+    return found
 
 
 def list_of_names(methods: Any) -> list[str]:

@@ -106,13 +106,20 @@ def _curve(case: Case, asked: MetricSpec) -> erasure.Curve:
 
 @metric("aopc", way=erasure.Way(), narrowed=STEPS)
 def aopc(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Area over the perturbation curve, the highest-scored tokens going first (AttCAT, equation 13)."""
+    """Area over the perturbation curve, the highest-scored tokens going first (AttCAT, equation 13).
+
+    The mean of p(y|x) − p(y|x without the top share) over the shares 0, 10, …, 100 % of the tokens that the tokenizer
+    did not add itself, each rounded to whole tokens: eleven points, the untouched text and the empty one among them.
+    """
     yield Part(None, _curve(case, asked).aopc)
 
 
 @metric("log-odds", better="lower", way=erasure.Way(), narrowed=STEPS)
 def log_odds(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Mean logarithm of the share of the probability that is left (AttCAT, equation 14)."""
+    """Mean logarithm of the share of the probability that is left (AttCAT, equation 14).
+
+    Over the same eleven steps as `aopc`.
+    """
     yield Part(None, _curve(case, asked).log_odds)
 
 

@@ -1,15 +1,16 @@
 r"""Erasure: what becomes of the prediction when the highest-scored tokens go first.
 
-    AOPC               1/(K+1) Σ_{k=0}^{K} (p(y|x) − p(y|x without the top k))         (AttCAT, equation 13)
-    log-odds           1/(K+1) Σ_k ln(p(y|x without the top k) / p(y|x))               (AttCAT, equation 14)
+    AOPC               1/(K+1) Σ_{k=0}^{K} (p(y|x) − p(y|x without the top k/K))       (AttCAT, equation 13)
+    log-odds           1/(K+1) Σ_k ln(p(y|x without the top k/K) / p(y|x))             (AttCAT, equation 14)
     comprehensiveness  mean over shares of p(y|x) − p(y|x without the top share)       (ERASER; ALTI)
     sufficiency        mean over shares of p(y|x) − p(y|the top share alone)           (ERASER; ALTI)
     masked accuracy    mean over shares of 1[argmax p(·|x without the top share) = the gold class]      (DecompX)
     kept prediction    mean over shares of 1[argmax p(·|the top share alone) = argmax p(·|x)]           (DecompX)
 
-Tokens are taken in the order of their scores, in steps of a tenth of those that the tokenizer did not add itself;
-they are deleted, or replaced by padding, the mask or the unknown token. The curve is kept, so that the area under it
-and every metric come from one set of forward passes. A share above 0 is at least one token.
+Tokens are taken in the order of their scores, in K = 10 steps of a tenth of those that the tokenizer did not add
+itself, the last step all of them: of 13 tokens 0, 1, 3, 4, 5, 6, 8, 9, 10, 12, 13. They are deleted, or replaced by
+padding, the mask or the unknown token. The curve is kept, so that the area under it and every metric come from one set
+of forward passes. Shares are rounded to whole tokens; one above 0 is at least one token.
 
 `protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
 special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change

@@ -17,6 +17,7 @@ What they share with each other is computed once.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +26,7 @@ from typing import Any
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption
 from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
-from wherefrom.metric.base import METRICS, Metric, MetricSpec, chosen_by
+from wherefrom.metric.base import METRICS, NEEDS, Metric, MetricSpec, chosen_by
 from wherefrom.spec import apart, checked_options, parse
 
 
@@ -70,4 +71,26 @@ def _resolved(default: Any, options: dict[str, Any]) -> Any:
 
 def metric_of(metric: str) -> Metric:
     """The metric that a number was written under: `special-rank [CLS]`, `aopc(by=mask)`."""
-    return METRICS[re.split("[(:@ ]", metric)[0]]
+    return METRICS[_bare(metric)]
+
+
+def _bare(text: str) -> str:
+    """The name alone, without options, reference and place."""
+    return re.split(r"[(:@ \[]", text)[0]
+
+
+def described(text: str) -> list[str]:
+    """What is known of a metric, in paragraphs."""
+    found = METRICS.find(_bare(text))
+    places = [f"@{where}" for where in found.where]
+    needs = [*found.needs, *([found.probe.of] if found.probe else [])]
+    options = ", ".join(f"{option}={default!r}" for option, default in found.options.items())
+    return [
+        f"{found.name}: {inspect.getdoc(found.run)}",
+        f"better: {found.better or 'neither higher nor lower'}",
+        f"needs of the data: {', '.join(NEEDS[need] for need in needs) or 'texts alone'}",
+        *([f"compares with another method: {found.name}:METHOD"] if found.reference else []),
+        *([f"taken at: {', '.join(places)}"] if places else []),
+        f"options: {options or 'none'}",
+        "formula, and what it does not tell: docs/evidence.md",
+    ]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption
-from wherefrom.method import choose, list_of_names
+from wherefrom.method import choose_each, list_of_names
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Model, Sentence, collate, open_model
 from wherefrom.model.loading import DTYPES
@@ -210,7 +210,7 @@ def moved(before: Explanation, after: Explanation) -> float:
 def _settle(
     inputs: Any, model: Any, tokenizer: Any | None, methods: Sequence[str], target: Any, foil: Any, position: Any
 ) -> tuple[Model, list[Sentence], list[Question], dict[str, Job]]:
-    chosen = {name: choose(name) for name in methods}
+    chosen = choose_each(methods)
     opened = open_model(model, tokenizer)
     sentences, single = opened.reader().read(inputs)
     questions = resolve_questions(len(sentences), single, target, foil, position)

@@ -153,6 +153,8 @@ def linear_keys(layer: LayerTrace) -> bool:
 def _projected(source: Tensor, side: Linear, own: Tensor) -> bool:
     """Whether these are what is read, through their projection; each head with its own copy of what heads share."""
     made = (source @ side.weight.to(source.dtype) + side.bias.to(source.dtype)).detach()
+    if made.shape[-1] % own.shape[-1]:
+        return False  # more components than were projected: rotary positions wider than a head
     made = made.reshape(*made.shape[:2], -1, own.shape[-1]).transpose(1, 2)
     made = made.repeat_interleave(own.shape[1] // made.shape[1], 1)
     return bool((made - own.detach()).abs().max() <= 0.02 * own.abs().max())

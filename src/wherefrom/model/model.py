@@ -25,7 +25,7 @@ from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp, unread
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
-from wherefrom.model.proof import Proof, proved
+from wherefrom.model.proof import Proof, proved, refuse_broken
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import borrowed, evaluating, hook, outside_inference_mode
 from wherefrom.model.wrapped import unwrapped
@@ -413,6 +413,8 @@ def _mapped(opened: Model, prove: bool) -> Model:
             missing.append(str(error))
             continue
         except Exception as error:  # another architecture's sizes, put through the formulas of this row
+            if known:
+                refuse_broken(opened)
             missing.append(f"its parts do not fit each other ({type(error).__name__}: {error})")
             continue
         if proof.holds:

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from wherefrom.errors import UnsupportedModel
 from wherefrom.model.families import FAMILIES
 from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
@@ -141,6 +142,18 @@ def prove(opened: Model) -> Proof:
     routed = bool(opened.family.ffn.module) and opened.pretrained.dtype in HALF
     gaps += [Gap(opened.depth, "output", share * _apart(*pair, routed)) for pair in compared]
     return Proof(tuple(gaps), tolerance, all(keys), all(softmax), max(left) > 0.02, all(known))
+
+
+def refuse_broken(opened: Model) -> None:
+    """Say so where the model fails by itself, with nobody looking: then its row is not to blame."""
+    probe = collate([_probe(opened)], opened.pad_id)
+    try:
+        outside_inference_mode(lambda: without_gradients(lambda: opened.forward(probe)))
+    except Exception as error:  # whatever the model raises
+        raise UnsupportedModel(
+            f"{type(opened.pretrained).__name__}: the model's own forward pass fails, with or without wherefrom "
+            f"({type(error).__name__}: {error}). Check its configuration, such as num_labels and the sizes of its heads"
+        ) from error
 
 
 def _probe(opened: Model) -> Sentence:

@@ -171,7 +171,7 @@ def no_number(opened: Model) -> WherefromError:
         f"{opened.name} predicts nothing; use a model with a head, or explain how similar the text is to another "
         f"(target=wherefrom.similarity('another text'))"
     )
-    maps = ", or choose a method that explains representations (kind 'map' in `wherefrom methods`)"
+    maps = ", or choose a method that says what a token is made of, under that heading in `wherefrom methods` (alti, …)"
     return NotDefined(
         f"there is no number to explain: {lacks.get(opened.task, usual)}{maps if opened.family.mapped else ''}"
     )

@@ -13,7 +13,7 @@ from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.explanation import Explanation
-from wherefrom.result.serialise import PICTURES
+from wherefrom.result.serialise import PICTURES, not_a
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ class Comparison(Mapping[str, Explanation]):
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """The inverse of `to_dict`."""
         if not isinstance(data, Mapping) or data.get("format") not in READ:
-            raise DamagedFile("this is not a wherefrom comparison; expected data written by to_dict or save")
+            raise not_a("comparison", data)
         if data.get("version") != 1:
             raise DamagedFile(f"this comparison has version {data.get('version')!r}; this wherefrom reads version 1")
         if not isinstance(data.get("explanations"), Mapping):

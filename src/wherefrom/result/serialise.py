@@ -48,7 +48,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
     """The inverse of `to_dict`."""
     if not isinstance(data, Mapping) or data.get("format") not in READ:
-        raise DamagedFile("this is not a wherefrom explanation; expected data written by to_dict or save")
+        raise not_a("explanation", data)
     if data.get("version") != VERSION:
         raise DamagedFile(
             f"this explanation has version {data.get('version')!r} and this wherefrom reads version {VERSION}; "
@@ -67,6 +67,15 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
         return cls(**values)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFile(f"this explanation is damaged: {type(error).__name__}: {error}") from error
+
+
+def not_a(wanted: str, data: Any) -> DamagedFile:
+    """Data that is no such thing, and who reads it where it is another of ours."""
+    named = str(data.get("format")).partition(".")[2] if isinstance(data, Mapping) else ""
+    if named in ("explanation", "comparison") and named != wanted:
+        reads = f"wherefrom.{named.capitalize()}"
+        return DamagedFile(f"this is a wherefrom {named} and no {wanted}; {reads}.load or {reads}.from_dict reads it")
+    return DamagedFile(f"this is not a wherefrom {wanted}; expected data written by to_dict or save")
 
 
 def save(explanation: Explanation, path: Path) -> Path:

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wherefrom.api import by_name, explain
 from wherefrom.defaults import DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from wherefrom.errors import InvalidInput, InvalidOption, OverLimit, WherefromError
-from wherefrom.method import MethodSpec, choose, list_of_names, lookup
+from wherefrom.method import MethodSpec, choose, choose_each, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
 from wherefrom.metric.spotcheck import Check as Evidence
 from wherefrom.model import Model, Sentence
@@ -170,7 +170,7 @@ def chosen(asked: Body) -> dict[str, MethodSpec]:
             return {}
         return {asked.method: choose(asked.method, asked.options)}
     names = list_of_names(asked.methods) if isinstance(asked, CompareBody) else []
-    return {} if names == [DEFAULT_METHOD] else {name: choose(name) for name in names}
+    return {} if names == [DEFAULT_METHOD] else choose_each(names)
 
 
 # One answer -----------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def _usual(
 ) -> dict[str, MethodSpec]:
     """The methods that wherefrom compares where none are named."""
     names = auto.compared(opened, sentences, [question] * len(sentences), _wanted(asked))
-    return {name: choose(name) for name in names}
+    return choose_each(names)
 
 
 @dataclass

@@ -24,7 +24,18 @@ from wherefrom.errors import InvalidInput
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.view.colour import AGAINST, FOR, PALE, SERIES, hexadecimal, intensities
 from wherefrom.view.plot.canvas import GAP, SIZE, SMALL, Picture, inches, theme
-from wherefrom.view.plot.heat import KEY, UPRIGHT, Sheet, arrange, key, label_size, label_step, place, total_height
+from wherefrom.view.plot.heat import (
+    KEY,
+    UPRIGHT,
+    ColourKey,
+    Sheet,
+    arrange,
+    draw_legend,
+    label_size,
+    label_step,
+    place,
+    total_height,
+)
 from wherefrom.view.plot.lettering import extent, plain, short, widest
 
 if TYPE_CHECKING:
@@ -199,7 +210,7 @@ def grid(
     layout = arrange([sheet], total - 2 * GAP, 0.17, widest_cell=0.5)
     picture = Picture(total, total_height([sheet], layout, True) + KEY + 4 * GAP, theme(dark))
     bottom = place(picture, [sheet], layout, GAP, GAP, every_row_labelled=True)
-    key(picture, total - GAP, bottom + GAP, signed, _number(-high if signed else low), _number(high))
+    draw_legend(picture, bottom + GAP, [[ColourKey(signed, _number(-high if signed else low), _number(high))]])
     return picture
 
 

@@ -19,7 +19,9 @@ Array = NDArray[np.floating[Any]]
 
 NARROWEST = 0.095  # inches of a cell whose label is still read; a wider matrix goes on below
 WIDEST = 0.24
-KEY = 0.12  # inches that a key is high
+KEY = 0.12  # inches that a key is high,
+RAMP = 0.6  # that its ramp is wide,
+APART = 3 * GAP  # and between two of them
 TARGET = 44  # letters of what scores are for: what fits beside a key on a column of a page
 UPRIGHT = {"rotation": 90, "rotation_mode": "anchor", "ha": "right", "va": "center_baseline"}
 
@@ -185,25 +187,54 @@ def towards(named: Mapping[str, Explanation]) -> str:
     return said.pop() if len(said) == 1 else ""
 
 
-def keys(picture: Picture, top: float, signs: set[bool], low: str, high: str, target: str = "") -> None:
-    """What the colours mean, at the right: of numbers with signs (for `target`), of those without, or of both."""
-    right = picture.get_size_inches()[0] - GAP
-    if True in signs:
-        right = key(picture, right, top, True, "against", short(f"for {target}".strip(), TARGET)) - 3 * GAP
-    if False in signs:
-        key(picture, right, top, False, low, high)
+@dataclass(frozen=True)
+class ColourKey:
+    """What the colours mean: a small ramp between two words."""
+
+    signed: bool
+    low: str
+    high: str
+
+    @property
+    def width(self) -> float:
+        return _room(self.low) + RAMP + GAP + _room(self.high)
 
 
-def key(picture: Picture, right: float, top: float, signed: bool, low: str, high: str) -> float:
-    """A small ramp between two words, ending at `right`; where it begins."""
-    width, height = 0.6, 0.07
-    left = right - extent(high, SMALL)[0] - GAP / 2 - width
-    axes = picture.panel(left, top + (KEY - height) / 2, width, height)
+def _room(word: str) -> float:
+    """Inches for a word of a key, however many pixels these have: at few, letters snap to the grid and take more."""
+    return 1.1 * extent(word, SMALL)[0]
+
+
+def legend(width: float, signs: set[bool], low: str, high: str, target: str = "") -> list[list[ColourKey]]:
+    """The keys of numbers without signs and of those with them (for `target`), in one line if it is wide enough."""
+    plain = [ColourKey(False, low, high)] if False in signs else []
+    signed = [ColourKey(True, "against", short(f"for {target}".strip(), TARGET))] if True in signs else []
+    both = [*plain, *signed]
+    fits = sum(key.width for key in both) + (len(both) - 1) * APART <= width - 2 * GAP
+    return [both] if fits else [[key] for key in both]
+
+
+def legend_height(lines: list[list[ColourKey]]) -> float:
+    return len(lines) * (KEY + GAP) - GAP
+
+
+def draw_legend(picture: Picture, top: float, lines: list[list[ColourKey]]) -> None:
+    """The keys at the right, line under line."""
+    for number, line in enumerate(lines):
+        right = picture.get_size_inches()[0] - GAP
+        for key in reversed(line):
+            draw_key(picture, right - key.width, top + number * (KEY + GAP), key)
+            right -= key.width + APART
+
+
+def draw_key(picture: Picture, left: float, top: float, key: ColourKey) -> None:
+    """One key from `left` on; its words keep to the ramp, and what they take more or less of is outside."""
+    height, start = 0.07, left + _room(key.low) + GAP / 2
+    axes = picture.panel(start, top + (KEY - height) / 2, RAMP, height)
     axes.set_label("key")
-    ramp = np.linspace(-1 if signed else 0, 1, 101)[None]
-    axes.imshow(shades(ramp, signed, picture.theme.ground), aspect="auto", interpolation="nearest")
+    ramp = np.linspace(-1 if key.signed else 0, 1, 101)[None]
+    axes.imshow(shades(ramp, key.signed, picture.theme.ground), aspect="auto", interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])
-    picture.write(left - GAP / 2, top + KEY / 2, low, SMALL, ha="right", va="center_baseline")
-    picture.write(right, top + KEY / 2, high, SMALL, ha="right", va="center_baseline")
-    return left - GAP / 2 - extent(low, SMALL)[0]
+    picture.write(start - GAP / 2, top + KEY / 2, key.low, SMALL, ha="right", va="center_baseline")
+    picture.write(start + RAMP + GAP / 2, top + KEY / 2, key.high, SMALL, ha="left", va="center_baseline")

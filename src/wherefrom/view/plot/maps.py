@@ -18,13 +18,14 @@ from wherefrom.result.explanation import Array, Explanation
 from wherefrom.view.colour import PALE, hexadecimal, intensities, strengths
 from wherefrom.view.plot.canvas import GAP, SMALL, Picture, Theme
 from wherefrom.view.plot.heat import (
-    KEY,
     NARROWEST,
     WIDEST,
     Layout,
     Sheet,
     arrange,
-    keys,
+    draw_legend,
+    legend,
+    legend_height,
     place,
     strips,
     total_height,
@@ -207,11 +208,12 @@ def _placed(
     target: str = "",
 ) -> Picture:
     """The sheets on a page that is as high as they need, with the key to their colours."""
-    picture = Picture(width, total_height(sheets, layout, labelled) + KEY + 4 * GAP, theme)
-    bottom = place(picture, sheets, layout, GAP + left, GAP, labelled)
     signs = {sign for sheet in sheets for sign in ([sheet.signed] if isinstance(sheet.signed, bool) else sheet.signed)}
     unit = {"all": "largest", "row": "largest of the row"}.get(scale, f"largest of the {what}")
-    keys(picture, bottom + GAP, signs, "0", unit, target)
+    keys = legend(width, signs, "0", unit, target)
+    picture = Picture(width, total_height(sheets, layout, labelled) + legend_height(keys) + 4 * GAP, theme)
+    bottom = place(picture, sheets, layout, GAP + left, GAP, labelled)
+    draw_legend(picture, bottom + GAP, keys)
     return picture
 
 

@@ -12,8 +12,8 @@ from matplotlib.patches import FancyBboxPatch
 
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
+from wherefrom.view.plot import heat
 from wherefrom.view.plot.canvas import GAP, SIZE, Picture, Theme
-from wherefrom.view.plot.heat import KEY, keys, towards
 from wherefrom.view.plot.lettering import extent, right_to_left
 from wherefrom.view.terminal import gaps
 
@@ -42,7 +42,8 @@ def highlighted(named: Mapping[str, Explanation], width: float, theme: Theme, *,
     settled = {name: flow(each, room) for name, each in named.items()}
     heading, apart = extent("Ag", SIZE)[1] + 0.03, 0.09
     heights = [heading + PITCH * (max((piece.line for piece in pieces), default=0) + 1) for pieces in settled.values()]
-    footer = KEY + GAP if legend else 0.0
+    keys = heat.legend(width, {each.signed for each in named.values()}, "less", "more", heat.towards(named))
+    footer = heat.legend_height(keys) + GAP if legend else 0.0
     picture = Picture(width, 2 * GAP + sum(heights) + apart * (len(heights) - 1) + footer, theme)
     top = GAP
     for (name, pieces), height in zip(settled.items(), heights, strict=True):
@@ -55,7 +56,7 @@ def highlighted(named: Mapping[str, Explanation], width: float, theme: Theme, *,
             _stamp(picture, replace(piece, x=GAP + x), top + heading + piece.line * PITCH, explanation.signed)
         top += height + apart
     if legend:
-        keys(picture, top - apart + GAP, {each.signed for each in named.values()}, "less", "more", towards(named))
+        heat.draw_legend(picture, top - apart + GAP, keys)
     return picture
 
 
