@@ -39,7 +39,7 @@ ACCURACY = "masked-accuracy"
 PERFORMANCE = "prediction-performance"
 METRICS = [AOPC, ACCURACY, PERFORMANCE]
 COMMON = {
-    "samples": "SST-2 and other datasets, a BERT-base fine-tuned on each",
+    "samples": "SST-2 and other datasets, a fine-tuned BERT",
     "at_hand": False,
     "data": ("sst2",),
     "spare": "own",
