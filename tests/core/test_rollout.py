@@ -188,10 +188,11 @@ def test_raw_attention_is_left_alone() -> None:
 def test_compare_is_one_pass_for_all() -> None:
     model, ids = tiny.model(), [tiny.ids(5), tiny.ids(7)]
     calls = []
-    wherefrom.open_model(model)  # the proof takes passes of its own
     model.register_forward_hook(lambda *_: calls.append(1))
+    opened = wherefrom.open_model(model)
+    calls.clear()  # the proof takes passes of its own
     names = ["attention", "attention-fixed-residual", "raw-attention", "rollout"]
-    together = wherefrom.compare(ids, model, methods=names)
+    together = wherefrom.compare(ids, opened, methods=names)
     assert len(calls) == 1
     for i, comparison in enumerate(together):
         assert list(comparison) == names
