@@ -153,7 +153,7 @@ def masked_accuracy(case: Case, asked: MetricSpec) -> Iterator[Part]:
 
 @metric("prediction-performance", way=erasure.Way("mask", erasure.NINE, keep=True), narrowed=TEXT)
 def prediction_performance(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """How often the top 10, 20, … 90 % of the tokens alone leave the model's prediction as it is (DecompX)."""
+    """How often the top 10, 20, … 90 % of the tokens alone leave the model's prediction as it is (after DecompX)."""
     yield Part(None, _curve(case, asked).accuracy())
 
 
