@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
-from wherefrom.errors import InvalidOption, WherefromError, warn
+from wherefrom.errors import InvalidOption, warn
 from wherefrom.method import MethodLike, MethodSpec, choose, choose_each, list_of_names
 from wherefrom.model import (
     Encoded,
     Inputs,
     ManyInputs,
+    Model,
     ModelLike,
     OneInput,
     TokenizerLike,
@@ -38,8 +39,8 @@ from wherefrom.options import (
 )
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
-from wherefrom.pipeline.bulk import Given, How, chunks, explained, read
-from wherefrom.pipeline.outcome import Outcome
+from wherefrom.pipeline.bulk import Given, How, beside_phrases, chunks, explained, followed, read
+from wherefrom.pipeline.outcome import by_name, by_target
 from wherefrom.pipeline.resolution import (
     AUTO,
     Question,
@@ -182,10 +183,10 @@ def explain(
         (wherefrom/pipeline/auto.py); the result says which it was.
     aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
-        "answer" (both) of an answer, the next token; of a bare encoder `wherefrom.similarity("another text")` or a
-        dimension of its embedding; the predicted one if none is given. With a foil, the
-        difference to it. "all" explains every class from one pass and gives a `Comparison` by label. Methods that say
-        what a representation is made of look at no target and refuse one.
+        "answer" (both) of an answer, the next token or several that follow (docs/generation.md); of a bare encoder
+        `wherefrom.similarity("another text")` or a dimension of its embedding; the predicted one if none is given.
+        With a foil, the difference to it. "all" explains every class from one pass and gives a `Comparison` by label.
+        Methods that say what a representation is made of look at no target and refuse one.
     position: the readout position: a token index, a word that stands once in the text, "first", "last", "mean" or
         "mask"; what the head reads if none is given. target, foil and position may be lists, one entry per input.
     head: one head, counted from 0, instead of the mean over all (the layers below stay averaged, Abnar &
@@ -214,7 +215,7 @@ def explain(
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
-    questions = _questions(given, target, foil, position)
+    given, questions = _asked(opened, given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     sentences = list(given.sentences.values())
     choices = named or auto.candidates(opened, sentences, questions, wanted, options)
@@ -226,7 +227,7 @@ def explain(
 
     def by(chosen: MethodSpec) -> Explained:
         job = resolve_job(opened, chosen, wanted)
-        refuse_unseen_targets(opened, questions, [chosen])
+        refuse_unseen_targets(opened, beside_phrases(given, questions), [chosen])
         done = explained(opened, given, questions, {chosen.asked: job}, how)
         every = {row: outcomes[chosen.asked].explanations for row, outcomes in done.outcomes.items()}
         all_targets = _asks_all(questions[0])
@@ -416,12 +417,12 @@ def compare(
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
-    questions = _questions(given, target, foil, position)
+    given, questions = _asked(opened, given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     if unnamed:
         usual = auto.compared(opened, list(given.sentences.values()), questions, wanted)
         chosen = choose_each(usual)
-    refuse_unseen_targets(opened, questions, list(chosen.values()))
+    refuse_unseen_targets(opened, beside_phrases(given, questions), list(chosen.values()))
     jobs, failed = resolve_jobs(opened, chosen, wanted)
     done = explained(opened, given, questions, jobs, how)
     results = {row: by_name(list(chosen), outcomes, failed) for row, outcomes in done.outcomes.items()}
@@ -452,45 +453,18 @@ def capture(
     return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
 
 
-def _questions(given: Given, target: TargetLike, foil: TargetLike, position: TargetLike) -> list[Question]:
-    """What is asked of each sentence; lists have an entry for every input, also for one that could not be read."""
-    every = resolve_questions(given.count, given.single, target, foil, position)
-    return [every[row] for row in given.sentences]
+def _asked(opened: Model, given: Given, *asked: TargetLike) -> tuple[Given, list[Question]]:
+    """What is asked of each sentence, and the sentences followed by the phrases that are asked for.
+
+    Lists have an entry for every input, also for one that could not be read.
+    """
+    every = resolve_questions(given.count, given.single, *asked)
+    questions = [every[row] for row in given.sentences]
+    return followed(opened, given, questions), questions
 
 
 def _asks_all(question: Question) -> bool:
     return isinstance(question.target, str) and question.target == "all"
-
-
-def by_target(found: Sequence[Explanation]) -> Comparison:
-    return Comparison({_target_name(each): each for each in found})
-
-
-def _target_name(found: Explanation) -> str:
-    """A class by its label, the parts of an answer by what they are."""
-    measured = found.measured
-    return str(measured.label) if measured.kind in ("class", "token") else measured.kind
-
-
-def by_name(names: Sequence[str], found: Mapping[str, Outcome], failed: Mapping[str, WherefromError]) -> Comparison:
-    """By the names asked for, in their order; where every target was asked for, by name and label."""
-    named: dict[str, Explanation] = {}
-    missing: dict[str, str] = {}
-    for name in names:
-        error = failed.get(name) or found[name].error
-        if error is not None:
-            missing[name] = str(error)
-            continue
-        every = found[name].explanations
-        every = every[:1] if _alike(every) else every
-        for each in every:
-            named[name if len(every) == 1 else f"{name}: {_target_name(each)}"] = each
-    return Comparison(named, missing)
-
-
-def _alike(found: Sequence[Explanation]) -> bool:
-    """Whether a method that looks at no target gave the same for each of them: the same row."""
-    return all(each.target == found[0].target and not each.target.towards for each in found)
 
 
 def _warn_of_failures(results: Iterable[Comparison]) -> None:

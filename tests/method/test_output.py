@@ -297,13 +297,13 @@ def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> N
     """The model's own attention is faster and rounds otherwise: whole and changed sentences must share it."""
     asked: list[Any] = []
     module = sys.modules["wherefrom.model.rerun"]
-    numbers = module.numbers
+    several_numbers = module.several_numbers
 
     def spy(opened: Any, sentences: Any, answers: Any, of: str, **how: Any) -> Any:
         asked.append((len(sentences), how))
-        return numbers(opened, sentences, answers, of, **how)
+        return several_numbers(opened, sentences, answers, of, **how)
 
-    monkeypatch.setattr(module, "numbers", spy)
+    monkeypatch.setattr(module, "several_numbers", spy)
     model = tiny.model()
     found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="ablation", target=1)
     assert asked == [(len(found) + 1, {"own_attention": True})]
@@ -400,10 +400,14 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
     [
         ("saliency", {"norm": "l3"}, "'saliency' cannot have norm='l3'; expected 'l2', 'l1' or 'sum'"),
         ("saliency", {"at": "pixels"}, "at='pixels'; expected 'embeddings' or 'word'"),
-        ("saliency", {"of": "loss"}, "of='loss'; expected 'logit' or 'probability'"),
+        ("saliency", {"of": "loss"}, "of='loss'; expected 'auto', 'logit', 'log-probability' or 'probability'"),
         ("attcat", {"join": "product"}, "join='product'; expected 'sum' or 'rollout'"),
         ("cat", {"at": "middle"}, "expected 'input' or 'output'"),
-        ("ablation", {"by": "noise"}, "by='noise'; expected 'unknown', 'mask', 'pad', 'delete' or a whole number"),
+        (
+            "ablation",
+            {"by": "noise"},
+            "by='noise'; expected 'unknown', 'mask', 'pad', 'delete', 'attention' or",
+        ),
         ("ablation", {"by": 99}, "no token to blank out"),
         ("ablation", {"unit": "letter"}, "expected 'token' or 'word'"),
         ("ablation", {"over": "pair"}, "needs a foil"),

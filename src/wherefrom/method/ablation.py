@@ -3,10 +3,12 @@ r"""Blank-out: how much the prediction loses when a token is taken away.
     score_i  =  p(y | e) − p(y | e without i)
 
 Token i is replaced by the unknown token (Abnar & Zuidema; Value Zeroing), the mask (ALTI), padding or a token of
-choice, or deleted. p is the softmax probability over all classes, or over target and foil alone where a foil is given
-(Value Zeroing, section 7; `over` decides otherwise); `of="logit"` takes logits. With `unit="word"` all pieces of a
-word go at once and share its score. It takes one forward pass for each token. `ablation-pairs` takes two tokens at a
-time: M_ij = p(y | e) − p(y | e without i and j).
+choice, or deleted; or with `by="attention"` no token sees it, in any layer, and all keep their positions (the erasure
+of Yin & Neubig). p is the softmax probability over all classes, or over target and foil alone where a foil is given
+(Value Zeroing, section 7; `over` decides otherwise, and with "difference" it is p(target) − p(foil) over all, Yin &
+Neubig's); `of="logit"` takes logits, `of="log-probability"` logarithms, as it does by itself of a phrase. With
+`unit="word"` all pieces of a word go at once and share its score. It takes one forward pass for each token.
+`ablation-pairs` takes two tokens at a time: M_ij = p(y | e) − p(y | e without i and j).
 
 Replacing goes over every token, special ones included, and only the embedding is replaced: positions and the token that
 the head reads stay those of the sentence, also where padding stands in. A deleted sequence has no place for the token
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -25,7 +28,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidOption
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
-from wherefrom.model.perturb import By, stand_in_for
+from wherefrom.model.perturb import stand_in_for
 from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
 from wherefrom.work import BatchShape, Work, forward
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
 IDEA = "taking tokens away"
-Over = Literal["auto", "all", "pair"]  # the probability among all classes, or that of target and foil alone
+Away = Literal["unknown", "mask", "pad", "delete", "attention"] | int  # or the id of a token that stands in
+Over = Literal["auto", "all", "pair", "difference"]  # among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
 
@@ -62,8 +66,8 @@ def _reruns(s: BatchShape, variants: int) -> Work:
 def ablation(
     output: OutputTrace,
     *,
-    by: By = "unknown",
-    of: Of = "probability",
+    by: Away = "unknown",
+    of: Of = "auto",
     over: Over = "auto",
     unit: Literal["token", "word"] = "token",
 ) -> Scores:
@@ -93,9 +97,7 @@ def ablation(
     class_specific=True,
     aggregate=None,
 )
-def ablation_pairs(
-    output: OutputTrace, *, by: By = "unknown", of: Of = "probability", over: Over = "auto"
-) -> list[Tensor]:
+def ablation_pairs(output: OutputTrace, *, by: Away = "unknown", of: Of = "auto", over: Over = "auto") -> list[Tensor]:
     """Drop in probability when two tokens are blanked out together; the diagonal is `ablation`."""
     lengths = output.trace.batch.lengths
     pairs = [[[i, j] if i < j else [i] for i in range(n) for j in range(i, n)] for n in lengths]
@@ -108,34 +110,69 @@ def ablation_pairs(
 
 def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int, of: str, over: str) -> list[Tensor]:
     """For each sentence the loss at each group of tokens."""
-    from wherefrom.model.rerun import numbers
+    if over == "difference":
+        answers = [_over(answer, over) for answer in output.answers]
+        foils = [replace(each, target=replace(each.target, index=each.target.foil)) for each in answers]
+        sides = (_drops(output.towards(each), groups, by, of, "all") for each in (answers, foils))
+        return [target - foil for target, foil in zip(*sides, strict=True)]
+    # Where a token is deleted it matters which one is read; else one pass has the loss of every number asked of it.
+    alone = by == "delete" or not output.asked
+    asked = [[each] for each in output.answers] if alone else output.asked
+    which = 0 if alone else list(output.asked[0]).index(output.answers[0])
+    key = f"drops {by} {of} {over} {[len(each) for each in groups]}"
+    lose = partial(_losses, output, groups, by, of, [[_over(each, over) for each in row] for row in asked])
+    found = lose() if alone else output.trace.once(key, lambda _: lose())
+    return [each[:, which] for each in found]
 
-    answers = [_over(answer, over) for answer in output.answers]
-    change = _deleted if by == "delete" else _replaced(output.trace.opened, by)
-    sentences, asked, where = [], [], []
-    for row, (sentence, answer) in enumerate(zip(output.trace.batch.sentences, answers, strict=True)):
+
+def _losses(
+    output: OutputTrace,
+    groups: Sequence[list[list[int]]],
+    by: str | int,
+    of: str,
+    asked: Sequence[Sequence[Answer]],
+) -> list[Tensor]:
+    """For each sentence what each number loses at each group of tokens: [groups, numbers]."""
+    from wherefrom.model.output import settled
+    from wherefrom.model.rerun import several_numbers
+
+    change = _change(output.trace.opened, by)
+    sentences, answers, where = [], [], []
+    for row, (sentence, wanted) in enumerate(zip(output.trace.batch.sentences, asked, strict=True)):
         sentences.append(sentence)
-        asked.append(answer)
+        answers.append(list(wanted))
         where.append((row, -1))
         for which, taken in enumerate(groups[row]):
-            if changed := change(sentence, answer, taken):
-                sentences.append(changed[0])
-                asked.append(changed[1])
+            changed = [change(sentence, answer, taken) for answer in wanted]
+            known = [each for each in changed if each is not None]
+            if known:
+                sentences.append(known[0][0])
+                answers.append([answer for _, answer in known])
                 where.append((row, which))
     # Whole sentences are read again beside the others: differences are between numbers of one implementation.
-    found = numbers(output.trace.opened, sentences, asked, of, own_attention=True)
-    drops = [torch.zeros(len(taken), dtype=torch.float64) for taken in groups]
+    meant = [[settled(of, each, "probability") for each in row] for row in answers]
+    found = several_numbers(output.trace.opened, sentences, answers, meant, own_attention=by != "attention")
+    losses = [torch.zeros(len(taken), found.shape[1], dtype=torch.float64) for taken in groups]
     whole = {row: value for (row, which), value in zip(where, found, strict=True) if which < 0}
     for (row, which), value in zip(where, found, strict=True):
         if which >= 0:
-            drops[row][which] = whole[row] - value
-    return drops
+            losses[row][which] = whole[row] - value
+    return losses
 
 
 def _over(answer: Answer, over: str) -> Answer:
-    if over == "pair" and answer.target.foil is None:
-        raise InvalidOption("over='pair' needs a foil= beside the target")
+    if over in ("pair", "difference") and answer.target.foil is None:
+        raise InvalidOption(f"over={over!r} needs a foil= beside the target")
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
+
+
+def _change(opened: Model, by: str | int) -> Change:
+    if by == "delete":
+        return _deleted
+    if by == "attention":
+        opened.need_blocks("by='attention'")
+        return lambda sentence, answer, taken: (replace(sentence, unseen=tuple(taken)), answer)
+    return _replaced(opened, by)
 
 
 def _replaced(opened: Model, by: str | int) -> Change:
@@ -150,11 +187,12 @@ def _replaced(opened: Model, by: str | int) -> Change:
 
 
 def _deleted(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer] | None:
-    position = answer.readout.position
-    if position in taken or any(sentence.special[i] for i in taken) or len(taken) == len(sentence):
+    readout = answer.readout
+    position, read = readout.position, (readout.position, *readout.rows)
+    if any(i in read or sentence.special[i] for i in taken) or len(taken) == len(sentence):
         return None
     shorter = sentence.without(taken)
-    if position is None:
+    if position is None and not readout.rows:
         return shorter, answer
     moved = {old: new for new, old in enumerate(i for i in range(len(sentence)) if i not in taken)}
     target = answer.target
@@ -162,5 +200,6 @@ def _deleted(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[
         if target.end in taken:
             return None
         end = None if target.end is None else moved[target.end]
-        target = replace(target, index=moved[position], end=end)
-    return shorter, replace(answer, target=target, readout=replace(answer.readout, position=moved[position]))
+        target = replace(target, index=None if position is None else moved[position], end=end)
+    place, rows = None if position is None else moved[position], tuple(moved[each] for each in readout.rows)
+    return shorter, replace(answer, target=target, readout=replace(readout, position=place, rows=rows))

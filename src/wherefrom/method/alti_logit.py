@@ -21,6 +21,7 @@ https://aclanthology.org/2023.acl-long.301
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -76,13 +77,19 @@ def alti_logit(output: OutputTrace, *, mixing: Mixing = "alti") -> Scores:
     followed: list[Tensor] = []  # one row for each layer above, followed down to the layer at hand: [B, n] each
     for layer in reversed(trace.layers):
         if mixing != "none" and followed:
-            step = alti(layer, at="mid") if mixing == "alti" else attention_fixed_residual(layer)
+            step = layer.once(f"mixing {mixing}", _MIXING[mixing])  # one for all tokens of an answer
             followed = list((torch.stack(followed, 1) @ step.to(rho.device)).unbind(1))
         followed.append(given(layer, read, rho.to(layer.device)).to(rho.device))
     layers = torch.stack(followed[::-1])
     scores = layers.sum(0)
     logit = (rho * at_rows(trace.layers[-1].output, read.rows)).sum((1, 2))
     return Scores(scores, layers, arrived=scores.sum(-1) / torch.where(logit == 0, 1, logit))
+
+
+_MIXING: dict[str, Callable[[LayerTrace], Tensor]] = {
+    "alti": lambda layer: alti(layer, at="mid"),
+    "rollout": lambda layer: attention_fixed_residual(layer),
+}
 
 
 def given(layer: LayerTrace, read: Entries, rho: Tensor) -> Tensor:

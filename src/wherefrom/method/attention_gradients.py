@@ -48,7 +48,7 @@ IDEA = "attention and gradient"
     class_specific=True,
     aggregate=None,
 )
-def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
+def grads(output: OutputTrace, *, of: Of = "auto") -> list[Tensor]:
     """Gradient of the last layer's attention weights, mean over heads."""
     return [gradient.mean(1) for gradient in output.gradients(of).attention]
 
@@ -65,7 +65,7 @@ def grads(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
     additive=True,
     class_specific=True,
 )
-def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
+def attention_gradients(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Attention weights times their positive gradients, over all layers (Grad-SAM)."""
     layers = stacked(
         [
@@ -86,7 +86,7 @@ def attention_gradients(output: OutputTrace, *, of: Of = "logit") -> Scores:
     kind="scores",
     class_specific=True,
 )
-def attention_gradcam(output: OutputTrace, *, of: Of = "logit") -> Scores:
+def attention_gradcam(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Grad-CAM on the last layer's attention heads."""
     attention = output.trace.layers[-1].attention.detach()
     gradient = output.gradients(of).attention[-1]
@@ -109,7 +109,7 @@ def attention_gradcam(output: OutputTrace, *, of: Of = "logit") -> Scores:
     cost=one_backward_pass,
     class_specific=True,
 )
-def generic_attention(output: OutputTrace, *, of: Of = "logit") -> list[Tensor]:
+def generic_attention(output: OutputTrace, *, of: Of = "auto") -> list[Tensor]:
     """Attention weights times their gradients, the positive part, with residual connection, rolled out."""
     maps = []
     for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True):

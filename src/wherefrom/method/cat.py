@@ -45,7 +45,7 @@ Side = Literal["input", "output"]  # of the blocks
     additive=True,
     class_specific=True,
 )
-def cat(output: OutputTrace, *, at: Side = "input", of: Of = "logit") -> Scores:
+def cat(output: OutputTrace, *, at: Side = "input", of: Of = "auto") -> Scores:
     """Hidden states times their gradients, summed over layers."""
     layers = _activations(output, at, of)
     return Scores(layers.sum(0), layers)
@@ -65,7 +65,7 @@ def cat(output: OutputTrace, *, at: Side = "input", of: Of = "logit") -> Scores:
     class_specific=True,
 )
 def attcat(
-    output: OutputTrace, *, at: Side = "input", of: Of = "logit", join: Literal["sum", "rollout"] = "sum"
+    output: OutputTrace, *, at: Side = "input", of: Of = "auto", join: Literal["sum", "rollout"] = "sum"
 ) -> Scores:
     """Hidden states times their gradients times the attention they receive, summed over layers."""
     activations = _activations(output, at, of)

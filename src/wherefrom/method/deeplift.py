@@ -69,7 +69,7 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
     additive=True,
     class_specific=True,
 )
-def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "logit", layer: int | None = None) -> Scores:
+def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "auto", layer: int | None = None) -> Scores:
     """Differences from a baseline, propagated back by the rescale rule."""
     check_layer(output, layer)
     if baseline == "zero":

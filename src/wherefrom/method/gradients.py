@@ -53,7 +53,7 @@ PRODUCT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     class_specific=True,
 )
 def saliency(
-    output: OutputTrace, *, norm: Literal["l2", "l1", "sum"] = "l2", at: Place = "embeddings", of: Of = "logit"
+    output: OutputTrace, *, norm: Literal["l2", "l1", "sum"] = "l2", at: Place = "embeddings", of: Of = "auto"
 ) -> Scores:
     """Size of the gradient with respect to each token's embedding."""
     reduce = SALIENCY[norm]
@@ -76,7 +76,7 @@ def saliency(
     class_specific=True,
 )
 def gradient_x_input(
-    output: OutputTrace, *, norm: Literal["dot", "abs", "l2"] = "dot", at: Place = "embeddings", of: Of = "logit"
+    output: OutputTrace, *, norm: Literal["dot", "abs", "l2"] = "dot", at: Place = "embeddings", of: Of = "auto"
 ) -> Scores:
     """Gradient times embedding, summed over the embedding's components."""
     reduce = PRODUCT[norm]

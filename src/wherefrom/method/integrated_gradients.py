@@ -68,7 +68,7 @@ def integrated_gradients(
     n_steps: Annotated[int, least(1, 100_000)] | None = None,
     tolerance: Annotated[float, within(0, 1)] = 0.005,
     baseline: Baseline = "auto",
-    of: Of = "logit",
+    of: Of = "auto",
     norm: Literal["dot", "abs", "l2", "abs-mean"] = "dot",
     layer: int | None = None,
     at_once: Annotated[int, least(1)] = 32,

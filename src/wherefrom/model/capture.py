@@ -41,6 +41,7 @@ from wherefrom.model.undo import (
     outside_inference_mode,
     routing_eagerly,
 )
+from wherefrom.model.unseen import without_unseen
 
 T = TypeVar("T")
 NAME = "wherefrom"
@@ -271,6 +272,7 @@ def attention_forward(
     """The model's own eager attention, noting what passes."""
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
+    attention_mask = without_unseen(attention_mask, query)
     output, attention = _eager(type(module))(module, query, key, value, attention_mask, **more)
     blind, recorder = blind_rows(attention_mask), _RECORDER.get()
     if blind is None and recorder is None:

@@ -48,6 +48,9 @@ class Sentence:
     given: dict[str, list[int]] | None = None  # the ids, mask and types, where these came in and not a text
     read_by: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `explain` that read the text so
     embedded: list[int] | None = None  # the ids whose embeddings are read, where others stand in for some of `ids`
+    unseen: tuple[int, ...] = ()  # tokens that attention may not see, the others keeping their positions
+    said: tuple[int, ...] = ()  # what comes after the prompt, all but its last token also at the end of `ids`
+    segments: list[str] = field(default_factory=list)  # the part of the input each token is of, where it has several
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,6 +92,7 @@ class Batch:
     attention_mask: Tensor  # [B, n]: the real tokens that attention may see
     types: Tensor | None
     embedded: Tensor | None = None  # [B, n]: the ids whose embeddings are read, where they are not `ids`
+    unseen: Tensor | None = None  # [B, n] bool: what attention may not see, the others keeping their positions
     _moved: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -129,6 +133,9 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
         attention_mask=padded([s.visible or one for s, one in zip(sentences, ones, strict=True)], 0),
         types=types,
         embedded=embedded,
+        unseen=padded([[i in s.unseen for i in range(len(s))] for s in sentences], 0).bool()
+        if any(s.unseen for s in sentences)
+        else None,
     )
 
 

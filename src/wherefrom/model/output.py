@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from wherefrom.errors import InvalidOption
 from wherefrom.model.capture import Trace
@@ -18,7 +19,7 @@ from wherefrom.model.target import logit, regression
 from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
-OF = ("logit", "probability")
+OF = ("auto", "logit", "log-probability", "probability")
 CHOOSING = ("classification", "token-classification", "masked-lm", "causal-lm")  # heads that choose one of many
 
 
@@ -37,12 +38,13 @@ class OutputTrace:
 
     trace: Trace
     answers: list[Answer]
+    asked: Sequence[Sequence[Answer]] = ()  # by sentence, where more than these are explained of one pass
     _gradients: dict[str, Gradients] = field(default_factory=dict, repr=False)
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def towards(self, answers: list[Answer]) -> OutputTrace:
-        """The same pass, another number (another class)."""
-        return replace(self, answers=answers, _gradients={}, _shared={})
+    def towards(self, answers: list[Answer], asked: Sequence[Sequence[Answer]] = ()) -> OutputTrace:
+        """The same pass, another number (another class); `asked` are all that are explained of it, by sentence."""
+        return replace(self, answers=answers, asked=asked, _gradients={}, _shared={})
 
     @property
     def mask(self) -> Tensor:
@@ -56,6 +58,8 @@ class OutputTrace:
 
     def gradients(self, of: str = "logit") -> Gradients:
         """One backward pass, shared by all methods that ask for the same number."""
+        meant = {settled(of, each) for each in self.answers}
+        of = meant.pop() if len(meant) == 1 else of
         if of not in self._gradients:
             trace = self.trace
             attention = [layer.raw["attention"] for layer in trace.layers]
@@ -81,27 +85,48 @@ class OutputTrace:
         """The readout row of each sentence's map: [B, n, n] -> [B, n]."""
         rows = []
         for sentence, answer in enumerate(self.answers):
-            where = answer.readout.position
-            real = maps[sentence][self.mask[sentence].to(maps.device)]
+            where, several = answer.readout.position, list(answer.readout.rows)
+            real = maps[sentence, several] if several else maps[sentence][self.mask[sentence].to(maps.device)]
             rows.append(real.mean(0) if where is None else maps[sentence, where])
         return torch.stack(rows)
 
 
 def explained(
-    opened: Model, output: Any, answers: Sequence[Answer], lengths: Sequence[int], of: str, *, frozen: bool = False
+    opened: Model,
+    output: Any,
+    answers: Sequence[Answer],
+    lengths: Sequence[int],
+    of: str | Sequence[str],
+    *,
+    frozen: bool = False,
 ) -> Tensor:
-    """The explained number of each sentence of a batch, from the model's output on it: [B]."""
-    if of not in OF:
-        raise InvalidOption(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
-    if of == "logit":
-        each = enumerate(zip(answers, lengths, strict=True))
-        return torch.stack([logit(opened, output, row, answer, n, frozen=frozen) for row, (answer, n) in each])
-    if _one_of_several(opened, output, answers):
+    """The explained number of each sentence of a batch, from the model's output on it: [B].
+
+    "auto" is the logit of an entry and the log-probability of a phrase. With a foil, "probability" is that of the
+    target among these two alone (Value Zeroing, section 7), whose logit is the difference of their log-probabilities.
+    """
+    asked = [of] * len(answers) if isinstance(of, str) else of
+    each = [settled(one, answer) for one, answer in zip(asked, answers, strict=True)]
+    if set(each) == {"probability"} and _one_of_several(opened, output, answers):
         index = torch.tensor([answer.target.index for answer in answers], device=output.logits.device)
         chosen: Tensor = promote(output.logits).softmax(-1).gather(1, index[:, None])[:, 0]
         return chosen
-    rows = enumerate(zip(answers, lengths, strict=True))
-    return torch.stack([_probability(opened, output, row, answer, n) for row, (answer, n) in rows])
+    rows = enumerate(zip(each, answers, lengths, strict=True))
+    return torch.stack(
+        [
+            logit(opened, output, row, answer, n, frozen=frozen)
+            if one == "logit"
+            else _likelihood(opened, output, row, answer, n, log=one == "log-probability")
+            for row, (one, answer, n) in rows
+        ]
+    )
+
+
+def settled(of: str, answer: Answer, usual: str = "logit") -> str:
+    """Which number is meant where it is left open: the usual one of an entry, the log-probability of a phrase."""
+    if of not in OF:
+        raise InvalidOption(f"cannot explain {of!r}; expected one of {', '.join(OF)}")
+    return of if of != "auto" else "log-probability" if answer.target.kind == "phrase" else usual
 
 
 def predicted(opened: Model, output: Any, answers: Sequence[Answer]) -> Tensor:
@@ -124,11 +149,10 @@ def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bo
     )
 
 
-def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:
-    """The probability of the target; with a foil, among these two alone (Value Zeroing, section 7).
+def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, log: bool) -> Tensor:
+    """The probability of the target, or its logarithm.
 
-    An answer's edges compete with the n tokens of their own sentence, not with its padding. Probabilities of a model
-    in half precision are float32: near 1 its own numbers lie 0.004 apart.
+    Probabilities of a model in half precision are float32: near 1 its own numbers lie 0.004 apart.
     """
     number = logit(opened, output, row, answer, n)  # says what is wrong where there is nothing to explain
     if answer.target.kind in EMBEDDED:
@@ -136,17 +160,31 @@ def _probability(opened: Any, output: Any, row: int, answer: Answer, n: int) -> 
     if regression(opened):
         raise InvalidOption("a regression has no probabilities; explain its logit (of='logit')")
     if answer.target.foil is not None:
-        return torch.sigmoid(number)
-    if answer.target.kind == "answer":
-        edges = zip((output.start_logits, output.end_logits), (answer.target.index, answer.target.end), strict=True)
-        start, end = (promote(scores[row, :n]).softmax(-1)[where] for scores, where in edges)
-        both: Tensor = start * end
-        return both
-    kind, index, where = answer.target.kind, answer.target.index, answer.readout.position
-    if kind in ("start", "end"):
-        scores: Tensor = getattr(output, f"{kind}_logits")[row, :n]
+        return number if log else torch.sigmoid(number)
+    if answer.target.kind == "class" and opened.config.problem_type == "multi_label_classification":
+        return functional.logsigmoid(number) if log else torch.sigmoid(number)
+    among = functional.log_softmax if log else functional.softmax
+    parts = torch.stack(
+        [among(promote(scores), -1)[index] for scores, index in _chosen(opened, output, row, answer, n)]
+    )
+    return parts.sum() if log else parts.prod()
+
+
+def _chosen(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Iterator[tuple[Tensor, int | None]]:
+    """What the target is chosen among, and which of it: one choice, or several that are made one after the other.
+
+    An answer's edges compete with the n tokens of their own sentence, not with its padding.
+    """
+    target, readout = answer.target, answer.readout
+    if target.kind == "phrase":
+        yield from zip(output.logits[row, list(readout.rows)], target.tokens, strict=True)
+    elif target.kind == "answer":
+        yield output.start_logits[row, :n], target.index
+        yield output.end_logits[row, :n], target.end
+    elif target.kind in ("start", "end"):
+        yield getattr(output, f"{target.kind}_logits")[row, :n], target.index
     else:
-        scores = output.logits[row] if opened.task == "classification" else output.logits[row, where]
-    if kind == "class" and opened.config.problem_type == "multi_label_classification":
-        return torch.sigmoid(promote(scores[index]))
-    return promote(scores).softmax(-1)[index]
+        yield (
+            output.logits[row] if opened.task == "classification" else output.logits[row, readout.position],
+            target.index,
+        )

@@ -16,6 +16,7 @@ from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
 from wherefrom.model.undo import borrowed, hook, stand_in
+from wherefrom.model.unseen import forward_unseen
 from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
@@ -38,6 +39,24 @@ def numbers(
         return explained(opened, output, [answers[i] for i in members], lengths, of)[:, None]
 
     return readings(opened, sentences, read, 1, tokens=tokens, slack=slack, own_attention=own_attention)[:, 0]
+
+
+def several_numbers(
+    opened: Model,
+    sentences: Sequence[Sentence],
+    answers: Sequence[Sequence[Answer]],
+    of: Sequence[Sequence[str]],
+    *,
+    own_attention: bool = False,
+) -> Tensor:
+    """The same of several numbers of each sentence, as many of one as of another: [len(sentences), numbers]."""
+    count = len(answers[0])
+
+    def read(output: Any, members: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        each = [([answers[i][which] for i in members], [of[i][which] for i in members]) for which in range(count)]
+        return torch.stack([explained(opened, output, asked, lengths, meant) for asked, meant in each], -1)
+
+    return readings(opened, sentences, read, count, own_attention=own_attention)
 
 
 def readings(
@@ -64,7 +83,8 @@ def readings(
     def run() -> None:
         for members in by_length([len(each) for each in sentences], most, tokens=tokens, slack=slack):
             batch = collate([sentences[i] for i in members], opened.pad_id)
-            result[members] = read(opened.forward(batch), members, batch.lengths).double().cpu()
+            output = forward_unseen(opened, batch)
+            result[members] = read(output, members, batch.lengths).double().cpu()
 
     rerunning(opened, run, own_attention=own_attention)
     return result

@@ -1,14 +1,14 @@
 """Which number is explained, and which row it is read from.
 
-The *target* is one entry of the model's output: the logit of a class, of a word at a mask, of the start or
-end of an answer, of the next token; with a foil, the difference of two logits; of a bare encoder a number of its
-sentence embedding (embedding.py). The *position* is the token
+The *target* is one entry of the model's output: the logit of a class, of a word at a mask, of the start or end of an
+answer, of the next token; or several tokens that follow, one after the other (model/phrase.py); with a foil, the
+difference of two; of a bare encoder a number of its sentence embedding (embedding.py). The *position* is the token
 whose representation that entry is read from, so the row of a map that is its readout row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.words import group
 
 EDGES = ("start", "end", "answer")
+PHRASE = "mean over the tokens that are read, one before each of the phrase's"
+EACH = Target("each")  # as a target: every token of what was said after a prompt, one by one
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
@@ -34,7 +36,7 @@ def answer(
     sentence: Sentence,
     output: Any,
     row: int,
-    target: int | str | None = None,
+    target: int | str | Target | None = None,
     foil: int | str | None = None,
     position: int | str | None = None,
 ) -> Answer:
@@ -56,12 +58,14 @@ def answer(
 
 def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position: Any) -> Readout | None:
     """Where the output will be read, as `answer` will say; None where that depends on what the model says."""
-    if opened.task == "question-answering" and position is None:
+    if target is EACH or (opened.task == "question-answering" and position is None):
         return None
     default = opened.reads
     if opened.task == "encoder":
         default = opened.pooling or ("last" if opened.causal else default)
     elif opened.task == "causal-lm":
+        if sentence.said:
+            return Readout(None, PHRASE, after_prompt(sentence))
         default = "last"
     elif opened.task == "masked-lm" and (target is not None or foil is not None or opened.mask_id in sentence.ids):
         default = "mask"
@@ -73,11 +77,13 @@ def answers(
     sentence: Sentence,
     output: Any,
     row: int,
-    target: int | str | None = None,
+    target: int | str | Target | None = None,
     foil: int | str | None = None,
     position: int | str | None = None,
 ) -> list[Answer]:
     """The answer; for target="all" one for every class (for an extracted answer: start, end and both)."""
+    if target is EACH:
+        return [_said(opened, sentence, output, row, step) for step in range(len(sentence.said))]
     if not isinstance(target, str) or target != "all":
         return [answer(opened, sentence, output, row, target, foil, position)]
     if foil is not None:
@@ -104,6 +110,9 @@ def logit(opened: Model, output: Any, row: int, found: Answer, n: int | None = N
         return embedding_number(opened, output, row, target, found.readout, n, frozen=frozen)
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
+    if target.kind == "phrase":
+        each = zip(found.readout.rows, target.tokens, strict=True)
+        return torch.stack([promote(output.logits[row, place, token]) for place, token in each]).sum()
     if target.kind == "answer":
         both: Tensor = promote(output.start_logits[row, target.index]) + promote(output.end_logits[row, target.end])
         return both
@@ -141,6 +150,8 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
         )
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
+    if target.kind == "phrase":
+        return [Term(1, *each) for each in zip(found.readout.rows, target.tokens, strict=True)]
     if target.kind == "answer":
         assert target.end is not None
         return [Term(1, target.index, 0), Term(1, target.end, 1)]
@@ -213,6 +224,8 @@ def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: A
 def _language(
     opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
+    if sentence.said:
+        return _phrase(opened, sentence, output, row, position)
     asked = target is not None or foil is not None
     default = "last" if opened.task == "causal-lm" else "mask"
     if position is None and default == "mask" and not asked and opened.mask_id not in sentence.ids:
@@ -222,8 +235,8 @@ def _language(
         raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
     logits = output.logits[row, readout.position].float()
     best = int(logits.argmax())
-    index = best if target is None else _token_id(opened, target)
-    against = None if foil is None else _token_id(opened, foil)
+    index = best if target is None else token_id(opened, target)
+    against = None if foil is None else token_id(opened, foil)
     if against == index:
         raise InvalidTarget(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
     chosen = Target(
@@ -237,6 +250,40 @@ def _language(
     listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
     listed += [i for i in (index, against) if i is not None and i not in listed]
     return Answer(chosen, readout, _token_name(opened, best), _named(opened, p, listed))
+
+
+def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: Any) -> Answer:
+    """Several tokens after the prompt, each read at the token before it."""
+    if position is not None:
+        raise InvalidTarget("a phrase is read after the prompt; leave position out, or give a target that is one token")
+    said, rows = sentence.said, after_prompt(sentence)
+    p = output.logits[row, list(rows)].float().softmax(-1)
+    listed = [int(i) for i in p[0].topk(min(TOP, p.shape[-1])).indices]
+    label = _text_of(opened, said)
+    whole = float(p[range(len(said)), list(said)].log().sum().exp())
+    probabilities = {**_named(opened, p[0], listed), label: whole}
+    chosen = Target("phrase", said[0], label, tokens=said)
+    return Answer(chosen, Readout(None, PHRASE, rows), _token_name(opened, listed[0]), probabilities)
+
+
+@torch.no_grad()
+def _said(opened: Model, sentence: Sentence, output: Any, row: int, step: int) -> Answer:
+    """One token of what was said, read at the token before it."""
+    place, token = after_prompt(sentence)[step], sentence.said[step]
+    p = output.logits[row, place].float().softmax(-1)
+    listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
+    probabilities = _named(opened, p, listed if token in listed else [*listed, token])
+    chosen = Target("token", token, _token_name(opened, token))
+    return Answer(chosen, Readout(place, "token before it"), _token_name(opened, listed[0]), probabilities)
+
+
+def after_prompt(sentence: Sentence) -> tuple[int, ...]:
+    """Where each token of what was said is read: the end of the prompt, and the tokens said before it."""
+    return tuple(range(len(sentence) - len(sentence.said), len(sentence)))
+
+
+def _text_of(opened: Model, ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids)) if opened.tokenizer is None else str(opened.tokenizer.decode(list(ids))).strip()
 
 
 def _answering(
@@ -379,7 +426,7 @@ def _class_probabilities(opened: Model, logits: Tensor) -> dict[str, float]:
     return {opened.labels[i]: float(p[i]) for i in range(len(p))}
 
 
-def _token_id(opened: Model, wanted: int | str) -> int:
+def token_id(opened: Model, wanted: int | str) -> int:
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if 0 <= wanted < opened.vocabulary_size:
             return wanted
@@ -388,7 +435,7 @@ def _token_id(opened: Model, wanted: int | str) -> int:
         raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
-    index = _word_id(opened.tokenizer, wanted)
+    index = word_id(opened.tokenizer, wanted)
     if index is None:
         pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
         raise InvalidTarget(
@@ -398,7 +445,7 @@ def _token_id(opened: Model, wanted: int | str) -> int:
     return index
 
 
-def _word_id(tokenizer: Any, word: str) -> int | None:
+def word_id(tokenizer: Any, word: str) -> int | None:
     """The token that a word is, if it is one."""
     # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
     for form in (f" {word.strip()}", word.strip()):
@@ -413,7 +460,7 @@ def _token_name(opened: Model, index: int) -> str:
     if opened.tokenizer is None:
         return str(index)
     word = str(opened.tokenizer.decode([index])).strip()
-    if word and _word_id(opened.tokenizer, word) == index:
+    if word and word_id(opened.tokenizer, word) == index:
         return word
     return token_names(opened.tokenizer, [index])[0]
 

@@ -277,18 +277,18 @@ def hook(module: nn.Module, function: Callable[..., Any], *, before: bool = Fals
         module.register_forward_hook(function)
 
 
-def stand_in(module: nn.Module, forward: Callable[..., Any]) -> None:
-    """Another function in the place of the module's forward; its hooks still run."""
-    own = module.__dict__.get("forward")  # somebody else's, put there before us
+def stand_in(module: nn.Module, function: Callable[..., Any], name: str = "forward") -> None:
+    """Another function in the place of the module's forward, whose hooks still run, or of another of its methods."""
+    own = module.__dict__.get(name)  # somebody else's, put there before us
 
     def undo() -> None:
         if own is None:
-            module.__dict__.pop("forward", None)
+            module.__dict__.pop(name, None)
         else:
-            module.__dict__["forward"] = own
+            module.__dict__[name] = own
 
     on_leaving(undo)
-    module.__dict__["forward"] = forward
+    module.__dict__[name] = function
 
 
 def computing_under(mode: TorchFunctionMode) -> None:

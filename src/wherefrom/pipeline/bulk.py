@@ -13,6 +13,7 @@ from wherefrom.model.containers import Chunk, several
 from wherefrom.model.inputs import refused
 from wherefrom.pipeline.execution import Advance
 from wherefrom.pipeline.outcome import Outcomes
+from wherefrom.pipeline.phrases import contrasted, with_phrases
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.progress import bar
@@ -42,6 +43,7 @@ class Given:
     single: bool
     first: int = 0  # the number of the first, where they are a part of a stream
     failed: dict[int, str] = field(default_factory=dict)
+    foils: dict[int, Sentence] = field(default_factory=dict)  # inputs whose foil is read by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,18 +77,43 @@ def read(reader: Reader, inputs: Any, how: How) -> Given:
     return Given(sentences, len(found), single, first, {row: str(error) for row, error in bad.items()})
 
 
+def followed(opened: Model, given: Given, questions: Sequence[Question]) -> Given:
+    """The same inputs, followed by the phrases that are asked for."""
+    asked = zip(given.sentences.items(), questions, strict=True)
+    found = {row: with_phrases(opened, sentence, question) for (row, sentence), question in asked}
+    foils = {row: foil for row, (_, foil) in found.items() if foil is not None}
+    return replace(given, sentences={row: each for row, (each, _) in found.items()}, foils=foils)
+
+
+def beside_phrases(given: Given, questions: Sequence[Question]) -> list[Question]:
+    """What is asked beside phrases, which choose the rows that are read, also of methods that look at no output."""
+    both = zip(given.sentences.values(), questions, strict=True)
+    return [replace(asked, target=None) if sentence.said else asked for sentence, asked in both]
+
+
 def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: Mapping[str, Job], how: How) -> ByInput:
     """Every sentence of `given`; where the caller goes on past errors, without those that fail."""
     asked = dict(zip(given.sentences, zip(given.sentences.values(), questions, strict=True), strict=True))
+    foils = {_foil(row): (each, asked[row][1]) for row, each in given.foils.items()}
     skips = how.on_error == "skip" and not given.single
     with bar(len(asked), how.progress, worth=len(asked) > how.batch_size) as advance:
-        found = _explained(opened, asked, jobs, how, skips, advance)
+        found = _explained(opened, {**asked, **foils}, jobs, how, skips, advance)
+    for row, foil in given.foils.items():
+        target, against = found[row], found.pop(_foil(row))
+        if not isinstance(target, WherefromError):
+            prompt = len(foil) - len(foil.said) + 1
+            found[row] = against if isinstance(against, WherefromError) else contrasted(target, against, prompt)
     outcomes = {row: each for row, each in found.items() if not isinstance(each, WherefromError)}
     errors = {row: each for row, each in found.items() if isinstance(each, WherefromError)}
     if not outcomes:  # the call was wrong, and not an input
         raise next(iter(errors.values()))
     failed = {row: f"input {given.first + row}: {error}" for row, error in errors.items()}
     return ByInput(given, outcomes, {**given.failed, **failed})
+
+
+def _foil(row: int) -> int:
+    """The number of an input's foil among the inputs, where it is one of them."""
+    return -1 - row
 
 
 def _explained(

@@ -17,6 +17,7 @@ from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, Unsuppor
 from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.freeze import Freezing
+from wherefrom.model.target import EACH
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
@@ -42,6 +43,7 @@ class _Shelf:
     below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
     rows: ReadoutRows | None = None  # what is kept instead of maps
+    joined: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by sentence, what became of them
     scores: Scores | None = None
     seconds: float = 0.0
     shared: float = 0.0  # one sentence's part of the seconds of the pass
@@ -170,7 +172,7 @@ def _run_batch(
         shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
     output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
     for which in range(len(found[0])):
-        output = output.towards([each[which] for each in found])
+        output = output.towards([each[which] for each in found], found)
         for name, shelf in shelves.items():
             _explained(output, shelf)
             if which == len(found[0]) - 1:
@@ -331,6 +333,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         special=sentence.special,
         unknown=sentence.unknown,
         word_ids=sentence.word_ids,
+        segments=sentence.segments,
         given=sentence.given,
         aggregate=job.reach.aggregate,
         options={**job.chosen, **_asked(output, row, shelf), **sentence.read_by},
@@ -342,15 +345,26 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         probabilities=found.probabilities,
         model=output.trace.opened.name,
         seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
-        notes=sink_note(sentence, found.readout, parts["scores"]) if looks_back else [],
+        notes=_notes(job.method, found) + (sink_note(sentence, found.readout, parts["scores"]) if looks_back else []),
     )
+
+
+def _notes(method: Method, found: Answer) -> list[str]:
+    """What a phrase of several tokens means to a method that does not take its log-probability."""
+    rows = len(found.readout.rows)
+    if not rows or (method.kind == "scores" and "of" in method.options):
+        return []
+    logits = f"the sum of the logits of {rows} tokens"
+    return [
+        logits if method.kind == "scores" else f"the mean of {rows} rows of the map, one for each token of the phrase"
+    ]
 
 
 def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
     """What the caller asked of this sentence, as far as the method looks at it: for the record, to ask it again."""
     question, target = shelf.questions[row], output.answers[row].target
     wanted: Any = question.target
-    if isinstance(wanted, str) and wanted == "all":  # of which this is one
+    if wanted is EACH or (isinstance(wanted, str) and wanted == "all"):  # of which this is one
         wanted = target.index if target.kind in ("class", "token") else target.kind
     looks = shelf.job.method.class_specific or output.trace.opened.task == "question-answering"
     asked = {"target": wanted, "foil": question.foil} if looks else {}
@@ -375,7 +389,8 @@ def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target
     if method.random:
         return Target("random")
     if (where := readout.position) is None:
-        return Target("none", label="the mean of all tokens")
+        of_phrase = "the mean of the tokens before each of the phrase's"
+        return Target("none", label=of_phrase if readout.rows else "the mean of all tokens")
     return Target("none", label=as_written(sentence.tokens[where], sentence.texts, sentence.spans[where]))
 
 
@@ -404,9 +419,15 @@ def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str
             "signed": job.method.signed,
             "additive": job.method.additive,
         }
-    maps = one(shelf.maps)
     readout, sentence = output.answers[row].readout, output.trace.batch.sentences[row]
-    aggregated, layer_scores = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)
+    found = shelf.joined.get(row)
+    if found is None:
+        maps = one(shelf.maps)
+        reached = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)
+        found = maps, *reached, one(shelf.heads)
+    if job.method.by_layer and not job.reach.readout_only:
+        shelf.joined[row] = found  # one for all targets, each of which has another row of it
+    maps, aggregated, layer_scores, heads = found
     if layer_scores is not None:
         scores = layer_scores[-1]
     else:
@@ -415,7 +436,7 @@ def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str
         "scores": scores,
         "maps": maps,
         "aggregated": aggregated,
-        "head_maps": one(shelf.heads),
+        "head_maps": heads,
         "layer_scores": layer_scores,
         "signed": job.method.signed,
         "additive": job.method.additive,

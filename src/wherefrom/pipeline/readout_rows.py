@@ -93,7 +93,11 @@ class ReadoutRows:
     def _readout(self, maps: Tensor) -> Tensor:
         """[B, n, n] -> [B, n]."""
         rows = [
-            maps[i].sum(0) / length if each.position is None else maps[i, each.position]
+            maps[i, each.position]
+            if each.position is not None
+            else maps[i, list(each.rows)].mean(0)
+            if each.rows
+            else maps[i].sum(0) / length
             for i, (each, length) in enumerate(zip(self.readouts, self.lengths, strict=True))
         ]
         return torch.stack(rows)

@@ -13,8 +13,9 @@ Number = TypeVar("Number", bound=np.floating[Any])
 
 @dataclass(frozen=True)
 class Target:
-    """The number explained. `kind` is "class", "token", "start", "end", "answer", "dimension" or "similarity" (of a
-    sentence embedding: the label is the other text, the foil's label a third), "none" or "random".
+    """The number explained. `kind` is "class", "token", "phrase" (several tokens after the prompt), "start", "end",
+    "answer", "dimension" or "similarity" (of a sentence embedding: the label is the other text, the foil's label a
+    third), "none" or "random".
 
     "none" is an explanation of a representation: nothing was predicted, or the method does not look at what was. Its
     label is the token that is represented. "random" is no explanation: numbers to compare explanations with.
@@ -26,6 +27,8 @@ class Target:
     end: int | None = None  # for "answer", whose index is where it starts
     foil: int | None = None
     foil_label: str | None = None
+    tokens: tuple[int, ...] = ()  # of a phrase, whose index is the first of them
+    foil_tokens: tuple[int, ...] = ()
 
     @property
     def towards(self) -> bool:
@@ -40,20 +43,25 @@ class Target:
         if self.kind == "similarity":
             than = "" if self.foil_label is None else f" rather than to '{self.foil_label}'"
             return f"similarity to '{self.label}'{than}"
-        named = f"{self.kind} '{self.label}'" if self.kind in ("class", "token") else f"{self.kind} {self.label}"
+        named = (
+            f"{self.kind} '{self.label}'" if self.kind in ("class", "token", "phrase") else f"{self.kind} {self.label}"
+        )
         return named if self.foil_label is None else f"{named} rather than '{self.foil_label}'"
 
 
 @dataclass(frozen=True)
 class Readout:
-    """Where the output is read: `position` is a token, or None for the mean over all of them."""
+    """Where the output is read: `position` is a token, or None for the mean over all of them, or over `rows`."""
 
     position: int | None
     why: str  # "first token", "last token", "mask", "mean", "given", …
+    rows: tuple[int, ...] = ()  # the tokens that a phrase is read at, one for each of its own
 
     def row(self, of: NDArray[Number]) -> NDArray[Number]:
         """The readout row of a map, of a stack of maps, or of the tokens' vectors: [..., n, m] -> [..., m]."""
-        found: NDArray[Number] = of.mean(-2) if self.position is None else of[..., self.position, :]
+        if self.position is not None:
+            return of[..., self.position, :]
+        found: NDArray[Number] = (of[..., list(self.rows), :] if self.rows else of).mean(-2)
         return found
 
 

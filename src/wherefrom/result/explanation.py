@@ -15,6 +15,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownNam
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import Readout, Target
+from wherefrom.result.units import grouped
 from wherefrom.result.words import Span, as_written, group
 from wherefrom.typecheck import checked, least
 
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Array = NDArray[np.floating[Any]]
+Unit = str | Sequence[tuple[int, int]]  # of a text: result/units.py
 Place = int | str | slice  # a layer or a token, by its number; a token also by its name
 NO_TARGET = Target("none")
 NO_READOUT = Readout(None, "unknown")
+SAID = ("answer", "foil")  # segments that are no part of the input
 UNREAD = 8  # unknown tokens that a remark names
 
 
@@ -51,6 +54,7 @@ class Explanation:
     special: list[bool] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)  # the model read [UNK] for what the text says
     word_ids: list[int | None] | None = None  # the word of each token, where the text came in as words
+    segments: list[str] = field(default_factory=list)  # "prompt" or "answer", a turn: where there are several
     given: dict[str, list[int]] | None = None  # the ids, mask and types, where these came in and not a text
     aggregate: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # what the caller chose, by the names of `explain`,
@@ -66,7 +70,7 @@ class Explanation:
     probabilities: dict[str, float] = field(default_factory=dict)
     model: str = ""
     seconds: float = 0.0
-    granularity: str = "token"  # or "word"
+    granularity: str = "token"  # or another unit: "word", "sentence", …
     notes: list[str] = field(default_factory=list)  # what a reader must know of how it was made
 
     def __post_init__(self) -> None:
@@ -78,7 +82,7 @@ class Explanation:
         for name in ("special", "unknown"):
             if not getattr(self, name):
                 object.__setattr__(self, name, [False] * n)
-        beside = ("spans", "special", "unknown", *(() if self.word_ids is None else ("word_ids",)))
+        beside = ("spans", "special", "unknown", *(name for name in ("word_ids", "segments") if getattr(self, name)))
         sizes = {"scores": self.scores.shape, **{name: (len(getattr(self, name)),) for name in beside}}
         wrong = [name for name, shape in sizes.items() if shape != (n,)]
         wrong += [
@@ -142,7 +146,9 @@ class Explanation:
         The input, the method, the aggregation and the `options`. Model and tokenizer are the caller's to give, and so
         is the input of scores made elsewhere that came without a text.
         """
-        texts: list[Any] = list(self.texts)
+        segments = self.segments or [""] * len(self)
+        said = {span[0] for span, name in zip(self.spans, segments, strict=True) if span and name in SAID}
+        texts: list[Any] = [text for which, text in enumerate(self.texts) if which not in said]
         if self.word_ids is not None:  # it came in words, which are joined by blanks
             texts = [text.split(" ") for text in texts]
         inputs = self.given or (texts[0] if len(texts) == 1 else tuple(texts))
@@ -242,7 +248,17 @@ class Explanation:
         "signed-max"), on both axes of the maps; `rows` sets one for the axis of the token being built. Special tokens
         stand for themselves; no token is dropped.
         """
-        groups = self.groups
+        return self._joined(self.groups, "word", how, rows)
+
+    def by(self, unit: Unit, how: str | None = None, *, rows: str | None = None) -> Explanation:
+        """The same over larger units: "word", "sentence", "line" or "turn" (of a chat; prompt and answer), or given
+        spans, a list of (start, end) in the characters of the text; joined as in `words`.
+        """
+        groups = grouped(unit, self.texts, self.spans, self.segments, self.word_ids)
+        return self._joined(groups, unit if isinstance(unit, str) else "span", how, rows)
+
+    def _joined(self, groups: list[list[int]], granularity: str, how: str | None, rows: str | None) -> Explanation:
+        """The tokens of each group as one."""
         if how is None:
             how, rows = "sum" if self.additive else "mean", rows or "mean"
         join, join_rows = (_join(name, groups) for name in (how, rows or how))
@@ -272,8 +288,9 @@ class Explanation:
             special=[self.special[members[0]] for members in groups],
             unknown=[any(self.unknown[i] for i in members) for members in groups],
             word_ids=None if self.word_ids is None else [self.word_ids[members[0]] for members in groups],
+            segments=[self.segments[members[0]] for members in groups] if self.segments else [],
             readout=replace(self.readout, position=position),
-            granularity="word",
+            granularity=granularity,
         )
 
     # Making, keeping and showing --------------------------------------------------------------------------

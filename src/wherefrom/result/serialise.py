@@ -60,8 +60,9 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
         for name, dtype in data["dtypes"].items():
             values[name] = np.asarray(values[name], dtype=np.dtype(dtype))
         for name in ("target", "measured"):
-            values[name] = Target(**values.get(name, {"kind": "none"}))
-        values["readout"] = Readout(**data[STORED["readout"]])
+            values[name] = _target(values.get(name, {"kind": "none"}))
+        readout = data[STORED["readout"]]
+        values["readout"] = Readout(**{**readout, "rows": tuple(readout.get("rows", ()))})
         values["texts"] = tuple(values["texts"])
         values["spans"] = [None if span is None else tuple(span) for span in values["spans"]]
         return cls(**values)
@@ -76,6 +77,10 @@ def not_a(wanted: str, data: Any) -> DamagedFile:
         reads = f"wherefrom.{named.capitalize()}"
         return DamagedFile(f"this is a wherefrom {named} and no {wanted}; {reads}.load or {reads}.from_dict reads it")
     return DamagedFile(f"this is not a wherefrom {wanted}; expected data written by to_dict or save")
+
+
+def _target(data: Mapping[str, Any]) -> Target:
+    return Target(**{**data, **{name: tuple(data.get(name, ())) for name in ("tokens", "foil_tokens")}})
 
 
 def save(explanation: Explanation, path: Path) -> Path:

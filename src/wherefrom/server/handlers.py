@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from wherefrom.api import by_name, explain
+from wherefrom.api import explain
 from wherefrom.defaults import DEFAULT_METHOD, HEADS, MAPS, TOWARDS
 from wherefrom.errors import InvalidInput, InvalidOption, OverLimit, WherefromError
 from wherefrom.method import MethodSpec, choose, choose_each, list_of_names, lookup
@@ -37,7 +37,7 @@ from wherefrom.model.rerun import watched
 from wherefrom.options import ExplainOptions
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.execution import LARGE_FLOW, attempt
-from wherefrom.pipeline.outcome import Outcome
+from wherefrom.pipeline.outcome import Outcome, by_name
 from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
 from wherefrom.pipeline.windows import at_once, run_whole
 from wherefrom.result.comparison import Comparison
