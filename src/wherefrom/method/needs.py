@@ -59,13 +59,14 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "own-keys": (lambda t: t.grouped, "heads that share keys and values"),
     "unscaled": (lambda t: t.scaled, "branches that are scaled"),
     "two-norms": (lambda t: t.odd_norms, "branches without a norm, or with two"),
+    "frozen-pass": (lambda t: t.loose_activation, "an activation that is a function of its own code"),
     "linear-values": (lambda t: t.latent, "values made through a latent"),
     "read-token": (lambda t: t.pooled, "a head that reads the mean of all"),
     "linear-keys": (lambda t: t.bent_keys, "queries and keys that are turned, normed or scaled"),
     "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }
-PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"bare-stream", "read-token"}  # the blocks of BERT and GPT-2
+PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"bare-stream", "read-token", "frozen-pass"}  # the blocks of BERT and GPT-2
 
 
 def lacking(needs: Iterable[str], opened: Model, wants: str = "needs") -> Iterator[str]:

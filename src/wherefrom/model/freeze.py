@@ -39,6 +39,7 @@ Elementwise = Callable[[Tensor], Tensor]
 Part = str | Callable[[int], Tensor]  # the side of a product that a projection gives; of packed ones, by the width
 NOUGHT = 1e-5  # an activation that is further from 0 at 0 has no ratio
 NEAR = 100  # how many times what it is at 0 an input must be for the ratio to be taken and not its limit
+SOME = 16  # a width to try norms on that have neither weights nor a width of their own (Llama 4, nanochat)
 # Activations that heads and soft-caps call as functions. Those of modules are found among the modules.
 ACTIVATIONS = {torch.tanh, Tensor.tanh, F.tanh, torch.relu, Tensor.relu, F.relu, F.gelu, F.silu, F.mish, F.elu}
 SIGMOIDS = {torch.sigmoid, Tensor.sigmoid, F.sigmoid}
@@ -237,22 +238,25 @@ def _norms(model: nn.Module) -> Iterator[tuple[nn.Module, Norm]]:
     """Every norm of the model: of the embeddings, the blocks, on queries and keys, of the head."""
     for module in model.modules():
         if "norm" in type(module).__name__.lower() and not [*module.children()]:
-            found = norm_of(module)
+            found = norm_of(module, SOME)
             if found is not None:
-                yield module, found
+                known = any(isinstance(getattr(module, name, None), Tensor) for name in ("weight", "bias"))
+                yield module, found if known else found._replace(gamma=found.gamma[:1], beta=found.beta[:1])
 
 
 def _activations(opened: Model) -> Iterator[nn.Module]:
     """Those of the FFNs, and every other module that is known for one."""
     found = {id(module): module for module in opened.model.modules() if _is_activation(module)}
     for block in opened.blocks:
-        if path := block.family.ffn.activation:
-            part = block.part(path)
-            if isinstance(part, nn.Module):
-                found[id(part)] = part
-            elif part not in ACTIVATIONS:
-                raise Unsuited(f"the activation {part} of the FFN is no module, so that it cannot be frozen")
+        if block.family.ffn.activation and isinstance(part := block.part(block.family.ffn.activation), nn.Module):
+            found[id(part)] = part
     yield from found.values()
+
+
+def freezable(block: Block) -> bool:
+    """Whether the activation of its FFN is a module or one of torch's own, which can be followed where it is called."""
+    path = block.family.ffn.activation
+    return not path or isinstance(part := block.part(path), nn.Module) or part in ACTIVATIONS
 
 
 def _is_activation(module: nn.Module) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 import transformers
 from torch import nn
+from torch.nn.functional import pad
 from transformers.utils import ModelOutput
 
 from wherefrom.defaults import DEFAULT_MODEL
@@ -273,7 +274,8 @@ class Model:
         if own or "attention_mask" in accepted:
             inputs["attention_mask"] = batch.attention_mask
         if batch.types is not None and "token_type_ids" in accepted:
-            inputs["token_type_ids"] = batch.types
+            kinds = len(getattr(self.config, "type_vocab_sizes", ()))  # TAPAS: segment, column, row, … of each token
+            inputs["token_type_ids"] = pad(batch.types.unsqueeze(-1), (0, kinds - 1)) if kinds else batch.types
         if "use_cache" in accepted:
             inputs["use_cache"] = False
         tensors = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}

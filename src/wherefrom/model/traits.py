@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from wherefrom.model.freeze import freezable
 from wherefrom.model.linear import sizes
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class Traits:
     @property
     def gated(self) -> bool:
         return any(block.gated for block in self.blocks)
+
+    @property
+    def loose_activation(self) -> bool:
+        """Whether the activation is a function of the model's own code, which nobody can follow."""
+        return not all(freezable(block) for block in self.blocks)
 
     @property
     def parallel(self) -> bool:
