@@ -106,7 +106,7 @@ def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
     return (o - o.mean(0)) / spread, spread
 
 
-class Change(NamedTuple):
+class Shift(NamedTuple):
     """`δ_ij = Σ_h taken^h_ij f^h_j + Σ_m factors^m_ij own^m_i`, in numbers per pair of tokens: the vectors f^h_j of the
     sources [J, H, d] and own^m_i of the targets [I, d] stand elsewhere.
     """
@@ -114,11 +114,11 @@ class Change(NamedTuple):
     taken: Tensor  # source first: [J, I, H]
     factors: list[Tensor]  # [J, I, 1] each
 
-    def through(self, norm: Norm, at: Tensor, f: Tensor, own: list[Tensor]) -> Change:
+    def through(self, norm: Norm, at: Tensor, f: Tensor, own: list[Tensor]) -> Shift:
         """What becomes of it in a norm that reads `at` [I, d], whose vectors are then L f, L at and L own."""
         more = self._gained(norm.centred(at), norm.centred(f), [norm.centred(t) for t in own]) / at.shape[-1]
         kappa, scale = _rescaled(norm, at, more)
-        return Change(self.taken / scale, [kappa, *(each / scale for each in self.factors)])
+        return Shift(self.taken / scale, [kappa, *(each / scale for each in self.factors)])
 
     def _gained(self, at: Tensor, f: Tensor, own: list[Tensor]) -> Tensor:
         """`‖at + δ‖² − ‖at‖²` = 2⟨at, δ⟩ + ‖δ‖², by Gram products: [J, I, 1]."""
@@ -160,7 +160,7 @@ def _rescaled(norm: Norm, at: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
     return -more / (scale * new_scale * (scale + new_scale)), new_scale
 
 
-Rest = Callable[[slice, slice, Change], Tensor]  # of some sources in a tile, the targets and δu: δo [J, I, d]
+Rest = Callable[[slice, slice, Shift], Tensor]  # of some sources in a tile, the targets and δu: δo [J, I, d]
 Beyond = Callable[[Tensor, Tensor], Rest]
 Changes = Iterator[tuple[slice, slice, Tensor, Tensor]]
 
@@ -183,7 +183,7 @@ def _changes(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget:
         for sources in _steps(outer, n, rows, layer.causal):
             inner = slice(sources.start - outer.start, sources.stop - outer.start)
             alpha, targets = _weights(attention, raw[inner], sources, n, layer.causal)
-            change = Change(-alpha, [])
+            change = Shift(-alpha, [])
             if after is not None and given is not None:
                 change = change.through(after, given[targets], raw[inner], [])
             yield sources, targets, (alpha != 0).any(-1), rest(inner, targets, change)
@@ -225,7 +225,7 @@ def _beyond(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: lis
     o = None if block.parallel else block.finish(u)
 
     def beyond(_value: Tensor, f: Tensor) -> Rest:
-        def rest(inner: slice, targets: slice, change: Change) -> Tensor:
+        def rest(inner: slice, targets: slice, change: Shift) -> Tensor:
             moved = change.onto(x.new_zeros(*change.taken.shape[:2], x.shape[-1]), f[inner], [t[targets] for t in own])
             return moved if o is None else block.finish(u[targets] + moved) - o[targets]
 
@@ -272,7 +272,7 @@ def _closed(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: lis
             lf @ each.weight if not through else (value @ through[k]).transpose(0, 1) for k, each in enumerate(inputs)
         ]
 
-        def rest(inner: slice, targets: slice, change: Change) -> Tensor:
+        def rest(inner: slice, targets: slice, change: Shift) -> Tensor:
             of = partial(_at, targets)
             seen = change if norm is None else change.through(norm, u[targets], f[inner], of(own))  # δy
             moved = [
