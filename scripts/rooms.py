@@ -46,6 +46,7 @@ ORDER = (
     "metric",
     "cost",
     "api",
+    "generating",
     "analysis",
     "evaluation",
     "training",

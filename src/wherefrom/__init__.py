@@ -19,6 +19,8 @@ _HOMES = {
     "explain": "wherefrom.api",
     "explain_stream": "wherefrom.api",
     "compare": "wherefrom.api",
+    "generate": "wherefrom.generating",
+    "Generation": "wherefrom.result.generation",
     "methods": "wherefrom.method",
     "Explanation": "wherefrom.result.explanation",
     "Explanations": "wherefrom.result.explanations",
@@ -51,6 +53,7 @@ __all__ = [
     "Estimate",
     "Explanation",
     "Explanations",
+    "Generation",
     "LayerTrace",
     "Run",
     "Trace",
@@ -65,6 +68,7 @@ __all__ = [
     "evaluate",
     "explain",
     "explain_stream",
+    "generate",
     "methods",
     "metrics",
     "mixing_ratios",
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
     from wherefrom.diagnosis import Diagnosis, doctor
     from wherefrom.errors import WherefromError, WherefromWarning
     from wherefrom.evaluation import Run, evaluate
+    from wherefrom.generating import generate
     from wherefrom.method import methods
     from wherefrom.metric.names import metrics
     from wherefrom.model import LayerTrace, Trace, open_model
@@ -91,6 +96,7 @@ if TYPE_CHECKING:
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation
     from wherefrom.result.explanations import Explanations
+    from wherefrom.result.generation import Generation
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 VIEWS = {
     "terminal": "wherefrom.view.terminal:show",
+    "terminal-generation": "wherefrom.view.said:show_generation",
     "plain-text": "wherefrom.view.terminal:plain",
     "title": "wherefrom.view.terminal:title",
     "picture": "wherefrom.view.plot:draw",

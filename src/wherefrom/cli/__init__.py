@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli import doctor, estimate, evaluate, explain, models, reproduce, serve, train
+from wherefrom.cli import doctor, estimate, evaluate, explain, generate, models, reproduce, serve, train
 from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.version import __version__
@@ -37,6 +37,7 @@ def _options(
 
 
 explain.register(app)
+generate.register(app)
 estimate.register(app)
 evaluate.register(app)
 models.register(app)

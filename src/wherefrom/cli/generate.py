@@ -1,0 +1,63 @@
+"""`wherefrom generate`: a prompt, what a language model says after it, and where a token of that comes from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wherefrom.cli.flags import MODEL, AsJson, Asked, Written, complete_method, complete_model, shared
+from wherefrom.errors import InvalidOption
+
+ModelChoice = Annotated[
+    str,
+    typer.Option("--model", "-m", help="A causal language model: a hub id or a folder.", autocompletion=complete_model),
+]
+MethodChoice = Annotated[
+    str, typer.Option("--method", "-M", help="A name from `wherefrom methods`.", autocompletion=complete_method)
+]
+Token = Annotated[int | None, typer.Option(help="The token whose sources are shown, from 0 (default: all as one).")]
+Most = Annotated[int, typer.Option("--max-new-tokens", help="How many tokens are said at most.", min=1)]
+Seed = Annotated[int | None, typer.Option(help="Of a sampled answer; drawn and recorded if not given.")]
+Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of the likeliest token.")]
+SaveTo = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json or .csv file.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command to the application."""
+    app.command("generate")(generate_command)
+
+
+@shared(asked=(MODEL,))
+def generate_command(
+    text: Written,
+    model: ModelChoice,
+    method: MethodChoice = "alti-logit",
+    token: Token = None,
+    max_new_tokens: Most = 20,
+    seed: Seed = None,
+    temperature: Temperature = None,
+    *,
+    asked: Asked,
+    as_json: AsJson = False,
+    save: SaveTo = None,
+) -> None:
+    """Let a language model go on after a text, and show where a token of what it says comes from."""
+    import wherefrom
+
+    if (task := asked.pop("task", None)) not in (None, "causal-lm"):
+        raise InvalidOption(f"only a causal language model says something; leave --task {task} out")
+    sampling: dict[str, Any] = {"do_sample": temperature is not None}
+    if temperature is not None:
+        sampling["temperature"] = temperature
+    found = wherefrom.generate(
+        text, model, method=method, max_new_tokens=max_new_tokens, seed=seed, **asked, **sampling
+    )
+    if save is not None:
+        found.save(save)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+    else:
+        found.show(token)

@@ -1,0 +1,153 @@
+"""`generate`: a prompt in, what a language model says after it out, and where each token of that comes from.
+
+The answer is generated first, by the model's own `generate`. Then prompt and answer are read once more, in one pass
+(model/phrase.py), from which every token is explained: maps have a row for each, gradients a backward pass for each
+through the same graph, and of tokens taken away one pass has what every number loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from wherefrom.errors import InvalidInput, InvalidOption
+from wherefrom.method import MethodLike, MethodSpec, choose
+from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
+from wherefrom.model.capture import rerunning
+from wherefrom.model.inputs import token_names
+from wherefrom.model.phrase import ANSWER, continued, spelt
+from wherefrom.model.target import EACH
+from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
+from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
+from wherefrom.pipeline.windows import run_whole
+from wherefrom.result.answer import Readout, Target
+from wherefrom.result.explanation import Explanation
+from wherefrom.result.generation import Answered, Generation
+from wherefrom.typecheck import checks_arguments
+
+SEEDS = 2**31
+OURS = ("input_ids", "attention_mask", "return_dict_in_generate", "num_return_sequences", "inputs_embeds")
+
+
+@checks_arguments
+def generate(
+    prompt: OneInput | Mapping[str, Any],
+    model: ModelLike,
+    tokenizer: TokenizerLike = None,
+    method: MethodLike = "alti-logit",
+    *,
+    max_new_tokens: int = 20,
+    seed: int | None = None,
+    aggregate: str | None = AUTO,
+    layers: LayerRange = None,
+    sink: Sink = "keep",
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    prove: bool = True,
+    model_kwargs: Keywords = None,
+    tokenizer_kwargs: Keywords = None,
+    **sampling: object,
+) -> Generation:
+    """Let a causal language model go on after a prompt, and explain every token that it says: a `Generation`.
+
+    method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
+        log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer.
+    sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
+    seed: of a sampled answer; drawn and recorded if None.
+    aggregate, layers, sink, and how the model is opened: as in `explain`.
+    """
+    if unfit := sorted(set(OURS) & set(sampling)):
+        raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
+    chosen = _of_log_probability(choose(method))
+    opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
+    if opened.task != "causal-lm":
+        raise InvalidOption(f"{opened.name} is for {opened.task} and says nothing; expected a causal language model")
+    read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(prompt)
+    if not single:
+        raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
+    job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))
+    if seed is None and sampling.get("do_sample"):
+        seed = int(torch.randint(SEEDS, ()))
+    said = _said(opened, read[0], max_new_tokens, seed, sampling)
+    sentence = continued(opened, read[0], said)
+    outcome = run_whole(opened, [sentence], [Question(EACH, None, None)], {chosen.asked: job}, 1)[0][chosen.asked]
+    return _gathered(opened, sentence, outcome.explanations, {"max_new_tokens": max_new_tokens, **sampling}, seed)
+
+
+def _of_log_probability(chosen: MethodSpec) -> MethodSpec:
+    takes = chosen.method.class_specific and "of" in chosen.method.options
+    return replace(chosen, options={"of": "log-probability", **chosen.options}) if takes else chosen
+
+
+def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampling: Mapping[str, Any]) -> list[int]:
+    """What the model says after the prompt, by its own `generate`."""
+    ids = torch.tensor([sentence.ids], device=opened.device)
+    mask = torch.ones_like(ids) if sentence.visible is None else torch.tensor([sentence.visible], device=opened.device)
+    padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
+    arguments = {**padding, "max_new_tokens": most, **sampling}
+
+    @torch.no_grad()
+    def run() -> torch.Tensor:
+        with torch.random.fork_rng(enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            found: torch.Tensor = opened.model.generate(input_ids=ids, attention_mask=mask, **arguments)
+        return found
+
+    found = [int(i) for i in rerunning(opened, run, own_attention=True)[0, len(sentence) :]]
+    if not found:
+        raise InvalidInput("the model said nothing after this prompt; expected at least one token")
+    return found
+
+
+def _gathered(
+    opened: Model, sentence: Sentence, found: Sequence[Explanation], sampling: dict[str, Any], seed: int | None
+) -> Generation:
+    said = list(sentence.said)
+    n, k = len(sentence) - len(said) + 1, len(said)
+    scores = np.zeros((k, n + k), dtype=found[0].scores.dtype)
+    for step, each in enumerate(found):
+        scores[step, : n + step] = each.scores[: n + step]
+    steps = [
+        Answered(each.target, each.prediction, each.probabilities, _log(each))
+        if each.target.towards
+        else Answered(each.measured, each.prediction, each.probabilities, _log(each))
+        for each in found
+    ]
+    return Generation(_whole(opened, sentence, found, scores), scores, [*sentence.ids, said[-1]], steps, sampling, seed)
+
+
+def _log(found: Explanation) -> float:
+    """The logarithm of the probability of the token that was said, which is listed by its name."""
+    return float(np.log(found.probabilities[str(found.measured.label)]))
+
+
+def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scores: Any) -> Explanation:
+    """All that was said as one, over prompt and answer."""
+    said, first = sentence.said, found[0]
+    text, spans = spelt(opened.tokenizer, said, len(sentence.texts) - 1)
+    towards = first.target.towards
+    rows = tuple(range(len(sentence) - len(said), len(sentence)))
+    phrase = Target("phrase", said[0], text.strip() or None, tokens=said)
+    return replace(
+        first,
+        tokens=[*sentence.tokens, *token_names(opened.tokenizer, [said[-1]])],
+        scores=scores.sum(0) if towards else scores.mean(0),
+        layer_scores=None,
+        spans=[*sentence.spans, spans[-1]],
+        special=[*sentence.special, False],
+        unknown=[*sentence.unknown, False],
+        segments=[*sentence.segments, ANSWER],
+        target=phrase if towards else Target("none", label="what was said"),
+        measured=phrase,
+        readout=Readout(None, "token before each", rows),
+        options={name: value for name, value in first.options.items() if name not in ("target", "keep")},
+        delta=None,
+        arrived=None,
+        notes=[],
+        seconds=sum(each.seconds for each in found),
+    )

@@ -1,0 +1,228 @@
+"""What a language model said after a prompt, and where each token of it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wherefrom.display import view
+from wherefrom.errors import DamagedFile, InvalidOption, UnknownName
+from wherefrom.extras import need
+from wherefrom.files import write
+from wherefrom.result.answer import Readout, Target
+from wherefrom.result.explanation import Array, Explanation, Unit
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FORMAT, VERSION = "wherefrom.generation", 1
+ANSWER = "answer"
+
+
+@dataclass(frozen=True, eq=False)
+class Generation:
+    """A prompt, what was said after it, and for each token of that the scores of all tokens before it.
+
+    `g[3]` is the Explanation of the fourth token that was said, over the prompt and what was said before it; `g[2:5]`
+    explains three tokens as one, and `g.over("prompt")` all of them, by what the prompt gives alone. Several tokens as
+    one have the sum of their scores where these explain an output, and the mean of their rows where these are of a map.
+    """
+
+    whole: Explanation  # all that was said as one, over all n + k tokens
+    scores: Array  # [k, n + k]: row s has the scores of what stands before token s of the answer, else 0
+    ids: list[int]  # of all n + k tokens
+    steps: list[Answered]
+    sampling: dict[str, Any] = field(default_factory=dict)  # the arguments of `model.generate`
+    seed: int | None = None  # of a sampled answer
+
+    def __post_init__(self) -> None:
+        if self.scores.shape != (len(self.steps), len(self.whole)) or len(self.ids) != len(self.whole):
+            raise InvalidOption(
+                f"scores of shape {self.scores.shape} do not fit {len(self.steps)} tokens after a prompt"
+            )
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+        return self.whole.texts[-1] if self.whole.texts else " ".join(self.tokens)
+
+    @property
+    def prompt(self) -> str:
+        return "".join(self.whole.texts[:-1])
+
+    @property
+    def start(self) -> int:
+        """How many tokens the prompt has."""
+        return len(self.ids) - len(self.steps)
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens that were said, as they stand in the text."""
+        return self.whole.pieces[self.start :]
+
+    @property
+    def log_probabilities(self) -> Array:
+        """Of each token that was said, given all before it: [k]."""
+        return np.array([each.log_probability for each in self.steps])
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[step] for step in range(len(self)))
+
+    def __getitem__(self, key: int | slice) -> Explanation:
+        if isinstance(key, slice):
+            return self._as_one(list(range(len(self)))[key])
+        if not -len(self) <= key < len(self):
+            raise InvalidOption(f"token {key} is outside the {len(self)} tokens that were said")
+        step = key % len(self)
+        said, n, looks = self.steps[step], self.start + step, self.whole.target.towards
+        found = replace(
+            _first(self.whole, n, self.scores[step, :n]),
+            target=said.target if looks else Target("none", label=self.whole.pieces[n - 1]),
+            measured=said.target,
+            prediction=said.prediction,
+            probabilities=said.probabilities,
+            given={"input_ids": self.ids[:n]},
+            readout=Readout(n - 1, "token before it"),
+            notes=[],
+        )
+        return replace(found, options={**found.options, **({"target": self.ids[n]} if looks else {})})
+
+    def over(self, segment: str = "prompt", said: slice = slice(None)) -> Explanation:
+        """All that was said as one (or the tokens of the slice `said`), with the sources of one segment alone:
+        "prompt", "answer" or a turn of a chat.
+        """
+        found = self[said]
+        names = dict.fromkeys(found.segments)
+        inside = [i for i, name in enumerate(found.segments) if name == segment]
+        if segment == "prompt" and not inside:  # a chat: everything that came before the answer
+            inside = [i for i, name in enumerate(found.segments) if name != ANSWER]
+        if not inside:
+            raise InvalidOption(f"unknown segment {segment!r}; expected 'prompt' or one of {', '.join(names)}")
+        return _taken(found, inside)
+
+    def by(self, unit: Unit) -> Explanation:
+        """All that was said as one, over larger units (`Explanation.by`)."""
+        return self[:].by(unit)
+
+    def _as_one(self, steps: list[int]) -> Explanation:
+        if not steps:
+            raise InvalidOption("no token of what was said is meant; expected at least one")
+        rows, n = self.scores[steps], self.start + steps[-1]
+        adds = self.whole.target.towards
+        tokens = tuple(self.ids[self.start + step] for step in steps)
+        label = "".join(self.tokens[step] for step in steps).strip()
+        phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="what was said")
+        read = Readout(None, "token before each", tuple(self.start + step - 1 for step in steps))
+        total = (rows.sum(0) if adds else rows.mean(0))[:n]
+        return replace(_first(self.whole, n, total), target=phrase, measured=phrase, readout=read)
+
+    # Keeping and showing ----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, numbers and strings, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "whole": self.whole.to_dict(),
+            "scores": self.scores.tolist(),
+            "dtype": str(self.scores.dtype),
+            "ids": self.ids,
+            "steps": [asdict(each) for each in self.steps],
+            "sampling": self.sampling,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Generation:
+        """The inverse of `to_dict`; a WherefromError if the data is not such a dictionary."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT or data.get("version") != VERSION:
+            raise DamagedFile(f"this is no generation of version {VERSION}; expected data written by to_dict or save")
+        try:
+            whole, scores = Explanation.from_dict(data["whole"]), np.asarray(data["scores"], dtype=data["dtype"])
+            steps = [Answered.from_dict(each) for each in data["steps"]]
+            return cls(whole, scores, list(data["ids"]), steps, dict(data["sampling"]), data["seed"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"this generation is damaged: {type(error).__name__}: {error}") from error
+
+    def save(self, path: str | Path) -> Path:
+        """Write a .json file, or a table (.csv) with a row for each token that was said and each source."""
+        path = Path(path)
+        if path.suffix == ".csv":
+            return write(path, self.to_dataframe().to_csv(index=False))
+        if path.suffix != ".json":
+            raise InvalidOption(f"cannot save to '{path.name}'; expected a name ending in .json or .csv")
+        return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Generation:
+        """Read what `save` wrote as .json."""
+        path = Path(path)
+        if not path.is_file():
+            raise UnknownName(f"there is no file '{path}'")
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, OSError) as error:
+            raise DamagedFile(f"'{path.name}' is damaged or no generation: {error}") from error
+        return cls.from_dict(data)
+
+    def to_dataframe(self) -> DataFrame:
+        """A pandas DataFrame (the extra `pandas`): a row for each token that was said and each token before it."""
+        pandas = need("pandas", "pandas")
+        rows = [
+            {
+                "step": step,
+                "token": self.tokens[step],
+                "log_probability": self.steps[step].log_probability,
+                "source": place,
+                "source_token": self.whole.pieces[place],
+                "segment": self.whole.segments[place],
+                "score": float(self.scores[step, place]),
+            }
+            for step in range(len(self))
+            for place in range(self.start + step)
+        ]
+        found: DataFrame = pandas.DataFrame(rows)
+        return found
+
+    def show(self, token: int | None = None) -> None:
+        """What was said in a row, and the sources of one of its tokens (of all of them as one, if None)."""
+        view("terminal-generation")(self, token)
+
+    def __repr__(self) -> str:
+        return f"<Generation by {self.whole.method}: {len(self)} tokens after {self.start}, {self.text!r}>"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One token that was said, and what else might have been."""
+
+    target: Target
+    prediction: str | None
+    probabilities: dict[str, float]
+    log_probability: float
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Answered:
+        named = {name: tuple(data["target"].get(name, ())) for name in ("tokens", "foil_tokens")}
+        return cls(**{**data, "target": Target(**{**data["target"], **named})})
+
+
+def _first(whole: Explanation, n: int, scores: Array) -> Explanation:
+    """The first n tokens."""
+    return _taken(replace(whole, scores=np.concatenate([scores, np.zeros(len(whole) - n, scores.dtype)])), range(n))
+
+
+def _taken(whole: Explanation, places: Any) -> Explanation:
+    """An explanation without maps, over some of its tokens."""
+    places = list(places)
+    names = ("tokens", "spans", "special", "unknown", "segments")
+    cut: dict[str, Any] = {name: [getattr(whole, name)[i] for i in places] for name in names}
+    return replace(whole, scores=whole.scores[places], word_ids=None, layer_scores=None, **cut)

@@ -1,0 +1,141 @@
+"""What a language model says after a prompt: each token explained, and all of them as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import tiny
+import wherefrom
+from wherefrom.cli import app
+from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption
+
+PROMPT = "the cat is not very good . the dog"
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None
+    found = tiny.model("llama", "causal-lm", dtype=torch.float64, num_hidden_layers=2, eos_token_id=None)
+    return wherefrom.open_model(found, tokenizer)
+
+
+METHODS = [
+    "alti-logit",
+    "gradient-x-input",
+    "ablation(by=attention)",
+    "attn-lrp",
+    "alti",
+    "information-flow",
+    "saliency",
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_token_is_explained_as_by_itself(model: Any, method: str) -> None:
+    found = wherefrom.generate(PROMPT, model, method=method, max_new_tokens=4, do_sample=False)
+    assert found.scores.shape == (4, found.start + 4)
+    assert len(found) == len(found.tokens) == 4
+    for step in range(4):
+        n = found.start + step
+        assert not found.scores[step, n:].any()
+        one = found[step]
+        assert (one.scores == found.scores[step, :n]).all()
+        again = wherefrom.explain(model=model, **one.arguments)  # the token after what stands before it
+        assert np.allclose(again.scores, one.scores, atol=1e-9)
+        assert one.measured.index == found.ids[n]
+        assert one.target.towards == (method not in ("alti", "information-flow"))
+        assert one.position == n - 1
+
+
+def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
+    """After a prompt whose answer, as a text, is read back as the same tokens."""
+    for prompt in ("the cat", "a dog is", "good film and", "the keys to", "not very", "deep", "was", "the bad film"):
+        found = wherefrom.generate(prompt, model, method="alti", max_new_tokens=3, do_sample=False)
+        if model.tokenizer(found.text, add_special_tokens=False)["input_ids"] == found.ids[found.start :]:
+            break
+    else:
+        raise AssertionError("no answer is read back as the same tokens")
+    for method in ("gradient-x-input", "ablation(by=attention)", "alti-logit", "alti"):
+        found = wherefrom.generate(prompt, model, method=method, max_new_tokens=3, do_sample=False)
+        alone = wherefrom.explain(prompt, model, method=method, target=found.text)
+        assert np.allclose(found[:].scores, alone.scores, atol=1e-9)
+        over = found.over("prompt")
+        assert np.allclose(over.scores, alone.scores[: found.start], atol=1e-9)
+        assert set(over.segments) == {"prompt"}
+    assert found.over("answer").tokens == found.whole.tokens[found.start : -1]
+    with pytest.raises(InvalidOption, match="unknown segment"):
+        found.over("question")
+
+
+def test_one_pass_explains_all_tokens(model: Any) -> None:
+    passes: list[int] = []
+    hook = model.model.register_forward_hook(lambda *_: passes.append(1))
+    try:
+        wherefrom.generate(PROMPT, model, method="gradient-x-input", max_new_tokens=5, do_sample=False)
+    finally:
+        hook.remove()
+    assert len(passes) == 5 + 1
+
+
+def test_sampling_is_recorded_and_repeated(model: Any) -> None:
+    how: dict[str, Any] = {"method": "attention-rollout", "max_new_tokens": 6, "do_sample": True, "temperature": 2.0}
+    state = torch.random.get_rng_state()
+    first = wherefrom.generate(PROMPT, model, seed=3, **how)
+    assert (torch.random.get_rng_state() == state).all()
+    assert wherefrom.generate(PROMPT, model, seed=3, **how).ids == first.ids
+    drawn = wherefrom.generate(PROMPT, model, **how)
+    assert drawn.seed is not None
+    assert wherefrom.generate(PROMPT, model, seed=drawn.seed, **how).ids == drawn.ids
+    assert first.sampling == {"max_new_tokens": 6, "do_sample": True, "temperature": 2.0}
+    with pytest.raises(InvalidOption, match="num_return_sequences"):
+        wherefrom.generate(PROMPT, model, num_return_sequences=2)
+
+
+def test_it_is_saved_tabled_and_read_again(model: Any, tmp_path: Path) -> None:
+    found = wherefrom.generate(PROMPT, model, method="alti-logit", max_new_tokens=3, do_sample=False)
+    back = wherefrom.Generation.load(found.save(tmp_path / "said.json"))
+    assert (back.scores == found.scores).all()
+    assert (back.text, back.steps, back.sampling, back.seed) == (found.text, found.steps, found.sampling, None)
+    assert back[1].explained == found[1].explained
+    with pytest.raises(DamagedFile):
+        wherefrom.Generation.from_dict({"format": "wherefrom.explanation"})
+    pytest.importorskip("pandas", reason="tables need the extra `pandas`")
+    table = found.to_dataframe()
+    assert len(table) == sum(found.start + step for step in range(3))
+    assert table.score.sum() == pytest.approx(found.scores.sum())
+
+
+def test_units_add_up(model: Any) -> None:
+    found = wherefrom.generate(PROMPT, model, method="alti-logit", max_new_tokens=2, do_sample=False)
+    sentences = found[0].by("sentence")
+    assert sentences.tokens == ["the cat is not very good .", "the dog"]
+    assert sentences.scores.sum() == pytest.approx(found[0].scores.sum())
+    assert found.by("turn").tokens[0] == PROMPT
+    assert found[0].by([(4, 7)]).tokens[1] == "cat"
+    with pytest.raises(InvalidOption, match="unknown unit 'page'"):
+        found.by("page")
+
+
+def test_what_says_nothing_is_refused(model: Any) -> None:
+    with pytest.raises(InvalidOption, match="says nothing"):
+        wherefrom.generate("the cat", tiny.model(), tiny.tokenizer())
+    with pytest.raises(InvalidInput, match="one at a time"):
+        wherefrom.generate([[5, 6], [7, 8]], model)
+
+
+def test_the_command_shows_the_sources_of_a_token(model: Any, tmp_path: Path) -> None:
+    model.model.save_pretrained(tmp_path / "lm")
+    model.tokenizer.save_pretrained(tmp_path / "lm")
+    asked = ["generate", PROMPT, "--model", str(tmp_path / "lm"), "--max-new-tokens", "3", "--token", "1"]
+    said = CliRunner().invoke(app, [*asked, "--save", str(tmp_path / "said.json")])
+    assert said.exit_code == 0, said.output
+    found = wherefrom.Generation.load(tmp_path / "said.json")
+    assert all(f"{step}:{piece.strip()}" in said.output for step, piece in enumerate(found.tokens))
+    assert f"explained: {found[1].explained}" in said.output
