@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import torch
 import transformers
 from torch import nn
-from torch.nn.functional import pad
 from transformers.utils import ModelOutput
 
 from wherefrom.defaults import DEFAULT_MODEL
@@ -274,8 +273,8 @@ class Model:
         if own or "attention_mask" in accepted:
             inputs["attention_mask"] = batch.attention_mask
         if batch.types is not None and "token_type_ids" in accepted:
-            kinds = len(getattr(self.config, "type_vocab_sizes", ()))  # TAPAS: segment, column, row, … of each token
-            inputs["token_type_ids"] = pad(batch.types.unsqueeze(-1), (0, kinds - 1)) if kinds else batch.types
+            more = len(getattr(self.config, "type_vocab_sizes", ())) - 1  # TAPAS: segment, column, row, … of each token
+            inputs["token_type_ids"] = batch.types if more < 0 else nn.functional.pad(batch.types[..., None], (0, more))
         if "use_cache" in accepted:
             inputs["use_cache"] = False
         tensors = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
