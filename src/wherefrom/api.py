@@ -171,10 +171,11 @@ def explain(
 ) -> Explained | Estimate:
     """Say which input tokens an output is made of. One input gives one `Explanation`, several give `Explanations`.
 
-    inputs: one input is a text, a pair of texts (a tuple of two), token ids, an encoding with `input_ids`, or a row
-        with a "text" (and "text_pair"). Several are a list of these, or anything else that has an order: a generator,
-        a pandas Series, a numpy array of texts, a column of a dataset or a tokenised dataset. Texts split
-        into words are lists of words, with tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
+    inputs: one input is a text, a pair of texts (a tuple of two), token ids, an encoding with `input_ids`, a row
+        with a "text" (and "text_pair"), or a chat: a list of turns with "role" and "content". Several are a list of
+        these, or anything else that has an order: a generator, a pandas Series, a numpy array of texts, a column of a
+        dataset or a tokenised dataset. Texts split into words are lists of words, with
+        tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
     model: a shipped model ("wherefrom/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also

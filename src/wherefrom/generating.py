@@ -35,7 +35,7 @@ OURS = ("input_ids", "attention_mask", "return_dict_in_generate", "num_return_se
 
 @checks_arguments
 def generate(
-    prompt: OneInput | Mapping[str, Any],
+    prompt: OneInput | Mapping[str, Any] | Sequence[Mapping[str, Any]],
     model: ModelLike,
     tokenizer: TokenizerLike = None,
     method: MethodLike = "alti-logit",
@@ -54,6 +54,7 @@ def generate(
 ) -> Generation:
     """Let a causal language model go on after a prompt, and explain every token that it says: a `Generation`.
 
+    prompt: a text, token ids, an encoding, or a chat: a list of turns, [{"role": "user", "content": …}, …].
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.

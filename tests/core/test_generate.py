@@ -139,3 +139,37 @@ def test_the_command_shows_the_sources_of_a_token(model: Any, tmp_path: Path) ->
     found = wherefrom.Generation.load(tmp_path / "said.json")
     assert all(f"{step}:{piece.strip()}" in said.output for step, piece in enumerate(found.tokens))
     assert f"explained: {found[1].explained}" in said.output
+
+
+TEMPLATE = (
+    "{% for turn in messages %}[CLS] {{ turn['role'] }} {{ turn['content'] }} [SEP] {% endfor %}"
+    "{% if add_generation_prompt %}[CLS] {% endif %}"
+)
+CHAT = [
+    {"role": "a", "content": "the film is good"},
+    {"role": "dog", "content": "is it ?"},
+    {"role": "a", "content": "not very deep"},
+]
+
+
+def test_a_chat_is_an_input_and_its_turns_are_segments(model: Any) -> None:
+    tokenizer = tiny.tokenizer()
+    with pytest.raises(InvalidInput, match="has no chat template"):
+        wherefrom.explain(CHAT, model.model, tokenizer, method="alti-logit")
+    tokenizer.chat_template = TEMPLATE
+    found = wherefrom.explain(CHAT, model.model, tokenizer, method="alti-logit", target="very good")
+    assert list(dict.fromkeys(found.segments)) == ["a 1", "dog", "a 2", "template", "answer"]
+    assert [found.segments[i] for i, token in enumerate(found.tokens) if token == "film"] == ["a 1"]
+    assert found.tokens[:3] == ["[CLS]", "a", "the"]
+    again = wherefrom.explain(model=model.model, tokenizer=tokenizer, **found.arguments)
+    assert np.allclose(again.scores, found.scores)
+    turns = found.by("turn")
+    assert len(turns) == 5
+    assert turns.scores.sum() == pytest.approx(found.scores.sum())
+    several = wherefrom.explain([CHAT, CHAT[:1]], model.model, tokenizer, method="alti-logit")
+    assert len(several) == 2
+    said = wherefrom.generate(CHAT, model.model, tokenizer, max_new_tokens=2, do_sample=False)
+    assert said.over("dog").segments == ["dog"] * found.segments.count("dog")
+    assert set(said.over("prompt").segments) == {"a 1", "dog", "a 2", "template"}
+    given = wherefrom.explain([*CHAT, {"role": "assistant", "content": "good"}], model.model, tokenizer, method="alti")
+    assert given.segments[-1] == "assistant"

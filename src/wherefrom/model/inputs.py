@@ -1,9 +1,9 @@
 """What a user may hand in, and the padded batches that the model reads.
 
 A string; a pair of strings (a tuple); token ids (a list, an array or a tensor with one axis); an encoding
-(anything with `input_ids`); a row with a `text`. A list of these or another container (containers.py), an array with
-two axes or an encoding with a batch axis is several inputs. Where the tokenizer is told `is_split_into_words`, a list
-of words stands for a string.
+(anything with `input_ids`); a row with a `text`; a chat (a list of turns, chat.py). A list of these or another
+container (containers.py), an array with two axes or an encoding with a batch axis is several inputs. Where the
+tokenizer is told `is_split_into_words`, a list of words stands for a string.
 
 Padding is taken off whatever comes in, on either side, and put back on the right: the answer for a sentence
 must not depend on where its neighbours were padded.
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
+from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from wherefrom.model.offsets import offsets, places_of_words, searched, word_of
 from wherefrom.result.words import Span
@@ -180,7 +181,7 @@ class Reader:
         if not is_stream(inputs) and all(_is_int(item) for item in items):
             return [self._ids(items)], True
         if not is_stream(inputs) and self.in_words and all(isinstance(item, str) for item in items):
-            return [self._text(items)], True
+            return [self.text(items)], True
         return [self._one(item, row) for row, item in enumerate(items, first)], False
 
     @property
@@ -189,20 +190,22 @@ class Reader:
         return bool((self.tokenizer_kwargs or {}).get("is_split_into_words"))
 
     def _single(self, inputs: Any) -> Sentence | None:
-        """A text, a pair, a row with a text, or a sentence that was read before; None if it is something else."""
+        """A text, a pair, a row with a text, a chat, or a sentence that was read before; None of something else."""
         if isinstance(inputs, Sentence):
             return inputs
+        if is_chat(inputs):
+            return read_chat(self, inputs)
         if isinstance(inputs, Mapping) and "input_ids" not in inputs:
             inputs = text_of(inputs) or inputs
         if isinstance(inputs, str):
             if self.in_words:
                 raise InvalidInput("a text was given with is_split_into_words; expected a list of words")
-            return self._text(inputs)
+            return self.text(inputs)
         if not isinstance(inputs, tuple):
             return None
         kinds = _is_words if self.in_words else _is_str
         if len(inputs) == 2 and all(kinds(part) for part in inputs):
-            return self._text(*inputs)
+            return self.text(*inputs)
         if inputs and all(_is_int(item) for item in inputs):
             return self._ids(inputs)
         raise refuse_tuple(inputs)
@@ -223,7 +226,8 @@ class Reader:
             return _placed(row, error)
         return found[0]
 
-    def _text(self, *given: str | Sequence[str]) -> Sentence:
+    def text(self, *given: str | Sequence[str]) -> Sentence:
+        """A text or a pair, tokenised."""
         if self.tokenizer is None:
             raise InvalidOption("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
         texts = tuple(each if isinstance(each, str) else " ".join(each) for each in given)
