@@ -130,7 +130,8 @@ def _log(found: Explanation) -> float:
 def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scores: Any) -> Explanation:
     """All that was said as one, over prompt and answer."""
     said, first = sentence.said, found[0]
-    text, spans = spelt(opened.tokenizer, said, len(sentence.texts) - 1)
+    before = sentence.texts[:-1] if len(said) > 1 and opened.tokenizer is not None else sentence.texts
+    text, spans = spelt(opened.tokenizer, said, len(before))
     towards = first.target.towards
     rows = tuple(range(len(sentence) - len(said), len(sentence)))
     phrase = Target("phrase", said[0], text.strip() or None, tokens=said)
@@ -139,6 +140,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         tokens=[*sentence.tokens, *token_names(opened.tokenizer, [said[-1]])],
         scores=scores.sum(0) if towards else scores.mean(0),
         layer_scores=None,
+        texts=before if opened.tokenizer is None else (*before, text),
         spans=[*sentence.spans, spans[-1]],
         special=[*sentence.special, False],
         unknown=[*sentence.unknown, False],

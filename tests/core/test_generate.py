@@ -74,6 +74,13 @@ def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
         found.over("question")
 
 
+def test_an_answer_of_one_token(model: Any) -> None:
+    found = wherefrom.generate(PROMPT, model, max_new_tokens=1, do_sample=False)
+    assert found.whole.texts == (PROMPT, found.text)
+    assert (found[:].scores == found[0].scores).all()
+    assert found.prompt == PROMPT
+
+
 def test_one_pass_explains_all_tokens(model: Any) -> None:
     passes: list[int] = []
     hook = model.model.register_forward_hook(lambda *_: passes.append(1))

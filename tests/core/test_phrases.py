@@ -130,6 +130,11 @@ def test_it_is_read_as_it_follows_the_prompt() -> None:
     assert [word.strip() for word in found.words().tokens] == ["the", "cat", "is", "very", "deep"]
     both = wherefrom.explain("the cat is", model, method="gradient-x-input", target=PHRASE, foil=FOIL)
     assert np.allclose(wherefrom.explain(model=model, **both.arguments).scores, both.scores)
+    for target, foil in (("film", FOIL), (PHRASE, "cat")):  # one side a single token, which is no source
+        both = wherefrom.explain("the cat is", model, method="gradient-x-input", target=target, foil=foil)
+        assert both.arguments["inputs"] == "the cat is"
+        assert both.pieces[:3] == ["the", "cat", "is"]
+        assert np.allclose(wherefrom.explain(model=model, **both.arguments).scores, both.scores)
 
 
 def test_what_cannot_be_asked_is_refused(model: Any) -> None:

@@ -68,7 +68,7 @@ def continued(opened: Model, sentence: Sentence, said: Sequence[int], name: str 
         tokens=[*sentence.tokens, *token_names(opened.tokenizer, before)],
         special=[*sentence.special, *(i in own for i in before)],
         spans=[*sentence.spans, *spans[: len(before)]],
-        texts=(*sentence.texts, text) if text else sentence.texts,
+        texts=(*sentence.texts, text) if before and opened.tokenizer is not None else sentence.texts,
         types=longer(sentence.types, 0),
         visible=longer(sentence.visible, 1),
         word_ids=None if words is None else [*words, *range(last + 1, last + 1 + len(before))],

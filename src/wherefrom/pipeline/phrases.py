@@ -83,7 +83,7 @@ def _difference(target: Explanation, foil: Explanation, prompt: int) -> Explanat
 
     scores = less(target.scores, foil.scores)
     assert scores is not None
-    texts = (*target.texts, *foil.texts[-1:])
+    texts = (*target.texts, *(foil.texts[-1:] if len(foil) > prompt else ()))
     spans = [span and (len(texts) - 1, *span[1:]) for span in foil.spans[prompt:]]
     ours, theirs = target.target, foil.target
     return replace(
