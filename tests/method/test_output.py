@@ -329,9 +329,10 @@ def test_a_batch_gives_what_one_sentence_gives(method: str, variant: str) -> Non
 def test_every_class_at_once(method: str) -> None:
     model = tiny.model(dtype=torch.float64)
     passes = []
-    wherefrom.open_model(model)  # the proof takes passes of its own
     model.register_forward_hook(lambda *_: passes.append(1))
-    every = wherefrom.explain(TEXTS[0], model, TOKENIZER, method=method, target="all")
+    opened = wherefrom.open_model(model, TOKENIZER)
+    passes.clear()  # the proof takes passes of its own
+    every = wherefrom.explain(TEXTS[0], opened, method=method, target="all")
     assert list(every) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     if next(each for each in wherefrom.methods() if each.name == method).gradient:
         assert len(passes) <= 2  # the classes share the captured one (LRP notes the head's inputs in another)

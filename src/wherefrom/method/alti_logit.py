@@ -56,7 +56,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     symbols=("ALTI-Logit",),
     idea="parts of the logit",
     paper=FERRANDO_2023,
-    needs={"attention", "values", "output-projection", "block-input", "layers", "bare-stream", "read-token"},
+    needs={"attention", "values", "output-projection", "block-input", "layers", "bare-stream", "linear-head", "read-token"},
     checks={"batch-equals-single", "sign-flips-with-foil"},
     cost=_cost,
     kind="scores",

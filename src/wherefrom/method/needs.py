@@ -31,6 +31,7 @@ NEEDS = {
     "two-norms": "one norm for each branch",
     "bare-branches": "no norm on a branch",
     "bare-stream": "a stream that only adds up",
+    "linear-head": "a head that is linear but for its norm",
     "unscaled": "branches added as they are",
     "own-keys": "keys and values of its own for each head",
     "linear-values": "values that are a linear map of what attention reads",
@@ -55,6 +56,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "plain-ffn": (lambda t: t.gated, "a gated FFN"),
     "bare-branches": (lambda t: bool(t.branch_norms), "norms on its branches"),
     "bare-stream": (lambda t: t.normed_stream, "norms on its stream"),
+    "linear-head": (lambda t: t.bent_head, "an encoder's head, with an activation"),
     "layer-norms": (lambda t: t.rms, "RMS norms"),
     "own-keys": (lambda t: t.grouped, "heads that share keys and values"),
     "unscaled": (lambda t: t.scaled, "branches that are scaled"),
@@ -66,7 +68,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }
-PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"bare-stream", "read-token", "frozen-pass"}  # the blocks of BERT and GPT-2
+PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"bare-stream", "read-token", "frozen-pass", "linear-head"}  # the blocks of BERT and GPT-2
 
 
 def lacking(needs: Iterable[str], opened: Model, wants: str = "needs") -> Iterator[str]:

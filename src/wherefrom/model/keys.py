@@ -138,7 +138,12 @@ def known_scores(layer: LayerTrace) -> bool:
     if layer.softcap is not None:
         scores = layer.softcap * (scores / layer.softcap).tanh()
     gap = min(_unexplained(layer, scores, biased) for biased in (False, True))
-    return gap <= TOLERANCE.get(layer.raw["attention"].dtype, HALF_PRECISION[0])
+    return gap <= TOLERANCE.get(_computed_in(layer), HALF_PRECISION[0])
+
+
+def _computed_in(layer: LayerTrace) -> torch.dtype:
+    """The model's own precision: queries and keys may be shown in a finer one (GPT-2's `reorder_and_upcast_attn`)."""
+    return layer.raw["value"].dtype
 
 
 def linear_keys(layer: LayerTrace) -> bool:
@@ -232,7 +237,7 @@ def _measured(layer: LayerTrace, query: Side, key: Side) -> Product | None:
                 gaps = (_gap(side.given, given, layer.mask) for side, given in zip(made, own, strict=True))
                 yield max(gaps), Product(made[0], made[1], layer.scaling)
 
-    dtype = layer.raw["key"].dtype
+    dtype = _computed_in(layer)
     return _nearest(tried(), dtype, ROUNDING.get(dtype, HALF_PRECISION[1]))
 
 
@@ -300,7 +305,7 @@ def _gap(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
 
 
 def _by_formula(layer: LayerTrace, query: Side, key: Side) -> Product | None:
-    width, dtype = query.projected.shape[-1], layer.raw["attention"].dtype
+    width, dtype = query.projected.shape[-1], _computed_in(layer)
 
     def tried() -> Iterator[tuple[float, Product]]:
         for turn in (None, *(_published(layer.x, layout, size) for size, layout in _ways(width))):

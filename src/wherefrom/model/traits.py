@@ -82,6 +82,11 @@ class Traits:
         """Whether a norm stands on the stream itself, as in BERT."""
         return any(b.post is not None or b.ffn_post is not None for b in self.blocks)
 
+    @property
+    def bent_head(self) -> bool:
+        """Whether the head has more than a norm and a linear layer: those of encoders have an activation."""
+        return self.opened.task != "encoder" and not self.opened.family.causal
+
     @cached_property
     def norms(self) -> list[Norm]:
         return [*(norm for norms in self.stream_norms for norm in norms), *self.branch_norms]
