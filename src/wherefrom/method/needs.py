@@ -68,7 +68,12 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }
-PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {"bare-stream", "read-token", "frozen-pass", "linear-head"}  # the blocks of BERT and GPT-2
+PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {
+    "bare-stream",
+    "read-token",
+    "frozen-pass",
+    "linear-head",
+}  # the blocks of BERT and GPT-2
 
 
 def lacking(needs: Iterable[str], opened: Model, wants: str = "needs") -> Iterator[str]:
