@@ -76,6 +76,9 @@ def test_alti_logit_is_its_formula(layout: str) -> None:
     found = wherefrom.explain(IDS, model, method="alti-logit", target=7)
     assert np.abs(found.layer_scores - torch.stack(expected).numpy()).max() < NORM
     assert np.abs(found.scores - torch.stack(expected).sum(0).numpy()).max() < NORM
+    logit = float(trace.output.logits[0, -1, 7])
+    if layout != "gemma2":  # whose logit is capped later
+        assert found.arrived == pytest.approx(found.scores.sum() / logit, rel=1e-4)
     plain = wherefrom.explain(IDS, model, method="alti-logit(mixing=none)", target=7)
     assert np.abs(plain.layer_scores - given.numpy()).max() < NORM
 

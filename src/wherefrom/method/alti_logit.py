@@ -91,7 +91,7 @@ def alti_logit(output: OutputTrace, *, mixing: Mixing = "alti") -> Scores:
         followed.append(given(layer, read, rho.to(layer.device)).to(rho.device))
     layers = torch.stack(followed[::-1])
     scores = layers.sum(0)
-    logit = (rho * at_rows(trace.layers[-1].output, read.rows)).sum((1, 2))
+    logit = _logit(read, steps)
     return Scores(scores, layers, arrived=scores.sum(-1) / torch.where(logit == 0, 1, logit))
 
 
@@ -107,6 +107,20 @@ def given(layer: LayerTrace, read: Entries, rho: Tensor) -> Tensor:
     seen = torch.einsum("bhjk,bmhk->bmhj", layer.value, through)
     weights = at_rows(layer.weights.transpose(1, 2), read.rows)  # [B, m, H, n]
     return (weights * seen).sum((1, 2))
+
+
+def _logit(read: Entries, steps: list[Step]) -> Tensor:
+    """The number itself, biases and all, before a soft-cap: [B]."""
+    factor, value = read.signs.to(steps[-1].x), None
+    for part, x in reversed(steps):
+        if isinstance(part, Tensor):  # a factor that is one for all outputs
+            factor = factor * part.gather(-1, read.columns[..., None])[..., 0]
+            continue
+        assert isinstance(part, Linear)  # a head ends with one
+        value = part(x).gather(-1, read.columns[..., None])[..., 0]
+        break
+    assert value is not None
+    return (factor * value).sum(1)
 
 
 def before_cap(steps: list[Step]) -> list[Step]:

@@ -25,7 +25,7 @@ from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
 from wherefrom.model.stock import shape, stock
-from wherefrom.model.undo import outside_inference_mode, without_gradients
+from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.capture import LayerTrace
@@ -147,8 +147,13 @@ def prove(opened: Model) -> Proof:
 def refuse_broken(opened: Model) -> None:
     """Say so where the model fails by itself, with nobody looking: then its row is not to blame."""
     probe = collate([_probe(opened)], opened.pad_id)
-    try:
+
+    def run() -> None:
+        routing_eagerly(opened.model)  # transformers' other ways to run experts refuse float64
         outside_inference_mode(lambda: without_gradients(lambda: opened.forward(probe)))
+
+    try:
+        borrowed(run)
     except Exception as error:  # whatever the model raises
         raise UnsupportedModel(
             f"{type(opened.pretrained).__name__}: the model's own forward pass fails, with or without wherefrom "
