@@ -19,7 +19,7 @@ from wherefrom.method.base import METHODS
 from wherefrom.method.baseline import BLANKS
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
-from wherefrom.model.perturb import stand_in_for
+from wherefrom.model.perturb import stand_in_for, untokenized
 from wherefrom.model.proof import Proof
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments
@@ -124,7 +124,7 @@ def _told(opened: Model, name: str) -> str | None:
     if method.class_specific and opened.task == "encoder":
         return "needs a target: the model predicts nothing by itself"
     if "baseline" in method.needs and stand_in_for(opened, *BLANKS) is None:
-        return f"needs baseline=: there is no {', '.join(BLANKS[:-1])} or {BLANKS[-1]} token"
+        return f"needs baseline=: there is no {', '.join(BLANKS[:-1])} or {BLANKS[-1]} token{untokenized(opened)}"
     return None
 
 

@@ -113,6 +113,14 @@ def test_the_default_is_deeplift_or_attcat_as_the_readme_says(layout: str, metho
     assert wherefrom.explain("a good film", tiny.model(layout), tiny.tokenizer()).method == method
 
 
+def test_a_target_that_nobody_looks_at_brings_up_only_methods_that_are_defined() -> None:
+    with pytest.raises(wherefrom.WherefromError, match="looks at them: ") as refused:
+        wherefrom.explain("a good film", tiny.model("mixtral"), tiny.tokenizer(), method="alti", target=0)
+    advised = str(refused.value).partition("looks at them: ")[2].split(", ")
+    assert "attcat" in advised
+    assert "deeplift" not in advised
+
+
 def test_bigbird_is_explained_by_deeplift() -> None:
     """Its positions are absolute: nothing about its keys stands in the way."""
     config = transformers.AutoConfig.for_model("big_bird", **tiny.SHAPE)

@@ -429,8 +429,13 @@ def test_wrong_options_are_refused(method: str, options: dict[str, Any], message
 
 
 def test_without_a_token_to_stand_in_baselines_and_ablation_are_refused() -> None:
-    with pytest.raises(wherefrom.WherefromError, match="has no mask or pad or unknown token for a baseline"):
+    with pytest.raises(
+        wherefrom.WherefromError, match="has no mask or pad or unknown token for a baseline, as no tok"
+    ) as no:
         wherefrom.explain([5, 6, 7], tiny.model(), method="IG")
+    assert "pass baseline= 'zero', a token id or" in str(no.value)
+    with pytest.raises(wherefrom.WherefromError, match="pass baseline= a token id or a list"):  # it refuses "zero"
+        wherefrom.explain([5, 6, 7], tiny.model(), method="deeplift")
     assert abs(wherefrom.explain([5, 6, 7], tiny.model(dtype=torch.float64), method="IG", baseline="zero").delta) < 1e-4
     with pytest.raises(wherefrom.WherefromError, match="no token to blank out by 'unknown'"):
         wherefrom.explain([5, 6, 7], tiny.model(), method="ablation")

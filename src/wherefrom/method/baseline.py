@@ -26,7 +26,9 @@ def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
 
     opened, sentences = output.trace.opened, output.trace.batch.sentences
     yield capture(opened, collate(sentences, opened.pad_id))
-    yield capture(opened, collate([baseline_of(output, each, baseline) for each in sentences], opened.pad_id))
+    yield capture(
+        opened, collate([baseline_of(output, each, baseline, zero=False) for each in sentences], opened.pad_id)
+    )
 
 
 def check_layer(output: OutputTrace, layer: int | None) -> None:
@@ -40,9 +42,12 @@ def check_layer(output: OutputTrace, layer: int | None) -> None:
         )
 
 
-def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> Sentence:
-    """The sentence with every token that the tokenizer did not add itself replaced."""
-    from wherefrom.model.perturb import stand_in_for
+def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline, *, zero: bool = True) -> Sentence:
+    """The sentence with every token that the tokenizer did not add itself replaced.
+
+    `zero` is whether the method takes "zero", so that it is not advised where it would be refused.
+    """
+    from wherefrom.model.perturb import stand_in_for, untokenized
 
     if isinstance(baseline, list):
         if len(baseline) != len(sentence):
@@ -55,9 +60,10 @@ def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline) -> 
     names = BLANKS if baseline == "auto" else (baseline,)
     blank = _known(output, baseline) if isinstance(baseline, int) else stand_in_for(output.trace.opened, *names)
     if blank is None:
+        advised = f"{'zero'!r}, " * zero + "a token id or a list of token ids"
         raise Unsuited(
-            f"{output.trace.opened.name} has no {' or '.join(map(str, names))} token for a baseline; pass "
-            f"baseline='zero', a token id or a list of token ids"
+            f"{output.trace.opened.name} has no {' or '.join(map(str, names))} token for a baseline"
+            f"{untokenized(output.trace.opened)}; pass baseline= {advised}"
         )
     return sentence.blanked([i for i, special in enumerate(sentence.special) if not special], blank)
 

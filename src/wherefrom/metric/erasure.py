@@ -36,7 +36,7 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.output import explained, predicted
-from wherefrom.model.perturb import By, stand_in_for
+from wherefrom.model.perturb import By, stand_in_for, untokenized
 from wherefrom.model.rerun import readings
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import check_fields
@@ -283,7 +283,9 @@ def blank_id(opened: Model, by: str | int) -> int | None:
         return None
     token = stand_in_for(opened, by)
     if token is None:
-        raise InvalidOption(f"{opened.name} has no token to erase by {by!r}; choose another way or a token id")
+        raise InvalidOption(
+            f"{opened.name} has no token to erase by {by!r}{untokenized(opened)}; choose another way or a token id"
+        )
     return token
 
 

@@ -17,3 +17,9 @@ def stand_in_for(opened: Model, *ways: str | int) -> int | None:
         if token is not None and 0 <= token < opened.vocabulary_size:
             return int(token)
     return None
+
+
+def untokenized(opened: Model) -> str:
+    """What a message adds where the tokens have no names because nobody gave a tokenizer; a pad_token_id in the
+    model's configuration is often a mere default, and is not read."""
+    return ", as no tokenizer was given to name it" if opened.tokenizer is None else ""

@@ -128,13 +128,17 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
         others = ", ".join(each.name for each in methods() if not each.blocks)
         opened.need_blocks(repr(chosen.asked), f" Methods that look at embeddings and output alone: {others}")
     if (why := undefined(method.needs, opened)) is not None:
-        alike = [each for each in methods() if each.class_specific == method.class_specific and not each.random]
+        alike = [each for each in _defined(opened, method.class_specific) if not each.random]
         alike.sort(key=lambda each: each.idea != method.idea)  # nearest relatives first
-        there = [each.name for each in alike if undefined(each.needs, opened) is None]
         raise Unsuited(
             f"'{chosen.asked}' is not defined on {opened.name} ('{opened.family.name}'): {why}; choose a method that "
-            f"is: {', '.join(there)}"
+            f"is: {', '.join(each.name for each in alike)}"
         )
+
+
+def _defined(opened: Model, class_specific: bool) -> list[Method]:
+    """The methods of one sort that are defined on a model: a refusal suggests no other."""
+    return [each for each in methods() if each.class_specific == class_specific and not undefined(each.needs, opened)]
 
 
 def _check_sink(opened: Model, name: str, method: Method) -> None:
@@ -236,7 +240,7 @@ def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: S
     names = ", ".join(each.asked for each in asked)
     say = f"say{'s' * (len(asked) == 1)} what a representation is made of"
     say = "has random scores" if all(each.method.random for each in asked) else say
-    answering = ", ".join(each.name for each in methods() if each.class_specific)
+    answering = ", ".join(each.name for each in _defined(opened, class_specific=True))
     raise InvalidTarget(
         f"{names} {say}, the same for every target; leave target and foil out, or choose a method that looks at "
         f"them: {answering}"
