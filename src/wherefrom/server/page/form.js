@@ -65,7 +65,9 @@ export function form({ models, methods, examples, limits }) {
       const why = undefinedHere(box.value);
       box.disabled = Boolean(why);
       box.checked = picked.has(box.value) && !why;
-      box.title = why ? `not defined on this model: ${why}` : "";
+      const label = box.closest("label"), note = label.querySelector(".why");
+      label.classList.toggle("off", Boolean(why));
+      label.title = note.textContent = why ? `not defined on this model: ${why}` : "";
     }
   }
 
@@ -88,7 +90,7 @@ export function form({ models, methods, examples, limits }) {
         ...methods.filter(belongs).map((each) => {
           const box = make("input", { type: "checkbox", value: each.name });
           box.addEventListener("change", () => (box.checked ? picked.add(each.name) : picked.delete(each.name), drawMethods()));
-          return make("label", {}, box, make("span", {}, make("b", {}, each.name), " ", make("span", { class: "hint" }, each.summary.replaceAll("`", ""), " ", make("cite", { title: each.paper }, each.cite))));
+          return make("label", {}, box, make("span", {}, make("b", {}, each.name), " ", make("span", { class: "hint" }, each.summary.replaceAll("`", ""), " ", make("cite", { title: each.paper }, each.cite)), make("small", { class: "why" })));
         }))));
   }
 
