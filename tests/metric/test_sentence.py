@@ -95,6 +95,9 @@ def test_the_sentence_and_verdict_state_the_numbers() -> None:
     nearly = replace(good, random=np.vstack([good.random[:-1], good.probabilities]))
     assert "1 of 19 random orders leaves a probability" in nearly.verdict
     assert "does not fall (0.50, then 0.60)" in str(check(0.5, 0.5, 0.6))
+    small = replace(check(0.0021, 0.002, 0.0004), random=np.full((19, 3), 0.0015))
+    assert "falls from 0.0021 to 0.0004; without 2 random words it is 0.0015." in str(small)
+    assert "does not fall (0.00, then 0.00)" in str(check(0.0, 0.0, 0.0))
     few = check(0.98, 0.5, 0.12, words=3, orders=5)
     assert few.told is None
     assert few.verdict == "3 words have only 6 orders: too few to tell this one from chance (at the 5 % level)."

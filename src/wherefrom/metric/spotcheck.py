@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import factorial
+from math import factorial, floor, log10
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ LEVEL = 0.05  # how often an order that knows nothing is called better than chan
 OTHERS = 19  # random orders to be told from: coming first among 20 has a chance of 5 %
 LONG = 64  # tokens beyond which the curve has fewer steps:
 FEW_STEPS = (0.0, 0.1, SPOKEN, 0.5)
+SMALLEST = 1e-8  # probabilities below are shown as this one would be
 NOISE = 1e-6  # a smaller difference of probabilities is rounding
 
 Array = NDArray[np.float64]
@@ -73,14 +74,14 @@ class Check:
         return None if len(self.random) < OTHERS else self.beaten == len(self.random)
 
     def __str__(self) -> str:
-        k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]].round(2)
+        k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]]
         chance = self.random[:, self.step].mean()
+        before, after, without_random = (f"{each:.{_digits(start)}f}" for each in (start, here, chance))
         top = "its top word" if k == 1 else f"its top {k} words"
         random = "a random word" if k == 1 else f"{k} random words"
-        change = (
-            f"falls from {start:.2f} to {here:.2f}" if here < start else f"does not fall ({start:.2f}, then {here:.2f})"
-        )
-        return f"Without {top} the probability {change}; without {random} it is {chance:.2f}."
+        falls = float(after) < float(before)  # as shown
+        change = f"falls from {before} to {after}" if falls else f"does not fall ({before}, then {after})"
+        return f"Without {top} the probability {change}; without {random} it is {without_random}."
 
     @property
     def verdict(self) -> str:
@@ -210,6 +211,11 @@ def _way(opened: Model, explanation: Explanation) -> str:
     if explanation.measured.kind == "class" and opened.task == "classification":
         return "delete"
     return "unknown" if opened.mask_id is None else "mask"
+
+
+def _digits(start: float) -> int:
+    """After the point: two, or so many that two digits of a small probability (a next word's) are seen."""
+    return max(2, 1 - floor(log10(max(start, SMALLEST)))) if start > 0 else 2
 
 
 def _spoken(words: int) -> int:
