@@ -22,6 +22,7 @@ _HOMES = {
     "generate": "wherefrom.generating",
     "Generation": "wherefrom.result.generation",
     "methods": "wherefrom.method",
+    "presets": "wherefrom.method",
     "Explanation": "wherefrom.result.explanation",
     "Explanations": "wherefrom.result.explanations",
     "Comparison": "wherefrom.result.comparison",
@@ -74,6 +75,7 @@ __all__ = [
     "mixing_ratios",
     "norm_outliers",
     "open_model",
+    "presets",
     "reproduce",
     "similarity",
 ]
@@ -88,7 +90,7 @@ if TYPE_CHECKING:
     from wherefrom.errors import WherefromError, WherefromWarning
     from wherefrom.evaluation import Run, evaluate
     from wherefrom.generating import generate
-    from wherefrom.method import methods
+    from wherefrom.method import methods, presets
     from wherefrom.metric.names import metrics
     from wherefrom.model import LayerTrace, Trace, open_model
     from wherefrom.options import similarity

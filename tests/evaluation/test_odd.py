@@ -195,6 +195,7 @@ def test_dropped_rows_are_counted_and_named(tmp_path: Path, draw: bool) -> None:
     data = tmp_path / "reviews.csv"
     data.write_text('text\na good film\n""\na bad film\na cat\n', encoding="utf-8")
     run = evaluate(data, "attention", "aopc", limit=3, draw=draw)
+    assert described(run)[0].endswith(" on reviews.csv")  # whose split has no name but the file's
     assert described(run)[1:3] == ["3 rows, 1 more dropped in reading", "dropped: row 2: 'text' is empty"]
     assert list(run.contents) == ["reviews:1", "reviews:3", "reviews:4"]
 

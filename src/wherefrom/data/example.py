@@ -74,6 +74,11 @@ def unfit(example: Example) -> str | None:
     return None
 
 
+def titled(name: str, split: str) -> str:
+    """A dataset in a heading: its name and its split, which a single file has only by its own name."""
+    return name if split in ("", name.partition(".")[0]) else f"{name} {split}"
+
+
 @dataclass(frozen=True)
 class Dropped:
     """A row that could not be used, by its number counted from 1."""

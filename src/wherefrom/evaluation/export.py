@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wherefrom.data.example import titled
 from wherefrom.errors import InvalidOption
 from wherefrom.evaluation.clock import span
 from wherefrom.evaluation.run import Compared, Run
@@ -208,7 +209,7 @@ def described(run: Run) -> list[str]:
     known, finished = run.manifest, run.finished
     data, model = known["data"], known["model"]
     lines = [
-        f"{run.path}: {model['name']} ({model['device']}, {model['dtype']}) on {data['name']} {data['split']}".rstrip(),
+        f"{run.path}: {model['name']} ({model['device']}, {model['dtype']}) on {titled(data['name'], data['split'])}",
         f"{data['rows']} rows" + (f", {data['dropped']} more dropped in reading" if data["dropped"] else ""),
     ]
     if known.get("dropped"):

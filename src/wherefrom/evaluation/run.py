@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wherefrom.data.example import titled
 from wherefrom.display import view
 from wherefrom.errors import DamagedFile, NotDefined, RunConflict, UnknownName
 from wherefrom.evaluation import manifest, summary
@@ -167,7 +168,8 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
     one, other = first.manifest["data"], second.manifest["data"]
     if (one["name"], one["split"]) != (other["name"], other["split"]):
         raise NotDefined(
-            f"the runs are on different data ({one['name']} {one['split']} against {other['name']} {other['split']}); "
+            f"the runs are on different data ({titled(one['name'], one['split'])} against "
+            f"{titled(other['name'], other['split'])}); "
             f"a paired test needs the same examples"
         )
     before, after = first.contents, second.contents

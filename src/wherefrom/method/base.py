@@ -296,7 +296,11 @@ def list_of_names(methods: Any) -> list[str]:
 
 
 def methods() -> list[Method]:
-    """Every registered method, in the order of registration."""
+    """Every registered method, in the order of registration.
+
+    Names that stand for a method with an aggregation (attention-rollout, attention-flow, raw-attention) are taken
+    wherever a method is; `wherefrom.presets()` has them.
+    """
     columns: dict[str, Callable[[Method], str]] = {
         "method": lambda each: each.name,
         "symbols": lambda each: ", ".join(each.symbols),
@@ -308,5 +312,5 @@ def methods() -> list[Method]:
 
 
 def presets() -> list[Preset]:
-    """Every registered combination of a method and an aggregation."""
+    """Every registered name of a method with an aggregation: attention-rollout, for one."""
     return [each for each in METHODS.values() if isinstance(each, Preset)]

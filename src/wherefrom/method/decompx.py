@@ -310,8 +310,8 @@ def decompx_local(
     ffn: bool = True,
     gate: GateRule = "half",
 ) -> Tensor:
-    """The same of one block's output and its inputs: GlobEnc with the FFN and the biases, rolled out like it.
+    """How long the part of each token is that comes from each input of one block: GlobEnc with FFN and biases.
 
-    Options as those of `decompx`; without biases it is the paper's "GlobEnc + FFN".
+    Rolled out like GlobEnc; options as those of `decompx`. Without biases it is the paper's "GlobEnc + FFN".
     """
     return local_norms(layer, DecompositionRules(bias, Freeze(ffn, activation, gate)))

@@ -158,7 +158,10 @@ def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 )
 @torch.no_grad()
 def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
-    """The same after the first norm that it meets (post-norm: attention's own; pre-norm: that of the FFN)."""
+    """Norm of attention and residual connection together, after the first norm that reads them.
+
+    Post-norm: attention's own; pre-norm: that of the FFN.
+    """
     return _finished(_norms(layer, after_attention(layer)), normalize)
 
 
@@ -174,7 +177,7 @@ def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 )
 @torch.no_grad()
 def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
-    """The same after the whole block; the FFN enters through the scale of the last norm alone.
+    """Norm of what tokens give after the whole block, the FFN entering through the scale of the last norm alone.
 
     A pre-norm block has no closing norm: its output is standardised, without γ, as its next reader will do.
     """

@@ -130,7 +130,7 @@ def figure2(asked: RecipeCall) -> Table:
 
 @recipe(
     "abnar2020/figure3",
-    "Rollout and flow of the readout token in every layer, for the same sentences.",
+    "Rollout and flow of the readout token in every layer, for three sentences.",
     samples="three sentences, the last of them misclassified; the verb-number model",
     model="wherefrom/agreement",
 )

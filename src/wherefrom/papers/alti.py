@@ -21,6 +21,7 @@ import numpy as np
 
 from wherefrom.analysis import anisotropy
 from wherefrom.api import explain
+from wherefrom.data.example import titled
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
@@ -123,7 +124,7 @@ def figure3(asked: RecipeCall) -> Table:
 
         return curves(rows, y_label="cosine similarity")
 
-    said = [f"{asked.model} on {examples.name} {examples.split}".rstrip() + f": n = {len(texts)}"]
+    said = [f"{asked.model} on {titled(examples.name, examples.split)}: n = {len(texts)}"]
     columns = [f"L{i}" for i in range(1, len(found.outputs) + 1)]
     return Table(list(rows), columns, ours, "Mean cosine similarity of two vectors", said, [], {"": draw})
 
@@ -219,7 +220,7 @@ def figure7(asked: RecipeCall) -> Table:
         one, other = (_explanations(texts, model, method, options) for model in (first, second))
         found = {each.id: consistency(a, b) for each, a, b in zip(examples, one, other, strict=True)}
         ours[row, "ρ"] = Measured.of(summary(found.values()), partial(dict, found))
-    where = f"{said}, on {examples.name} {examples.split}".rstrip()
+    where = f"{said}, on {titled(examples.name, examples.split)}"
     count = ours["ALTI", "ρ"].count
     notes = [f"They predict the same class for {count} of {len(texts)} examples, which are those compared."]
     draw = bar_picture(ours, list(rows), "ρ")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wherefrom.data import drawn
+from wherefrom.data.example import titled
 from wherefrom.errors import InvalidOption
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.metric.names import metric_of
@@ -254,7 +255,7 @@ def used(run: Run, model: str = "") -> str:
     """Which model was measured on which data, and how many examples; a model in a folder is named by that."""
     known = run.manifest
     failed = sum((run.finished or {}).get("failures", {}).values())
-    data = f"{known['data']['name']} {known['data']['split']}".strip()
+    data = titled(known["data"]["name"], known["data"]["split"])
     missing = f", {failed} more could not be explained" if failed else ""
     return f"{model or called(known['model']['name'])} on {data}: n = {known['data']['rows'] - failed}{missing}"
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherefrom.data import MASK
+from wherefrom.data.example import titled
 from wherefrom.errors import WherefromWarning
 from wherefrom.files import write
 from wherefrom.metric.probing import compression_against_alignment, layer_codes, representations
@@ -233,7 +234,7 @@ def figure1(asked: RecipeCall) -> Table:
 
 @recipe(
     "value-zeroing/figure2",
-    "The same for the fine-tuned model.",
+    "Cue words in every layer of the fine-tuned model: their share of the scores, and average precision.",
     samples=SAMPLES + "fine-tuned on the other half (accuracy 0.99)",
     claims=ALIGNED,
     **AGREEMENT,
@@ -287,7 +288,7 @@ def figure3(asked: RecipeCall) -> Table:
         found = {row: [ours[row, column].mean for column in columns] for row in models}
         return curves(found, x=list(range(len(columns))), y_label="compression")
 
-    data = f"{examples.name} {examples.split}: n = {count}"
+    data = f"{titled(examples.name, examples.split)}: n = {count}"
     of = "Compression, L0 the embeddings, 1 a guess"
     return Table(list(models), columns, ours, of, [f"{asked.model}, and fine-tuned, on {data}"], [], {"": draw})
 
