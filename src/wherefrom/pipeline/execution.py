@@ -392,7 +392,7 @@ def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target
         of_phrase = "the mean of the tokens before each of the phrase's"
         return Target("none", label=of_phrase if readout.rows else "the mean of all tokens")
     token = as_written(sentence.tokens[where], sentence.texts, sentence.spans[where])
-    return Target("none", label=token if token.startswith(("[", "<")) else f"'{token}'")  # [MASK] needs no quotes
+    return Target("none", label=token)
 
 
 def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, Any]:

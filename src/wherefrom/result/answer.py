@@ -39,7 +39,9 @@ class Target:
         if self.kind == "random":
             return "nothing: random scores, to compare with"
         if self.kind == "none":
-            return f"what {self.label or 'a token'} is made of, not towards a class or word"
+            name = self.label or "a token"
+            named = name if " " in name or name.startswith(("[", "<")) else f"'{name}'"  # a word, not [CLS] or the mean
+            return f"what {named} is made of, not towards a class or word"
         if self.kind == "similarity":
             than = "" if self.foil_label is None else f" rather than to '{self.foil_label}'"
             return f"similarity to '{self.label}'{than}"
