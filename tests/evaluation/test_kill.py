@@ -101,7 +101,8 @@ def command(tmp_path: Path) -> list[str]:
     return ["evaluate", *(part for name, value in asked.items() for part in (f"--{name}", value))]
 
 
-def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("kills_wanted", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_kills_at_random_moments_change_no_byte(tmp_path: Path, command: list[str], kills_wanted: int) -> None:
     log, shell, random = tmp_path / "log", Shell(tmp_path / "log"), np.random.default_rng(6)
     try:
         begin = time.perf_counter()
@@ -114,7 +115,7 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, command: lis
         log.unlink()
         kills = killed = 0  # of all runs, of this one
         for folder in (tmp_path / f"killed{number}" for number in count()):
-            while kills < 10:
+            while kills < kills_wanted:
                 pid = shell.begin(*command, "--out", str(folder))
                 time.sleep(float(random.uniform(0.05, 0.35)) * whole)  # from its start to the writing of the tables
                 with suppress(ProcessLookupError):
@@ -130,7 +131,7 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, command: lis
             assert len(computed) - len(every) <= killed  # and nothing but the shard in flight computed twice
             log.unlink()
             killed = 0
-            if kills == 10:
+            if kills == kills_wanted:
                 return
     finally:
         shell.close()

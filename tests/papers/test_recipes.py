@@ -46,7 +46,12 @@ LISTED = {
 
 
 LIMITS = {"globenc/figure4": 1}  # HTA takes its time
-SLOW = ("value-zeroing/figure2", "value-zeroing/table2")  # other recipes go through the same lines
+SLOW = (
+    "value-zeroing/figure2",
+    "value-zeroing/table2",
+    "value-zeroing/figure1",
+    "value-zeroing/table3",
+)  # other recipes go through the same lines
 
 
 @pytest.fixture(scope="module")
