@@ -34,6 +34,15 @@ Rate = Annotated[float, typer.Option("--lr", help="Highest learning rate.", min=
 Warmup = Annotated[float, typer.Option(help="Share of the steps in which the learning rate rises.", min=0, max=1)]
 Decay = Annotated[float, typer.Option(help="Weight decay.", min=0)]
 Patience = Annotated[int, typer.Option(help="Stop after this many validations without improvement; 0: never.", min=0)]
+Texts = Annotated[
+    list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")
+]
+Steps = Annotated[int, typer.Option(help="Batches to train on.", min=1)]
+Vocabulary = Annotated[str | None, typer.Option(help="Use this vocabulary instead of learning one.")]
+Layers = Annotated[int, typer.Option(min=1)]
+Width = Annotated[int, typer.Option(min=8)]
+Length = Annotated[int, typer.Option(help="Tokens per row.", min=16)]
+Beta2 = Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)]
 Checks = Annotated[int, typer.Option(help="Validations (and checkpoints) per epoch.", min=1)]
 Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropout.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -53,20 +62,18 @@ def register(app: typer.Typer) -> None:
 
 
 def pretrain(
-    sources: Annotated[
-        list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")
-    ],
+    sources: Texts,
     out: Out,
-    steps: Annotated[int, typer.Option(help="Batches to train on.", min=1)],
+    steps: Steps,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Continue from this masked language model.")
     ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="Use this vocabulary instead of learning one.")] = None,
-    layers: Annotated[int, typer.Option(min=1)] = 8,
-    width: Annotated[int, typer.Option(min=8)] = 256,
+    tokenizer: Vocabulary = None,
+    layers: Layers = 8,
+    width: Width = 256,
     heads: Annotated[int, typer.Option(min=1)] = 8,
     vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
-    length: Annotated[int, typer.Option(help="Tokens per row.", min=16)] = 128,
+    length: Length = 128,
     ratio: Annotated[int, typer.Option(help="How many times as long the rows of the long share are.", min=1)] = 1,
     long_share: Annotated[float, typer.Option(help="Share of the steps with long rows.", min=0, max=1)] = 0.0,
     mask_rate: Annotated[float, typer.Option(help="Share of the tokens to hide.", min=0.01, max=0.9)] = 0.15,
@@ -75,7 +82,7 @@ def pretrain(
     lr: Rate = 1.2e-3,
     warmup: Warmup = 0.05,
     weight_decay: Decay = 0.01,
-    beta2: Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)] = 0.98,
+    beta2: Beta2 = 0.98,
     checks: Checks = 10,
     seed: Seed = 0,
     device: Device = "auto",
@@ -99,25 +106,23 @@ def pretrain(
 
 
 def lm(
-    sources: Annotated[
-        list[str], typer.Argument(help="Text files, or table.parquet:column. Name one twice to read it twice.")
-    ],
+    sources: Texts,
     out: Out,
-    steps: Annotated[int, typer.Option(help="Batches to train on.", min=1)],
-    tokenizer: Annotated[str | None, typer.Option(help="Use this vocabulary instead of learning one.")] = None,
-    layers: Annotated[int, typer.Option(min=1)] = 9,
-    width: Annotated[int, typer.Option(min=8)] = 288,
+    steps: Steps,
+    tokenizer: Vocabulary = None,
+    layers: Layers = 9,
+    width: Width = 288,
     heads: Annotated[int, typer.Option(help="Heads of queries.", min=1)] = 9,
     groups: Annotated[int, typer.Option(help="Heads of keys and values, which those of queries share.", min=1)] = 3,
     units: Annotated[int, typer.Option(help="Hidden units of the gated FFN.", min=1)] = 768,
     vocabulary: Annotated[int, typer.Option(help="Byte-level pieces to learn.", min=300, max=65_000)] = 8192,
-    length: Annotated[int, typer.Option(help="Tokens per row.", min=16)] = 512,
+    length: Length = 512,
     held_out: HeldOut = 0.005,
     batch: Batch = 256,
     lr: Rate = 2e-3,
     warmup: Warmup = 0.04,
     weight_decay: Decay = 0.1,
-    beta2: Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)] = 0.95,
+    beta2: Beta2 = 0.95,
     checks: Checks = 10,
     seed: Seed = 0,
     device: Device = "auto",
@@ -223,8 +228,8 @@ def agree(
     repeat: Annotated[int, typer.Option(help="Read the extra rows this many times an epoch.", min=1)] = 1,
     tokenizer: Annotated[str | None, typer.Option(help="Use this model's vocabulary instead of learning one.")] = None,
     embeddings: Annotated[str | None, typer.Option(help="Start from this model's word embeddings.")] = None,
-    layers: Annotated[int, typer.Option(min=1)] = 6,
-    width: Annotated[int, typer.Option(min=8)] = 128,
+    layers: Layers = 6,
+    width: Width = 128,
     heads: Annotated[int, typer.Option(min=1)] = 8,
     vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
     dropout: Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)] = 0.1,

@@ -34,7 +34,7 @@ from wherefrom.method.attention import attention_fixed_residual
 from wherefrom.method.attention import cost as attention_cost
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import FERRANDO_2023
-from wherefrom.method.readout import Entries, entries, head_back
+from wherefrom.method.readout import Entries, entries, head_back, made
 from wherefrom.model.head import Step, at_rows
 from wherefrom.model.head import head as head_of
 from wherefrom.model.parts import Linear, Norm
@@ -81,7 +81,8 @@ def alti_logit(output: OutputTrace, *, mixing: Mixing = "alti") -> Scores:
     `layer_scores` are what the attention of each layer adds.
     """
     trace = output.trace
-    read, steps = entries(output), before_cap(head_of(trace, entries(output).rows))
+    read = entries(output)
+    steps = before_cap(head_of(trace, read.rows))
     rho = linear_reading(output, read, steps)
     followed: list[Tensor] = []  # one row for each layer above, followed down to the layer at hand: [B, n] each
     for layer in reversed(trace.layers):
@@ -91,7 +92,7 @@ def alti_logit(output: OutputTrace, *, mixing: Mixing = "alti") -> Scores:
         followed.append(given(layer, read, rho.to(layer.device)).to(rho.device))
     layers = torch.stack(followed[::-1])
     scores = layers.sum(0)
-    logit = _logit(read, steps)
+    logit = (read.signs * made(steps).gather(-1, read.columns[..., None])[..., 0]).sum(1)
     return Scores(scores, layers, arrived=scores.sum(-1) / torch.where(logit == 0, 1, logit))
 
 
@@ -107,20 +108,6 @@ def given(layer: LayerTrace, read: Entries, rho: Tensor) -> Tensor:
     seen = torch.einsum("bhjk,bmhk->bmhj", layer.value, through)
     weights = at_rows(layer.weights.transpose(1, 2), read.rows)  # [B, m, H, n]
     return (weights * seen).sum((1, 2))
-
-
-def _logit(read: Entries, steps: list[Step]) -> Tensor:
-    """The number itself, biases and all, before a soft-cap: [B]."""
-    factor, value = read.signs.to(steps[-1].x), None
-    for part, x in reversed(steps):
-        if isinstance(part, Tensor):  # a factor that is one for all outputs
-            factor = factor * part.gather(-1, read.columns[..., None])[..., 0]
-            continue
-        assert isinstance(part, Linear)  # a head ends with one
-        value = part(x).gather(-1, read.columns[..., None])[..., 0]
-        break
-    assert value is not None
-    return (factor * value).sum(1)
 
 
 def before_cap(steps: list[Step]) -> list[Step]:

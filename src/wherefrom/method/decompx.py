@@ -45,7 +45,7 @@ from wherefrom.method.decomposition import (
     through_norm,
 )
 from wherefrom.method.frozen import Approximation, Freeze, Norms, at_input, back, linearised, whole
-from wherefrom.method.readout import Entries, entries, head_back
+from wherefrom.method.readout import Entries, entries, head_back, made
 from wherefrom.model.head import Step
 from wherefrom.model.head import head as head_of
 from wherefrom.model.parts import Linear, Norm
@@ -213,13 +213,14 @@ def _taken_forward(
 ) -> Tensor:
     """Scores with biases shared out by the vectors, [B, n]; `later`: those of the whole way at the very end."""
     trace = output.trace
+    full = made(steps) if later else None
     scores = trace.layers[0].x.new_zeros(trace.batch.ids.shape)
     for sentence, n in enumerate(trace.batch.lengths):
         rows = read.rows[sentence].tolist()
         *_, parts = decomposed(trace.layers, sentence, n, rules, causal=trace.opened.causal, last=rows)
         entries = _through_head(parts, steps, sentence, rules.bias, head)  # [m, n, C]
-        if later:
-            share(entries, _made(steps, sentence) - entries.sum(1), "absdot")
+        if full is not None:
+            share(entries, full[sentence] - entries.sum(1), "absdot")
         for which, (column, sign) in enumerate(zip(read.columns[sentence], read.signs[sentence], strict=True)):
             scores[sentence, :n] += sign * entries[which, :, column]
     return scores
@@ -239,13 +240,6 @@ def _through_head(parts: Tensor, steps: list[Step], sentence: int, rule: Bias, w
             parts = parts * factor.unsqueeze(1)
             parts = parts if rest is None else share(parts, rest, rule)
     return parts
-
-
-def _made(steps: list[Step], sentence: int) -> Tensor:
-    """The output itself, [m, C]."""
-    part, x = steps[-1]
-    assert not isinstance(part, Norm)
-    return x[sentence] * part[sentence] if isinstance(part, Tensor) else part(x[sentence])
 
 
 # Maps -----------------------------------------------------------------------------------------------------

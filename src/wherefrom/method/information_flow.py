@@ -74,10 +74,12 @@ def shares(layer: LayerTrace, threshold: float, budget: int | None) -> tuple[Ten
     """What each head brings of each token, and what the residual connection keeps: [B, H, n, n] and [B, n]."""
     found = _gains(layer, budget_for(layer.x, budget)).clamp(min=FLOOR) * (layer.attention != 0)
     residual = gained(layer.u, layer.x).clamp(min=FLOOR)
-    for least_share in (0.0, threshold):
-        total = nonzero(found.sum((1, 3)) + residual)
-        found, residual = found / total[:, None, :, None], residual / total
-        found, residual = (part * (part > least_share) for part in (found, residual))
+    found, residual = _shared_out(found, residual)
+    return _shared_out(found * (found > threshold), residual * (residual > threshold))
+
+
+def _shared_out(found: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts of each u_i divided by their sum."""
     total = nonzero(found.sum((1, 3)) + residual)
     return found / total[:, None, :, None], residual / total
 

@@ -44,6 +44,13 @@ def entries(output: OutputTrace) -> Entries:
     return Entries(column("position"), column("column"), column("sign"))
 
 
+def made(steps: list[Step]) -> Tensor:
+    """The head's output at the tokens that are read: [B, m, C]."""
+    part, x = steps[-1]
+    assert not isinstance(part, Norm)
+    return x * part if isinstance(part, Tensor) else part(x)
+
+
 def head_back(read: Entries, steps: list[Step], way: Approximation) -> Tensor:
     """The gradient of the signed entries at the last block's output, biases left out: [B, m, d]."""
     g: Tensor | None = None

@@ -80,7 +80,7 @@ def agree(
         "shape": asdict(shape),
         "held_out": held_out,
         "hide": hide,
-        "run": {**asdict(run), "out": None, "progress": None, "workers": None},
+        "run": run.settings,
     }
     loop.prepare(run.out, settings, fresh)
     rows = [example for path in prefixes for example in examples(path, columns)]

@@ -54,7 +54,7 @@ def classify(
         "columns": asdict(columns),
         "model": model,
         "longest": longest,
-        "run": {**asdict(run), "out": None, "progress": None, "workers": None},
+        "run": run.settings,
     }
     loop.prepare(run.out, settings, fresh)
     rows = [example for path in train for example in examples(path, columns)]

@@ -55,7 +55,7 @@ def pretrain(
         "task": "lm",
         "sources": list(sources),
         "tokenizer": tokenizer,
-        "run": {**asdict(run), "out": None, "progress": None, "workers": None},
+        "run": run.settings,
         "shape": asdict(shape),
         "reading": {"length": length, "held_out": held_out},
     }

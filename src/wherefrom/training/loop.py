@@ -45,6 +45,11 @@ class Schedule:
     workers: int = 0
     progress: bool = True
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the weights: all but where they go and how the run is watched and fed."""
+        return {**asdict(self), "out": None, "progress": None, "workers": None}
+
 
 @dataclass(frozen=True)
 class Fitting:

@@ -72,7 +72,7 @@ def pretrain(
         "sources": list(sources),
         "model": model,
         "tokenizer": tokenizer,
-        "run": {**asdict(run), "out": None, "progress": None, "workers": None},
+        "run": run.settings,
         "shape": None if model else asdict(shape),
         "reading": asdict(reading),
     }

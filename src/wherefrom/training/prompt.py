@@ -69,7 +69,7 @@ def prompt(
         "columns": asdict(columns),
         "model": model,
         "skip_split": skip_split,
-        "run": {**asdict(run), "out": None, "progress": None, "workers": None},
+        "run": run.settings,
     }
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
