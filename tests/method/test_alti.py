@@ -16,7 +16,7 @@ EXACT = 1e-10
 
 
 @pytest.mark.filterwarnings("ignore:alti")  # some rows of these random models hold no contribution
-@pytest.mark.parametrize("at", ["attention", "output", "residual", None])
+@pytest.mark.parametrize("at", ["norm", "output", "residual", None])
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
 def test_every_metric_is_that_of_the_paper(variant: str, at: str) -> None:
     for layer in layers(variant):
@@ -40,7 +40,7 @@ def test_the_authors_numbers_are_ours_with_a_millionth_on_every_component(case: 
     """Their distance adds 1e-6 to each component of T − y; that is the whole difference where ε is small."""
     if case.name == "bert_bigeps":
         pytest.skip("their code loses ε, and this case has a large one on purpose")
-    keys = {"alti": ("l1", "attention"), "alti_l2": ("l2", "attention"), "alti_ln2": ("l1", "output")}
+    keys = {"alti": ("l1", "norm"), "alti_l2": ("l2", "norm"), "alti_ln2": ("l1", "output")}
     for sentence in case.sentences("alti"):
         if len(case.ids(sentence)) > 13:
             continue  # the oracle is slow; the maps themselves are compared in test_mixing_golden
@@ -64,11 +64,17 @@ def test_a_row_without_contributions_is_the_token_itself() -> None:
     assert all(apart(one.sum(-1), torch.ones(len(one)).double()) < EXACT for one in found)
 
 
+def test_attention_is_another_word_for_norm() -> None:
+    for layer in layers("gpt2"):
+        for one, other in zip(maps(layer, "alti", at="attention"), maps(layer, "alti", at="norm"), strict=True):
+            assert (one == other).all()
+
+
 def test_wrong_options_are_refused() -> None:
     layer = layers()[0]
     for options, message in (
         ({"metric": "l3"}, "metric='l3'; expected 'l1', 'l2' or 'cosine'"),
-        ({"at": "end"}, "at='end'; expected 'residual', 'mid', 'attention', 'output' or None"),
+        ({"at": "end"}, "at='end'; expected 'residual', 'mid', 'norm', 'output', 'attention' or None"),
         ({"budget": 0}, "budget=0; expected a whole number, at least 1, or None"),
         ({"budget": 1.5}, "budget=1.5"),
     ):

@@ -37,7 +37,7 @@ def exactly(layer: LayerTrace, row: int, name: str, options: dict[str, Any]) -> 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((symbol, {}) for symbol in (*globenc.VECTORS, "W_Res")),
-    *(("alti", {"metric": metric, "at": at}) for metric in ("l1", "l2", "cosine") for at in ("attention", "output")),
+    *(("alti", {"metric": metric, "at": at}) for metric in ("l1", "l2", "cosine") for at in ("norm", "output")),
     *(("value-zeroing", {"metric": metric}) for metric in ("cosine", "euclidean", "spearman")),
     ("value-zeroing", {"standardise": True}),
 ]
@@ -73,7 +73,7 @@ def test_tiny_effects_do_not_drown_in_float32() -> None:
             assert apart(one, value_zeroing.value_zeroing(high, row)) < 5e-4
 
 
-@pytest.mark.parametrize("at", ["attention", "output"])
+@pytest.mark.parametrize("at", ["norm", "output"])
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
 def test_faint_rows_of_alti_do_not_drown_in_float32(variant: str, at: str) -> None:
     """β ten thousand times as large: ‖y‖ and ‖y − T‖, whose difference counts, share all of float32's digits."""

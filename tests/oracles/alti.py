@@ -18,7 +18,7 @@ def result(layer: LayerTrace, row: int, at: str) -> list[Tensor]:
     block = layer.block
     if at == "residual":
         return list(s["u"])
-    if at == "attention":
+    if at == "norm":
         norm = block.norm2 if block.norm_first else block.norm1
         return [globenc.through(norm, u, u) + norm.beta.double() for u in s["u"]]
     if block.norm_first:
@@ -36,11 +36,11 @@ def nearness(y: Tensor, t: Tensor, metric: str, component: float) -> Tensor:
     return (y * t).sum() / lengths if lengths > 0 else lengths
 
 
-VECTORS = {"residual": "N_Res", "attention": "N_ResLN", "output": "N_Enc"}
+VECTORS = {"residual": "N_Res", "norm": "N_ResLN", "output": "N_Enc"}
 
 
 def alti(layer: LayerTrace, row: int, metric: str = "l1", at: str | None = None, component: float = 0.0) -> Tensor:
-    at = at or ("residual" if layer.block.norm_first else "attention")
+    at = at or ("residual" if layer.block.norm_first else "norm")
     vectors = globenc.VECTORS[VECTORS[at]](layer, row)
     rows = []
     for i, (y, line) in enumerate(zip(result(layer, row, at), vectors, strict=True)):

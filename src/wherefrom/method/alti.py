@@ -11,7 +11,7 @@ output, FFN and β included.
 
 In a pre-norm block what attention makes of token i is u_i itself, which meets no norm of its own: there T_ij = t_ij
 and y_i = u_i, as the authors' code for decoders has it (Ferrando et al. 2023; `at="residual"`), in a parallel block
-y_i = o_i with FFN(x_i) in t_ii. `at="attention"` sends both through the next norm (contributions.py).
+y_i = o_i with FFN(x_i) in t_ii. `at="norm"` sends both through the next norm (contributions.py).
 
 L1 has no shortcut: all n² vectors are built, in tiles of a few sources that stay in the cache. Where all shares of
 a row are small beside ‖y_i‖_1, the difference cancels; such a row is computed again by components, as
@@ -93,14 +93,15 @@ def alti(
     layer: LayerTrace,
     *,
     metric: Literal["l1", "l2", "cosine"] = "l1",
-    at: Literal["residual", "mid", "attention", "output"] | None = None,
+    at: Literal["residual", "mid", "norm", "output", "attention"] | None = None,
     budget: Budget = None,
 ) -> Tensor:
     """How near each token's share comes to what attention makes of token i; rows sum to one.
 
-    metric: "l1", "l2" or "cosine". at: "attention" for what attention and its norm make of token i, the default of
+    metric: "l1", "l2" or "cosine". at: "norm" for what attention and its norm make of token i, the default of
     post-norm blocks; "residual" for the stream without a norm, that of the others; "mid" for the stream after attention
-    also where the FFN of a parallel block joins it; "output" for the block's output (the LN2 variant).
+    also where the FFN of a parallel block joins it; "output" for the block's output (the LN2 variant); "attention"
+    is another word for "norm".
     budget: bytes for one tile (by default 2.5 MiB on a CPU, about its cache). A row without any contribution
     falls back to the token itself, with a warning.
     """
@@ -130,13 +131,13 @@ def alti(
 def _result(layer: LayerTrace, at: str | None) -> tuple[Tensor, View]:
     """What the contributions are compared with, and the view in which they are."""
     block = layer.block
-    at = at or ("residual" if block.post is None else "attention")
+    at = at or ("residual" if block.post is None else "norm")
     reached = layer.output if block.parallel else layer.u
     if at == "mid":
         return layer.u, plain(layer)
     if at == "residual":
         return reached, plain(layer)._replace(name="residual")
-    if at == "attention":
+    if at in ("norm", "attention"):
         return reached if block.first_norm is None else block.first_norm(reached), after_attention(layer)
     view = after_block(layer)
     return (layer.output if block.ffn_post is not None else view.linear(layer.w) / view.scale), view
