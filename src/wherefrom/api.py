@@ -21,6 +21,7 @@ from wherefrom.model import (
     open_model,
 )
 from wherefrom.model import capture as capture_batch
+from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.options import (
     BatchSize,
     DeviceLike,
@@ -71,9 +72,10 @@ AHEAD = 16  # batches that a stream reads before it explains them, sentences of 
 # fmt: off
 @overload
 def explain(  # type: ignore[overload-overlap]
-    inputs: OneInput, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    inputs: OneInput = ..., model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    chat: Chat | None = ..., target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
+    estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
+    receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
@@ -83,8 +85,9 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(  # type: ignore[overload-overlap]
     inputs: Encoded, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    chat: None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
+    receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
@@ -94,8 +97,9 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(  # type: ignore[overload-overlap]
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    chat: None = ..., target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
+    estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
+    receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
@@ -104,9 +108,10 @@ def explain(  # type: ignore[overload-overlap]
 ) -> Explanations[Comparison]: ...
 @overload
 def explain(  # type: ignore[overload-overlap]
-    inputs: OneInput, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    inputs: OneInput = ..., model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    chat: Chat | None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
+    receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
@@ -116,8 +121,9 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[False] = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    chat: None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
+    receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
@@ -126,9 +132,10 @@ def explain(
 ) -> Explanations[Explanation]: ...
 @overload
 def explain(
-    inputs: Inputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ..., estimate: Literal[True],
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
+    inputs: Inputs = ..., model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
+    chat: Chat | None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    estimate: Literal[True], aggregate: str | None = ..., layers: LayerRange = ...,
+    receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
     batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
     on_error: OnError = ..., progress: bool | None = ...,
@@ -138,11 +145,12 @@ def explain(
 # fmt: on
 @checks_arguments
 def explain(
-    inputs: Inputs,
+    inputs: Inputs | None = None,
     model: ModelLike = DEFAULT_MODEL,
     tokenizer: TokenizerLike = None,
     method: MethodLike = DEFAULT_METHOD,
     *,
+    chat: Chat | None = None,
     target: TargetLike = None,
     foil: TargetLike = None,
     position: TargetLike = None,
@@ -176,6 +184,7 @@ def explain(
         these, or anything else that has an order: a generator, a pandas Series, a numpy array of texts, a column of a
         dataset or a tokenised dataset. Texts split into words are lists of words, with
         tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
+    chat: a chat in place of `inputs`.
     model: a shipped model ("wherefrom/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
@@ -215,7 +224,9 @@ def explain(
     named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
-    given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
+    given = read(
+        opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), given_or_chat(inputs, chat), how
+    )
     given, questions = _asked(opened, given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     sentences = list(given.sentences.values())
@@ -349,10 +360,12 @@ def explain_stream(
 
 @overload
 def compare(  # type: ignore[overload-overlap]
-    inputs: OneInput,
+    inputs: OneInput = ...,
     model: ModelLike = ...,
     tokenizer: TokenizerLike = ...,
     methods: str | Iterable[str] = ...,
+    *,
+    chat: Chat | None = ...,
     **options: Unpack[ExplainOptions],
 ) -> Comparison: ...
 @overload
@@ -373,11 +386,12 @@ def compare(
 ) -> Explanations[Comparison]: ...
 @checks_arguments
 def compare(
-    inputs: Inputs,
+    inputs: Inputs | None = None,
     model: ModelLike = DEFAULT_MODEL,
     tokenizer: TokenizerLike = None,
     methods: str | Iterable[str] = DEFAULT_METHOD,
     *,
+    chat: Chat | None = None,
     target: TargetLike = None,
     foil: TargetLike = None,
     position: TargetLike = None,
@@ -417,7 +431,9 @@ def compare(
     chosen = {} if unnamed else choose_each(names)
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
-    given = read(opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), inputs, how)
+    given = read(
+        opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), given_or_chat(inputs, chat), how
+    )
     given, questions = _asked(opened, given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     if unnamed:

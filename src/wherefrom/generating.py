@@ -18,6 +18,7 @@ from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
+from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.model.inputs import token_names
 from wherefrom.model.phrase import ANSWER, continued, spelt
 from wherefrom.model.target import EACH
@@ -35,11 +36,12 @@ OURS = ("input_ids", "attention_mask", "return_dict_in_generate", "num_return_se
 
 @checks_arguments
 def generate(
-    prompt: OneInput | Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    model: ModelLike,
+    prompt: OneInput | Mapping[str, Any] | Chat | None = None,
+    model: ModelLike | None = None,
     tokenizer: TokenizerLike = None,
     method: MethodLike = "alti-logit",
     *,
+    chat: Chat | None = None,
     max_new_tokens: int = 20,
     seed: int | None = None,
     aggregate: str | None = AUTO,
@@ -55,6 +57,7 @@ def generate(
     """Let a causal language model go on after a prompt, and explain every token that it says: a `Generation`.
 
     prompt: a text, token ids, an encoding, or a chat: a list of turns, [{"role": "user", "content": …}, …].
+    chat: a chat in place of a prompt.
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
@@ -63,11 +66,13 @@ def generate(
     """
     if unfit := sorted(set(OURS) & set(sampling)):
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
+    if model is None:
+        raise InvalidOption("no model is named that could say something; expected model=, a causal language model")
     chosen = _of_log_probability(choose(method))
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     if opened.task != "causal-lm":
         raise InvalidOption(f"{opened.name} is for {opened.task} and says nothing; expected a causal language model")
-    read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(prompt)
+    read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(prompt, chat))
     if not single:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))

@@ -180,3 +180,24 @@ def test_a_chat_is_an_input_and_its_turns_are_segments(model: Any) -> None:
     assert set(said.over("prompt").segments) == {"a 1", "dog", "a 2", "template"}
     given = wherefrom.explain([*CHAT, {"role": "assistant", "content": "good"}], model.model, tokenizer, method="alti")
     assert given.segments[-1] == "assistant"
+
+
+def test_a_chat_may_be_given_by_its_name(model: Any) -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    how: Any = {"model": model.model, "tokenizer": tokenizer, "method": "alti-logit"}
+    named, plain = wherefrom.explain(chat=CHAT, **how), wherefrom.explain(CHAT, **how)
+    assert named.segments == plain.segments
+    assert np.allclose(named.scores, plain.scores)
+    said = wherefrom.generate(chat=CHAT, max_new_tokens=2, do_sample=False, **how)
+    assert set(said.over("prompt").segments) == {"a 1", "dog", "a 2", "template"}
+    both = wherefrom.compare(chat=CHAT, model=model.model, tokenizer=tokenizer, methods=["alti-logit", "alti"])
+    assert list(both) == ["alti-logit", "alti"]
+    with pytest.raises(InvalidInput, match="inputs and a chat were both given; expected one of them"):
+        wherefrom.explain("the film", chat=CHAT, **how)
+    with pytest.raises(InvalidInput, match="neither inputs nor a chat were given"):
+        wherefrom.explain(**how)
+    with pytest.raises(InvalidInput, match="chat='hello'; expected turns"):
+        wherefrom.generate(chat="hello", **how)
+    with pytest.raises(InvalidOption, match="expected model="):
+        wherefrom.generate("the film")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wherefrom.errors import InvalidInput
+from wherefrom.typecheck import shown
 
 if TYPE_CHECKING:
     from wherefrom.model.inputs import Reader, Sentence
+
+Chat: TypeAlias = Sequence[Mapping[str, Any]]  # turns
 
 TEMPLATE = "template"  # what the template writes after the last turn, for the answer to begin
 
@@ -21,7 +24,17 @@ def is_chat(inputs: Any) -> bool:
     return turns and all(isinstance(each, Mapping) and {"role", "content"} <= each.keys() for each in inputs)
 
 
-def read_chat(reader: Reader, turns: Sequence[Mapping[str, Any]]) -> Sentence:
+def given_or_chat(inputs: Any, chat: Chat | None) -> Any:
+    """What is to be read: the inputs, or the chat that was given in their place."""
+    if (inputs is None) == (chat is None):
+        given = "neither inputs nor a chat were" if chat is None else "inputs and a chat were both"
+        raise InvalidInput(f"{given} given; expected one of them")
+    if chat is not None and not is_chat(chat):
+        raise InvalidInput(f'chat={shown(chat)}; expected turns: [{{"role": "user", "content": "…"}}, …]')
+    return inputs if chat is None else chat
+
+
+def read_chat(reader: Reader, turns: Chat) -> Sentence:
     """The turns as one text; after the last one the model's own turn begins, unless that one is the model's already."""
     if not getattr(reader.tokenizer, "chat_template", None):
         raise InvalidInput("a chat was given and the tokenizer has no chat template; give the prompt as a text")
@@ -37,14 +50,14 @@ def read_chat(reader: Reader, turns: Sequence[Mapping[str, Any]]) -> Sentence:
     return replace(read, segments=[TEMPLATE if place is None else names[place] for place in places])
 
 
-def _written(tokenizer: Any, turns: Sequence[Mapping[str, Any]], *, begin: bool = False) -> str:
+def _written(tokenizer: Any, turns: Chat, *, begin: bool = False) -> str:
     try:
         return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=begin))
     except Exception as error:  # whatever a template makes of roles that it does not know
         raise InvalidInput(f"the tokenizer's chat template does not take these turns: {error}") from error
 
 
-def _ends(tokenizer: Any, turns: Sequence[Mapping[str, Any]], text: str) -> list[int]:
+def _ends(tokenizer: Any, turns: Chat, text: str) -> list[int]:
     """Where each turn ends: where a chat without the later ones would, or else with its own content."""
     ends: list[int] = []
     for count in range(1, len(turns) + 1):
@@ -58,7 +71,7 @@ def _ends(tokenizer: Any, turns: Sequence[Mapping[str, Any]], text: str) -> list
     return ends
 
 
-def _names(turns: Sequence[Mapping[str, Any]]) -> list[str]:
+def _names(turns: Chat) -> list[str]:
     """Each turn by its role, numbered from 1 where the role has several.
 
     >>> _names([{"role": "user"}, {"role": "assistant"}, {"role": "user"}])
