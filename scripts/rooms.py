@@ -47,6 +47,7 @@ ORDER = (
     "cost",
     "api",
     "generating",
+    "lens",
     "analysis",
     "evaluation",
     "training",

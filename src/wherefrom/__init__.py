@@ -42,6 +42,8 @@ _HOMES = {
     "mixing_ratios": "wherefrom.analysis",
     "anisotropy": "wherefrom.analysis",
     "norm_outliers": "wherefrom.analysis",
+    "logit_lens": "wherefrom.lens",
+    "LogitLens": "wherefrom.result.by_layer",
     "WherefromError": "wherefrom.errors",
     "WherefromWarning": "wherefrom.errors",
 }
@@ -56,6 +58,7 @@ __all__ = [
     "Explanations",
     "Generation",
     "LayerTrace",
+    "LogitLens",
     "Run",
     "Trace",
     "WherefromError",
@@ -70,6 +73,7 @@ __all__ = [
     "explain",
     "explain_stream",
     "generate",
+    "logit_lens",
     "methods",
     "metrics",
     "mixing_ratios",
@@ -90,11 +94,13 @@ if TYPE_CHECKING:
     from wherefrom.errors import WherefromError, WherefromWarning
     from wherefrom.evaluation import Run, evaluate
     from wherefrom.generating import generate
+    from wherefrom.lens import logit_lens
     from wherefrom.method import methods, presets
     from wherefrom.metric.names import metrics
     from wherefrom.model import LayerTrace, Trace, open_model
     from wherefrom.options import similarity
     from wherefrom.papers import reproduce
+    from wherefrom.result.by_layer import LogitLens
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation
     from wherefrom.result.explanations import Explanations

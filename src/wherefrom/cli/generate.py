@@ -1,4 +1,7 @@
-"""`wherefrom generate`: a prompt, what a language model says after it, and where a token of that comes from."""
+"""`wherefrom generate`: a prompt, what a language model says after it, and where a token of that comes from.
+
+`wherefrom lens`: what each layer would have said.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli.flags import MODEL, AsJson, Asked, Written, complete_method, complete_model, shared
+from wherefrom.cli.flags import (
+    MODEL,
+    QUESTION,
+    AsJson,
+    Asked,
+    ModelName,
+    Written,
+    complete_method,
+    complete_model,
+    shared,
+)
+from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption
 
 ModelChoice = Annotated[
@@ -22,12 +36,14 @@ Token = Annotated[int | None, typer.Option(help="The token whose sources are sho
 Most = Annotated[int, typer.Option("--max-new-tokens", help="How many tokens are said at most.", min=1)]
 Seed = Annotated[int | None, typer.Option(help="Of a sampled answer; drawn and recorded if not given.")]
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of the likeliest token.")]
+Top = Annotated[int, typer.Option(help="How many words are listed of each layer.", min=1)]
 SaveTo = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json or .csv file.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add this file's command to the application."""
+    """Add this file's commands to the application."""
     app.command("generate")(generate_command)
+    app.command("lens")(lens_command)
 
 
 @shared(asked=(MODEL,))
@@ -61,3 +77,17 @@ def generate_command(
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         found.show(token)
+
+
+@shared(asked=(QUESTION, MODEL))
+def lens_command(
+    text: Written, model: ModelName = DEFAULT_MODEL, top: Top = 5, *, asked: Asked, as_json: AsJson = False
+) -> None:
+    """Show what each layer of a model would have said: the logit lens."""
+    import wherefrom
+
+    found = wherefrom.logit_lens(text, model, top=top, **asked)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+    else:
+        found.show()

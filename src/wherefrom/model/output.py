@@ -165,12 +165,12 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
         return functional.logsigmoid(number) if log else torch.sigmoid(number)
     among = functional.log_softmax if log else functional.softmax
     parts = torch.stack(
-        [among(promote(scores), -1)[index] for scores, index in _chosen(opened, output, row, answer, n)]
+        [among(promote(scores), -1)[index] for scores, index in choices(opened, output, row, answer, n)]
     )
     return parts.sum() if log else parts.prod()
 
 
-def _chosen(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Iterator[tuple[Tensor, int | None]]:
+def choices(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Iterator[tuple[Tensor, int | None]]:
     """What the target is chosen among, and which of it: one choice, or several that are made one after the other.
 
     An answer's edges compete with the n tokens of their own sentence, not with its padding.

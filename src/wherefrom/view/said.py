@@ -1,8 +1,11 @@
-"""A generation in the terminal: what was said in a row, and the sources of one token of it."""
+"""A generation in the terminal: what was said in a row, and the sources of one token of it; and plain tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from wherefrom.result.generation import Generation
@@ -21,3 +24,15 @@ def show_generation(generation: Generation, token: int | None = None, *, console
     console.print(row)
     console.print()
     show([explained], pieces=True, console=console)
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    """Rows of words under a title."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(Text(name))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    console.print(Text(title))
+    console.print(table)
