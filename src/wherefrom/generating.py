@@ -156,6 +156,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         options={name: value for name, value in first.options.items() if name not in ("target", "keep")},
         delta=None,
         arrived=None,
+        surrogate=None,
         notes=[],
         seconds=sum(each.seconds for each in found),
     )

@@ -26,7 +26,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a word", NoneType: "None"}
 WIDEST = 2**63  # beyond it no array holds a number, and beyond 4,300 digits no message does
-LISTS = {int: "whole numbers", float: "numbers", str: "words"}
+LISTS: dict[Any, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    str: "words",
+    tuple[int, int]: "pairs of whole numbers",
+}
 
 
 class least(NamedTuple):
@@ -223,6 +228,11 @@ def _as(value: Any, kind: Any) -> Any:
         fits = isinstance(value, str) and value in args
     elif _is_list(kind):
         return _list(value, args[0]) if origin is not tuple else tuple(_list(value, args[0]))
+    elif kind == tuple[int, int]:
+        found = _list(value, int)
+        if len(found) != 2:
+            raise _Unfit
+        return tuple(found)
     elif kind is Mapping or origin is Mapping:
         named = not args or args[0] is str
         fits = isinstance(value, Mapping) and not (named and any(not isinstance(key, str) for key in value))

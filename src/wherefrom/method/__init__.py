@@ -19,6 +19,7 @@ from wherefrom.method import attn_lrp as attn_lrp
 from wherefrom.method import decompx as decompx
 from wherefrom.method import alti_logit as alti_logit
 from wherefrom.method import ablation as ablation
+from wherefrom.method import context_cite as context_cite
 
 # isort: on
 from wherefrom.method.base import (

@@ -42,7 +42,7 @@ Over = Literal["auto", "all", "pair", "difference"]  # among all classes, or tha
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
 
-def _reruns(s: BatchShape, variants: int) -> Work:
+def reruns(s: BatchShape, variants: int) -> Work:
     """A pass for each variant of each sentence, many side by side."""
     from wherefrom.model.rerun import TOKENS
 
@@ -58,7 +58,7 @@ def _reruns(s: BatchShape, variants: int) -> Work:
     paper=ABNAR_2020,
     needs={"reruns"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
-    cost=lambda s, _: _reruns(s, s.n),
+    cost=lambda s, _: reruns(s, s.n),
     kind="scores",
     signed=True,
     class_specific=True,
@@ -92,7 +92,7 @@ def ablation(
     paper=ABNAR_2020,
     needs={"reruns"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
-    cost=lambda s, _: _reruns(s, s.n * (s.n + 1) // 2),
+    cost=lambda s, _: reruns(s, s.n * (s.n + 1) // 2),
     signed=True,
     class_specific=True,
     aggregate=None,
@@ -136,7 +136,7 @@ def _losses(
     from wherefrom.model.output import settled
     from wherefrom.model.rerun import several_numbers
 
-    change = _change(output.trace.opened, by)
+    change = changing(output.trace.opened, by)
     sentences, answers, where = [], [], []
     for row, (sentence, wanted) in enumerate(zip(output.trace.batch.sentences, asked, strict=True)):
         sentences.append(sentence)
@@ -166,7 +166,8 @@ def _over(answer: Answer, over: str) -> Answer:
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
 
 
-def _change(opened: Model, by: str | int) -> Change:
+def changing(opened: Model, by: str | int) -> Change:
+    """How tokens go: what is read without them, and where; None where nothing can be."""
     if by == "delete":
         return _deleted
     if by == "attention":

@@ -25,7 +25,7 @@ four kinds of function:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -74,6 +74,7 @@ class Scores(NamedTuple):
 
     signed: bool | None = None  # where an option decides it
     arrived: Tensor | None = None  # [B]: what part of the explained number they add up to, where none is promised
+    surrogates: Sequence[dict[str, Any]] | None = None  # B times, where the scores are the weights of a fitted model
 
     def cpu(self) -> Scores:
         """The same, where results wait: off the device and without a graph."""

@@ -99,3 +99,4 @@ MODARRESSI_2023 = Paper(
 KOBAYASHI_2024 = Paper(
     "Kobayashi et al.", 2024, "Analyzing Feed-Forward Blocks in Transformers through the Lens of Attention Maps", "ICLR"
 )
+COHEN_WANG_2024 = Paper("Cohen-Wang et al.", 2024, "ContextCite: Attributing Model Generation to Context", "NeurIPS")

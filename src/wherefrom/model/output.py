@@ -19,7 +19,7 @@ from wherefrom.model.target import logit, regression
 from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
-OF = ("auto", "logit", "log-probability", "probability")
+OF = ("auto", "logit", "log-probability", "logit-probability", "probability")
 CHOOSING = ("classification", "token-classification", "masked-lm", "causal-lm")  # heads that choose one of many
 
 
@@ -116,6 +116,8 @@ def explained(
         [
             logit(opened, output, row, answer, n, frozen=frozen)
             if one == "logit"
+            else _odds(opened, output, row, answer, n)
+            if one == "logit-probability"
             else _likelihood(opened, output, row, answer, n, log=one == "log-probability")
             for row, (one, answer, n) in rows
         ]
@@ -168,6 +170,21 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
         [among(promote(scores), -1)[index] for scores, index in choices(opened, output, row, answer, n)]
     )
     return parts.sum() if log else parts.prod()
+
+
+def _odds(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:
+    """log p − log(1 − p) of the target, in float64: each choice against all others, so that none is lost near p = 1."""
+    if answer.target.foil is not None or answer.target.kind in EMBEDDED or regression(opened):
+        return _likelihood(opened, output, row, answer, n, log=True).double()
+    if answer.target.kind == "class" and opened.config.problem_type == "multi_label_classification":
+        return logit(opened, output, row, answer, n).double()
+    parts = []
+    for scores, index in choices(opened, output, row, answer, n):
+        others = scores.double().clone()
+        others[index] = -torch.inf
+        parts.append(scores[index].double() - others.logsumexp(-1))
+    log = functional.logsigmoid(torch.stack(parts)).sum()
+    return log - torch.log(-torch.expm1(log))
 
 
 def choices(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Iterator[tuple[Tensor, int | None]]:

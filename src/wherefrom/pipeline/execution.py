@@ -401,6 +401,7 @@ def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, 
         "layer_scores": None if scores.layers is None else scores.layers[:, row, :n].numpy(),
         "delta": None if scores.delta is None else float(scores.delta[row]),
         "arrived": None if scores.arrived is None else float(scores.arrived[row]),
+        "surrogate": None if scores.surrogates is None else scores.surrogates[row],
         "signed": method.signed if scores.signed is None else scores.signed,
         "additive": method.additive and scores.signed is not False,  # norms and absolute values do not add up
     }

@@ -99,6 +99,7 @@ def _difference(target: Explanation, foil: Explanation, prompt: int) -> Explanat
         word_ids=None,
         delta=None if target.delta is None or foil.delta is None else target.delta - foil.delta,
         arrived=None,
+        surrogate=None,
         target=replace(ours, foil=theirs.index, foil_label=theirs.label, foil_tokens=theirs.tokens),
         readout=Readout(None, "end of the prompt and of each token said, for target and foil"),
         probabilities={**target.probabilities, **foil.probabilities},

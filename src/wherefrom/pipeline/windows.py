@@ -192,6 +192,7 @@ def _joined(
         word_ids=sentence.word_ids,
         delta=None,
         arrived=None,
+        surrogate=None,
         readout=_readout(whole, found),
         prediction=prediction,
         probabilities=probabilities,

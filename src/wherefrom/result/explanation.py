@@ -61,6 +61,7 @@ class Explanation:
     defaults: dict[str, Any] = field(default_factory=dict)  # and the method's options that were left as they are
     delta: float | None = None  # by how much the scores miss the sum they promise, for methods that promise one
     arrived: float | None = None  # what part of the explained number they add up to, for methods that promise no sum
+    surrogate: dict[str, Any] | None = None  # weights with intervals, and fit, of a model that a method fitted
     signed: bool = False
     additive: bool = False  # the scores of a word's pieces add up to the word's
     target: Target = NO_TARGET  # what is explained,
@@ -171,7 +172,8 @@ class Explanation:
         """What a reader must know beside the scores: the notes, and what the model did not know."""
         unread = dict.fromkeys(piece for piece, unknown in zip(self.pieces, self.unknown, strict=True) if unknown)
         said = ", ".join([*unread][:UNREAD]) + (" …" if len(unread) > UNREAD else "")
-        return [*self.notes, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
+        fit = [] if self.surrogate is None else [_fit(self.surrogate)]
+        return [*self.notes, *fit, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
 
     @property
     def groups(self) -> list[list[int]]:
@@ -251,8 +253,9 @@ class Explanation:
         return self._joined(self.groups, "word", how, rows)
 
     def by(self, unit: Unit, how: str | None = None, *, rows: str | None = None) -> Explanation:
-        """The same over larger units: "word", "sentence", "line" or "turn" (of a chat; prompt and answer), or given
-        spans, a list of (start, end) in the characters of the text; joined as in `words`.
+        """The same over larger units: "word", "sentence", "line", "document" (parted by empty lines) or "turn" (of a
+        chat; prompt and answer), or given spans, a list of (start, end) in the characters of the text; joined as in
+        `words`.
         """
         groups = grouped(unit, self.texts, self.spans, self.segments, self.word_ids)
         return self._joined(groups, unit if isinstance(unit, str) else "span", how, rows)
@@ -370,6 +373,17 @@ class Explanation:
 
     def __str__(self) -> str:
         return str(view("plain-text")(self))
+
+
+def _fit(surrogate: Mapping[str, Any]) -> str:
+    """How far a surrogate can be believed, in words."""
+    rho, units = surrogate["correlation"], surrogate["units"]
+    sure = sum(each["low"] > 0 or each["high"] < 0 for each in units)
+    fit = "foretells nothing" if rho is None else f"foretells runs that it was not fitted to with ρ = {rho:.2f}"
+    return (
+        f"weights of a linear surrogate of {surrogate['runs']} runs, each without some of {len(units)} parts: it "
+        f"{fit}, and the 95 % interval of {sure} weight{'s' * (sure != 1)} is clear of 0"
+    )
 
 
 def _join(how: str, groups: list[list[int]]) -> Callable[[Array, int], Array]:

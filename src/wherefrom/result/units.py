@@ -1,4 +1,4 @@
-"""Larger units of a text than words: which tokens belong to one sentence, one line, one turn or one span."""
+"""Larger units of a text than words: which tokens belong to one sentence, line, document, turn or span."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from wherefrom.typecheck import shown
 ENDS = {
     "sentence": re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s|$)\s*|\n+"),  # where one ends, with the blanks after it
     "line": re.compile(r"\n+"),
+    "document": re.compile(r"\n[^\S\n]*\n\s*"),  # an empty line
 }
-UNITS = ("token", "word", "sentence", "line", "turn")
+UNITS = ("token", "word", "sentence", "line", "document", "turn")
 
 
 def grouped(
