@@ -173,6 +173,21 @@ def test_a_shape_without_a_row_is_opened_by_proof() -> None:
     assert not open_model(tiny.shared("bitnet")).family.mapped  # a norm inside of its attention
 
 
+def test_smollm2_opens_without_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SmolLM2-135M's configuration, two of its thirty blocks and a short vocabulary; no row for "llama"."""
+    monkeypatch.delitem(FAMILIES, "llama")
+    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+    config = transformers.LlamaConfig(
+        **shape, num_hidden_layers=2, vocab_size=64, tie_word_embeddings=True, rope_theta=100000.0, rms_norm_eps=1e-5
+    )
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).eval()
+    found = open_model(model)
+    assert found.proof.holds
+    assert (found.family.mapped, found.family.causal, found.blocks[0].heads) == (True, True, 9)
+    assert wherefrom.explain(SHORT, found, method="alti-logit").scores.shape == (5,)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("layout", ["llama", "gemma2", "mixtral", "bloom", "deberta-v2", "modernbert", "deepseek_v3"])
 def test_half_precision_is_opened_too(layout: str, dtype: torch.dtype) -> None:

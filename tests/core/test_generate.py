@@ -74,6 +74,17 @@ def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
         found.over("question")
 
 
+@pytest.mark.parametrize("method", ["alti-logit", "gradient-x-input", "alti"])
+def test_a_prompt_padded_on_the_left_is_the_prompt(model: Any, method: str) -> None:
+    how: Any = {"method": method, "max_new_tokens": 3, "do_sample": False}
+    ids = model.tokenizer(PROMPT)["input_ids"]
+    padded = {"input_ids": [0, 0, *ids], "attention_mask": [0, 0, *[1] * len(ids)]}
+    alone, other = wherefrom.generate(ids, model, **how), wherefrom.generate(padded, model, **how)
+    assert other.tokens == alone.tokens
+    assert other.log_probabilities == pytest.approx(alone.log_probabilities)
+    assert np.allclose(other.scores, alone.scores, atol=1e-9)
+
+
 def test_an_answer_of_one_token(model: Any) -> None:
     found = wherefrom.generate(PROMPT, model, max_new_tokens=1, do_sample=False)
     assert found.whole.texts == (PROMPT, found.text)
