@@ -39,7 +39,7 @@ MAPS = {  # the oracle's name -> ours
     "maps/norm_residual_ln": "norm-residual-ln",
     "maps/globenc": "globenc",
     "maps/alti": "alti",
-    "maps/alti_ln": "alti(at=attention)",
+    "maps/alti_ln": "alti(at=norm)",
     "maps/alti_l2": "alti(metric=l2)",
     "value_zeroing/cosine": "value-zeroing",
     "value_zeroing/euclidean": "value-zeroing(metric=euclidean)",
@@ -160,8 +160,6 @@ def test_alti_is_the_authors_for_decoders(case: str) -> None:
 
 @cases
 def test_norms_through_the_ffn_are_the_oracles(case: str) -> None:
-    if case == "mixtral_a":
-        pytest.skip("experts are not taken apart")
     for number in (0, 1):
         found = wherefrom.explain(sentence(case, number)[0], model(case), method="norm-ffn")
         assert apart(found.maps, arrays(case, "oracle")[f"s{number}/maps/ffn_ig"]) < 1e-12
@@ -170,8 +168,6 @@ def test_norms_through_the_ffn_are_the_oracles(case: str) -> None:
 @cases
 def test_decompx_without_biases_is_cp_lrp(case: str) -> None:
     """Biases dropped everywhere and the gate a constant: what arrives at the input of each block."""
-    if case == "mixtral_a":
-        pytest.skip("experts are not taken apart")
     options: dict[str, Any] = {"bias": "none", "gate": "gate", "value_bias": "spread"}
     for number in (0, 1):
         ids, target = sentence(case, number)

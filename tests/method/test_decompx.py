@@ -12,9 +12,9 @@ import tiny
 import wherefrom
 from oracles import decompx as oracle
 from wherefrom.errors import Unsuited, WherefromError
-from wherefrom.method.decomposition import DecompositionRules, decomposed
+from wherefrom.method.decomposition import DecompositionRules, decomposed, local
 from wherefrom.method.decompx import _through_head
-from wherefrom.method.frozen import Freeze
+from wherefrom.method.frozen import Freeze, experts
 from wherefrom.model.head import head
 
 IDS = [7, 12, 30, 5, 21]
@@ -201,9 +201,55 @@ def test_norms_through_the_ffn_are_integrated_gradients() -> None:
         assert apart(explained(IDS, opened, method="norm-ffn").maps[1, i], after.norm(dim=-1)) < 1e-9, variant
 
 
-def test_experts_and_heads_of_another_kind_are_refused() -> None:
-    with pytest.raises(WherefromError, match="FFN of experts"):
-        explained(IDS, model("mixtral", "causal-lm"), method="decompx", position=2, target=1)
+def through_mixtral(block: Any, t: torch.Tensor, part: torch.Tensor, share: float | None) -> torch.Tensor:
+    """A part of what one token's experts read: their weights are constants, `share` of each gate goes to its input.
+
+    Without a share, what integrated gradients from 0 give it.
+    """
+    router, experts = block.part("mlp.gate"), block.part("mlp.experts")
+    chances = (router.weight @ t).softmax(0)
+    chosen = chances.topk(router.top_k).indices
+    total = torch.zeros_like(t)
+    for e in chosen:
+        (gate, up), down = experts.gate_up_proj[e].chunk(2), experts.down_proj[e]
+        a, b, silu = gate @ t, up @ t, torch.nn.functional.silu
+        mean = torch.stack([silu(a * (step + 0.5) / 1000) for step in range(1000)]).mean(0)
+        kept = (1 - mean / silu(a)) if share is None else share
+        units = kept * (gate @ part) * silu(a) / a * b + (1 - kept) * silu(a) * (up @ part)
+        total += chances[e] / chances[chosen].sum() * (down @ units)
+    return total
+
+
+@torch.no_grad()
+def test_experts_are_taken_apart_with_their_router_a_constant() -> None:
+    opened = wherefrom.open_model(model("mixtral", "causal-lm"))
+    for layer in wherefrom.capture(IDS, opened).layers:
+        block, generator = layer.block, torch.Generator().manual_seed(0)
+        read = block.ffn_before(layer.u)[0]
+        parts = torch.randn(*read.shape, generator=generator, dtype=torch.float64)
+        for gate, share, near in (("half", 0.5, 1e-12), ("gate", 0.0, 1e-12), ("integrated", None, 1e-6)):
+            found = experts(block, read, Freeze(gate=gate)).along(parts)
+            expected = [through_mixtral(block, *pair, share) for pair in zip(read, parts, strict=True)]
+            assert apart(found, torch.stack(expected)) < near
+
+
+@pytest.mark.parametrize("variant", ["mixtral", "qwen2_moe", "gpt_oss", "granitemoeshared", "llama4_text"])
+def test_decompx_of_experts_adds_up_either_way(variant: str) -> None:
+    opened = wherefrom.open_model(model(variant, "causal-lm"))
+    whole = explained(IDS, opened, method="decompx")
+    assert abs(whole.delta) < 1e-10
+    back, forward = (explained(IDS, opened, method=f"decompx(bias={bias})") for bias in ("token", "token-absdot"))
+    assert forward.delta == pytest.approx(0, abs=1e-10)
+    if variant not in ("gpt_oss", "qwen2_moe"):  # which have biases to share out in the end
+        assert apart(forward.scores, back.scores) < 1e-10
+    for layer in wherefrom.capture(IDS, opened).layers:
+        rows = [parts.sum(1) for _, parts in local(layer, 0, len(IDS), DecompositionRules("absdot"))]
+        assert apart(torch.cat(rows).detach(), layer.output[0].detach()) < 1e-10
+    with pytest.raises(Unsuited, match="a rule for hidden units"):
+        explained(IDS, opened, method="decompx(activation=linear)")
+
+
+def test_heads_of_another_kind_are_refused() -> None:
     mean = tiny.model("modernbert", dtype=torch.float64, classifier_pooling="mean")
     with pytest.raises(WherefromError, match="the mean of all"):
         explained(IDS, mean, method="decompx", target=1)

@@ -29,11 +29,12 @@ from torch.linalg import vector_norm
 from wherefrom.method.frozen import Freeze, Frozen, frozen
 from wherefrom.method.normalise import nonzero
 from wherefrom.method.tiling import budget_for, tiles
+from wherefrom.model.freeze import Experts
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
-    from wherefrom.model.parts import Linear, Norm
+    from wherefrom.model.parts import Block, Linear, Norm
 
 Bias = Literal["absdot", "abssim", "norm", "equal", "dot", "cls", "none"]
 TILE = 12 * 2**20  # bytes of hidden units at a time, on a CPU
@@ -127,9 +128,11 @@ def _fed(place: Place, at: Frozen, t: Tensor) -> Tensor:
     """The FFN's parts."""
     block, rule = place.layer.block, place.rules.bias
     assert at.hidden is not None
-    up, gate, rest = at.hidden
     if block.ffn_before is not None:
         t = through_norm(t.clone(), block.ffn_before, at.read, rule)
+    if isinstance(at.hidden, Experts):
+        return through_norm(_through_experts(at.hidden, t, rule), block.ffn_after, at.fed, rule)
+    up, gate, rest = at.hidden
     units = share(_linear(t, block.ffn_in), block.ffn_in.bias, rule).mul_(up.unsqueeze(1))
     bent = units  # what the activation acts on, to which belongs what a tangent leaves over
     if gate is not None and block.ffn_gate is not None:
@@ -140,6 +143,19 @@ def _fed(place: Place, at: Frozen, t: Tensor) -> Tensor:
         units.add_(bent)
     fed = share(_linear(units, block.ffn_out), block.ffn_out.bias, rule)
     return through_norm(fed, block.ffn_after, at.fed, rule)
+
+
+def _through_experts(experts: Experts, parts: Tensor, rule: Bias) -> Tensor:
+    """Parts through an FFN of experts; its biases are shared out as one, behind it."""
+    found = experts._replace(read=experts.read.unsqueeze(-2)).along(parts)
+    bias = experts.block.ffn(experts.read) - experts.along(experts.read) if biased(experts.block) else None
+    return found if bias is None else share(found, bias, rule)
+
+
+def biased(block: Block) -> bool:
+    """Whether experts have biases."""
+    weights = (each for module in block.experts for each in module.named_parameters())
+    return any("bias" in name and bool(weight.any()) for name, weight in weights)
 
 
 def _linear(parts: Tensor, linear: Linear) -> Tensor:

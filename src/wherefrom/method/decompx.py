@@ -37,6 +37,7 @@ from wherefrom.method.citations import MODARRESSI_2023
 from wherefrom.method.decomposition import (
     Bias,
     DecompositionRules,
+    biased,
     decomposed,
     local_cost,
     local_norms,
@@ -66,7 +67,6 @@ NEEDED = {
     "output-projection",
     "block-input",
     "both-norms",
-    "ffn-matrices",
     "linear-values",
     "layers",
 }
@@ -86,6 +86,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     idea=IDEA,
     paper=MODARRESSI_2023,
     needs={*NEEDED, "read-token"},
+    prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
     cost=_cost,
     kind="scores",
@@ -165,9 +166,10 @@ def _uncoupled(output: OutputTrace, bias: AnyBias, rules: DecompositionRules, he
 def _biased(layer: LayerTrace) -> bool:
     block = layer.block
     norms = (block.before, block.after, block.post, block.ffn_before, block.ffn_after, block.ffn_post)
-    linears = (block.projections()[2], block.output(), block.ffn_in, block.ffn_gate, block.ffn_out)
+    ffn = () if block.opaque else (block.ffn_in, block.ffn_gate, block.ffn_out)
+    linears = (block.projections()[2], block.output(), *ffn)
     found = [norm.beta for norm in norms if norm is not None] + [each.bias for each in linears if each is not None]
-    return any(bool(bias.any()) for bias in found)
+    return any(bool(bias.any()) for bias in found) or (block.opaque and biased(block))
 
 
 def _has_bias(step: Step) -> bool:
@@ -256,6 +258,7 @@ def _map_cost(s: BatchShape, options: Options) -> Work:
     idea=IDEA,
     paper=MODARRESSI_2023,
     needs=NEEDED,
+    prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=_map_cost,
     whole=True,
@@ -292,6 +295,7 @@ def decompx_map(
     idea=IDEA,
     paper=MODARRESSI_2023,
     needs=NEEDED - {"layers"},
+    prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=local_cost,
 )

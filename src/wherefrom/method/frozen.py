@@ -10,6 +10,8 @@ r"""A block with everything that is not linear frozen at its value in the real p
                  A = 0, B = φ(a)                       "gate": the gate is a constant
                  A = (φ(a) − Φ) b / a, B = Φ           "integrated", Φ = ∫₀¹ φ(t a) dt: gradients on the way from 0
 
+    experts      router and chosen experts are constants, each expert's gate as above
+
 What is left is linear in the block's input but for its biases. So one vector can be taken back through it (here), or
 the parts of its input forward (`decomposition.py`). Nothing grows by a division: θ, m and Φ are as tame as φ'.
 """
@@ -24,6 +26,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.errors import Unsuited
+from wherefrom.model.freeze import Experts, Shares
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
@@ -98,6 +101,17 @@ def hidden(block: Block, t: Tensor, way: Approximation, gate: Gate) -> Hidden:
     return Hidden(act(a) / 2, factor * up / 2, None if rest is None else rest * up / 2)
 
 
+def experts(block: Block, t: Tensor, how: Freeze) -> Experts:
+    """The same of an FFN of experts: no hidden units, since which there are is for the router to say."""
+    if how.activation != "zero-origin":
+        raise Unsuited(
+            f"activation='{how.activation}' is a rule for hidden units, which experts keep to themselves; leave it out"
+        )
+    up = 0.5 if how.gate == "half" else 1.0
+    shares = Shares(query=0, key=0, value=1, gate=1 - up, gated=up, router=0, routed=1)
+    return Experts(block, t, shares, mean_activation if how.gate == "integrated" else None)
+
+
 class Freeze(NamedTuple):
     """How a block is made linear."""
 
@@ -115,7 +129,7 @@ class Frozen(NamedTuple):
     read: Tensor | None  # of the norm before the FFN
     fed: Tensor | None  # of the norm on the FFN's branch
     last: Tensor | None  # of the norm on the stream after the FFN
-    hidden: Hidden | None
+    hidden: Hidden | Experts | None
 
 
 def frozen(layer: LayerTrace, how: Freeze, pick: Callable[[Tensor], Tensor]) -> Frozen:
@@ -125,14 +139,9 @@ def frozen(layer: LayerTrace, how: Freeze, pick: Callable[[Tensor], Tensor]) -> 
     y = u if block.post is None else block.post(u)
     t = pick(layer.x) if block.parallel else y
     read = t if block.ffn_before is None else block.ffn_before(t)
-    units = None
+    units: Hidden | Experts | None = None
     if how.ffn:
-        if block.opaque:
-            raise Unsuited(
-                "this model's FFNs are experts, which are not taken apart; choose a method that runs them as they "
-                "are: alti, value-zeroing, attcat, integrated-gradients"
-            )
-        units = hidden(block, read, how.activation, how.gate)
+        units = experts(block, read, how) if block.opaque else hidden(block, read, how.activation, how.gate)
     return Frozen(
         None if block.post is None or how.norms in ("second", "none") else block.post.scale(u),
         None if block.after is None else pick(layer.branch_scale),
@@ -178,8 +187,11 @@ def back(layer: LayerTrace, g: Tensor, how: Freeze, rows: Tensor | None = None) 
 
 def _ffn_back(block: Block, at: Frozen, g: Tensor) -> Tensor:
     assert at.hidden is not None
+    g = norm_back(block.ffn_after, at.fed, g)
+    if isinstance(at.hidden, Experts):
+        return at.hidden.back(g)
     up, gate, _ = at.hidden
-    units = norm_back(block.ffn_after, at.fed, g) @ block.ffn_out.weight.T
+    units = g @ block.ffn_out.weight.T
     through_gate = None
     if gate is not None and block.ffn_gate is not None:
         through_gate = (units * gate) @ block.ffn_gate.weight.T

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 USUAL = Freezing()
 # q·k halves what the softmax gives back, which is half of what α·v got: a quarter each, and a half to v.
-HALVES = Shares(query=0.25, key=0.25, value=0.5, gate=0.5, gated=0.5)
-VALUES = Shares(query=0, key=0, value=1, gate=0, gated=1)  # attention and gates are constants
+HALVES = Shares(query=0.25, key=0.25, value=0.5, gate=0.5, gated=0.5, router=0.5, routed=0.5)
+# Attention, gates and routers are constants.
+VALUES = Shares(query=0, key=0, value=1, gate=0, gated=1, router=0, routed=1)
 
 
 class FrozenGradients(NamedTuple):

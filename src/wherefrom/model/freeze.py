@@ -4,7 +4,7 @@ r"""A pass whose way back is that of a linear map: what is not linear is frozen 
     activation    z · r,   r = g(z) / z             r is a constant; at z = 0 its limit g'(0)
     product       a · b                             each side takes its share of what comes back
 
-Three products of two signals stand in a block: q·k, α·v and gate · hidden units (with experts also router · expert).
+Three products of two signals stand in a block: q·k, α·v and gate · hidden units; with experts also router · expert.
 Which share a side takes is what the methods differ in, and it is chosen on the way back (`Switch`): one pass serves
 them all. The shares of q·k and of α·v come together in q, k and v, because the softmax between them is differentiated
 as it is; hence they are taken where the projections give q, k and v, and so is the gate's, whatever a block's code
@@ -30,12 +30,13 @@ from torch.overrides import TorchFunctionMode
 from wherefrom.errors import Unsuited
 from wherefrom.model.matrices import Ruled, projections
 from wherefrom.model.parts import Block, Linear, Norm, norm_of, promote, unpacked
-from wherefrom.model.undo import computing_under, hook, stand_in
+from wherefrom.model.undo import borrowed, computing_under, hook, stand_in
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
 
 Elementwise = Callable[[Tensor], Tensor]
+Average = Callable[[Elementwise, Tensor], Tensor]  # ∫₀¹ φ(t z) dt
 Part = str | Callable[[int], Tensor]  # the side of a product that a projection gives; of packed ones, by the width
 NOUGHT = 1e-5  # an activation that is further from 0 at 0 has no ratio
 NEAR = 100  # how many times what it is at 0 an input must be for the ratio to be taken and not its limit
@@ -52,8 +53,10 @@ class Shares(NamedTuple):
     query: float
     key: float
     value: float
-    gate: float  # also of a router
-    gated: float  # also of an expert
+    gate: float
+    gated: float
+    router: float
+    routed: float  # of an expert
 
 
 class Freezing(NamedTuple):
@@ -124,12 +127,27 @@ class _Activated(torch.autograd.Function):
         return given[0] * ctx.saved_tensors[0], None, None, None
 
 
+class _Averaged(torch.autograd.Function):
+    """φ(z) b by integrated gradients on the way from 0: Φ to b, (φ(z) − Φ) b / z to z, with Φ = ∫₀¹ φ(t z) dt."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, b: Tensor, activated: Tensor, mean: Tensor, found: Tensor) -> Tensor:
+        ctx.save_for_backward(torch.where(z == 0, 0.0, (activated - mean) * b / z), mean)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor) -> Any:
+        to_z, to_b = ctx.saved_tensors
+        return given[0] * to_z, given[0] * to_b, None, None, None
+
+
 class _Frozen(TorchFunctionMode):
     """What is no module: activations that are called as functions, and the products inside of experts."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: Switch, average: Average | None = None) -> None:
         super().__init__()
         self.switch = switch
+        self.average = average
         self.among_experts = False
 
     def __torch_function__(
@@ -141,7 +159,7 @@ class _Frozen(TorchFunctionMode):
         if func in ACTIVATIONS:
             return activated(partial(func, **more), args[0])
         if self.among_experts and func in SIGMOIDS:
-            return _marked(func(*args, **more), "sigmoid")
+            return _marked(func(*args, **more), "sigmoid", args[0])
         if self.among_experts and func in PRODUCTS and _moving(args):
             return self._product(func, *args)
         return func(*args, **more)
@@ -151,10 +169,20 @@ class _Frozen(TorchFunctionMode):
         first = _mark(a) is not None or a.shape[-1] < b.shape[-1]
         gate, gated = (a, b) if first else (b, a)
         if _mark(gate) == "sigmoid" and gate.shape == gated.shape:
-            found: Tensor = func(gate.detach(), gated)
-            return _marked(found, "activation")
-        gate, gated = _Shared.apply(gate, self.switch, "gate"), _Shared.apply(gated, self.switch, "gated")  # type: ignore[no-untyped-call]
+            return _marked(
+                func(gate.detach(), gated), "activation", (partial(_scaled, gate._wherefrom_of, gated), gated)
+            )
+        parts = ("gate", "gated") if _mark(gate) == "activation" else ("router", "routed")
+        if self.average is not None and parts[0] == "gate":
+            return self._averaged(gate, gated, func(gate.detach(), gated.detach()))
+        gate, gated = (_Shared.apply(t, self.switch, part) for t, part in zip((gate, gated), parts, strict=True))  # type: ignore[no-untyped-call]
         return func(gate, gated)  # type: ignore[no-any-return]
+
+    def _averaged(self, gate: Tensor, gated: Tensor, found: Tensor) -> Tensor:
+        assert self.average is not None
+        own, z = gate._wherefrom_of  # type: ignore[attr-defined]
+        averaged: Tensor = _Averaged.apply(z, gated, gate.detach(), self.average(own, z.detach()), found)  # type: ignore[no-untyped-call]
+        return averaged
 
 
 def _moving(args: tuple[Any, ...]) -> bool:
@@ -162,13 +190,63 @@ def _moving(args: tuple[Any, ...]) -> bool:
     return bool(args) and all(isinstance(each, Tensor) and each.requires_grad for each in args)
 
 
-def _marked(t: Tensor, what: str) -> Tensor:
-    t._wherefrom = what  # type: ignore[attr-defined]
+def _marked(t: Tensor, what: str, of: Any) -> Tensor:
+    """With what it is, and of what: of a sigmoid its argument, of an activation the function and its argument."""
+    t._wherefrom, t._wherefrom_of = what, of  # type: ignore[attr-defined]
     return t
+
+
+def _scaled(argument: Tensor, z: Tensor, t: Tensor) -> Tensor:
+    """`t σ(c t)` from the argument cz of the σ at z."""
+    return t * torch.sigmoid(argument.detach() * (t / torch.where(z == 0, 1, z).detach()))
 
 
 def _mark(t: Tensor) -> str | None:
     return getattr(t, "_wherefrom", None)
+
+
+# Experts by themselves -----------------------------------------------------------------------------------
+
+
+class Experts(NamedTuple):
+    """An FFN of experts at what it reads, to be taken as the linear map that it is there, once frozen."""
+
+    block: Block
+    read: Tensor  # [..., d]
+    shares: Shares
+    average: Average | None = None  # for gates by integrated gradients; without it by their shares
+
+    def back(self, g: Tensor) -> Tensor:
+        """From a gradient at its output to one at what it reads: [..., d]."""
+
+        def taken(leaf: Tensor, given: Tensor) -> Tensor:
+            return torch.autograd.grad(given, leaf, g)[0]
+
+        return self._within(self.read, taken)
+
+    def along(self, parts: Tensor) -> Tensor:
+        """What it makes of parts of what it reads, biases left out: [..., d] -> [..., d]."""
+
+        def taken(leaf: Tensor, given: Tensor) -> Tensor:
+            start = torch.zeros_like(given, requires_grad=True)
+            (back,) = torch.autograd.grad(given, leaf, start, create_graph=True)  # linear in `start`
+            return torch.autograd.grad(back, start, parts)[0]
+
+        return self._within(self.read.expand_as(parts), taken)
+
+    def _within(self, read: Tensor, body: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        def run() -> Tensor:
+            mode = _Frozen(Switch(self.shares), self.average)
+            mode.among_experts = True
+            for each in self.block.experts:
+                for module in filter(_is_activation, each.modules()):
+                    _replace(module, lambda t: _moving((t,)), activated)
+            computing_under(mode)
+            with torch.enable_grad():
+                leaf = read.detach().requires_grad_()
+                return body(leaf, self.block.ffn(leaf))
+
+        return borrowed(run)
 
 
 # What stands where ----------------------------------------------------------------------------------------
@@ -231,7 +309,7 @@ def _ruled(linear: Linear, how: Freezing, own: Elementwise, t: Tensor) -> Tensor
 def activated(own: Elementwise, z: Tensor) -> Tensor:
     """`own(z)`, frozen."""
     found: Tensor = _Activated.apply(z, own, *_limit(own, z))  # type: ignore[no-untyped-call]
-    return _marked(found, "activation")
+    return _marked(found, "activation", (own, z))
 
 
 def _norms(model: nn.Module) -> Iterator[tuple[nn.Module, Norm]]:
