@@ -169,9 +169,8 @@ class _Frozen(TorchFunctionMode):
         first = _mark(a) is not None or a.shape[-1] < b.shape[-1]
         gate, gated = (a, b) if first else (b, a)
         if _mark(gate) == "sigmoid" and gate.shape == gated.shape:
-            return _marked(
-                func(gate.detach(), gated), "activation", (partial(_scaled, gate._wherefrom_of, gated), gated)
-            )
+            own = partial(_scaled, gate._wherefrom_of, gated)  # type: ignore[attr-defined]
+            return _marked(func(gate.detach(), gated), "activation", (own, gated))
         parts = ("gate", "gated") if _mark(gate) == "activation" else ("router", "routed")
         if self.average is not None and parts[0] == "gate":
             return self._averaged(gate, gated, func(gate.detach(), gated.detach()))
