@@ -118,7 +118,7 @@ def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int
     # Where a token is deleted it matters which one is read; else one pass has the loss of every number asked of it.
     alone = by == "delete" or not output.asked
     asked = [[each] for each in output.answers] if alone else output.asked
-    which = 0 if alone else list(output.asked[0]).index(output.answers[0])
+    which = 0 if alone else output.which
     key = f"drops {by} {of} {over} {[len(each) for each in groups]}"
     lose = partial(_losses, output, groups, by, of, [[_over(each, over) for each in row] for row in asked])
     found = lose() if alone else output.trace.once(key, lambda _: lose())

@@ -50,7 +50,7 @@ IDEA = "attention and gradient"
 )
 def grads(output: OutputTrace, *, of: Of = "auto") -> list[Tensor]:
     """Gradient of the last layer's attention weights, mean over heads."""
-    return [gradient.mean(1) for gradient in output.gradients(of).attention]
+    return [gradient.mean(1) for gradient in output.gradients(of, attention=True).attention]
 
 
 @method(
@@ -70,7 +70,7 @@ def attention_gradients(output: OutputTrace, *, of: Of = "auto") -> Scores:
     layers = stacked(
         [
             mean_row((layer.attention.detach() * gradient.relu()).mean(1), output.mask)
-            for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True)
+            for layer, gradient in zip(output.trace.layers, output.gradients(of, attention=True).attention, strict=True)
         ]
     )
     return Scores(layers.mean(0), layers)
@@ -89,7 +89,7 @@ def attention_gradients(output: OutputTrace, *, of: Of = "auto") -> Scores:
 def attention_gradcam(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Grad-CAM on the last layer's attention heads."""
     attention = output.trace.layers[-1].attention.detach()
-    gradient = output.gradients(of).attention[-1]
+    gradient = output.gradients(of, attention=True).attention[-1]
     real = (output.mask[:, :, None] & output.mask[:, None, :]).to(attention)  # [B, n, n]
     weight = (gradient * real[:, None]).sum((2, 3)) / real.sum((1, 2))[:, None]  # w_h
     cam = (torch.einsum("bh,bhij->bij", weight, attention) / attention.shape[1]).relu()
@@ -112,7 +112,7 @@ def attention_gradcam(output: OutputTrace, *, of: Of = "auto") -> Scores:
 def generic_attention(output: OutputTrace, *, of: Of = "auto") -> list[Tensor]:
     """Attention weights times their gradients, the positive part, with residual connection, rolled out."""
     maps = []
-    for layer, gradient in zip(output.trace.layers, output.gradients(of).attention, strict=True):
+    for layer, gradient in zip(output.trace.layers, output.gradients(of, attention=True).attention, strict=True):
         given = (layer.attention.detach() * gradient).relu().mean(1)
         maps.append(given + identity_like(given))
     return maps

@@ -25,6 +25,7 @@ https://aclanthology.org/2023.acl-long.149
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -45,7 +46,7 @@ from wherefrom.method.decomposition import (
     share,
     through_norm,
 )
-from wherefrom.method.frozen import Approximation, Freeze, Norms, at_input, back, linearised, whole
+from wherefrom.method.frozen import Approximation, Arrived, Freeze, Norms, at_input, back, linearised, whole
 from wherefrom.method.readout import Entries, entries, head_back, made
 from wherefrom.model.head import Step
 from wherefrom.model.head import head as head_of
@@ -126,7 +127,8 @@ def decompx(
     if not _uncoupled(output, bias, rules, head_activation, steps):
         scores = _taken_forward(output, read, steps, rules, head_activation, later=bias == "token-absdot")
         return Scores(scores, None, scores.sum(-1) - logit)
-    layers = _taken_back(output, read, steps, rules, head_activation)
+    take = partial(_taken_back, rules=rules, head=head_activation)
+    layers = output.together(f"decompx {rules} {head_activation}", take) if output.several else take([output])[0]
     if bias in ("cls", "equal"):
         real = output.mask.to(layers)
         shares = real / real.sum(-1, keepdim=True) if bias == "equal" else torch.eye(1, real.shape[1]).to(real)
@@ -181,24 +183,30 @@ def _has_bias(step: Step) -> bool:
 # One vector back ------------------------------------------------------------------------------------------
 
 
-def _taken_back(
-    output: OutputTrace, read: Entries, steps: list[Step], rules: DecompositionRules, head: Approximation
-) -> Tensor:
-    """What the input of each block adds to the number, biases left out: [L, B, n]."""
-    g = head_back(read, steps, head)
-    rows: Tensor | None = read.rows  # the last block's output counts where it is read
-    found = []
-    for layer in reversed(output.trace.layers):
-        arrived = back(layer, g, rules.freeze, rows)
-        if layer.index:
-            g = at_input(layer, arrived, rows)
-            found.append((g * layer.x).sum(-1))
-        else:
-            through_values = (arrived.value * own_values(layer, rules)).sum((1, 3))
-            found.append(through_values + (whole(arrived.stream, rows, g.shape[1]) * layer.x).sum(-1))
-        rows = None
-    mask = output.mask.to(g.device)
-    return torch.stack(found[::-1]) * mask
+def _taken_back(outputs: list[OutputTrace], rules: DecompositionRules, head: Approximation) -> list[Tensor]:
+    """What the input of each block adds to each number, biases left out: K times [L, B, n]."""
+    trace, mask = outputs[0].trace, outputs[0].mask
+    *below, last = trace.layers
+    # The last block's output counts where it is read, which is another token for each.
+    arrived = []
+    for read in map(entries, outputs):
+        g = head_back(read, head_of(trace, read.rows), head)
+        arrived.append((back(last, g, rules.freeze, read.rows), read.rows))
+    if not below:
+        return [_at_first(last, *each, rules)[None] * mask.to(last.device) for each in arrived]
+    g = torch.stack([at_input(last, *each) for each in arrived])
+    found = [(g * last.x).sum(-1)]
+    for layer in reversed(below[1:]):
+        g = at_input(layer, back(layer, g, rules.freeze))
+        found.append((g * layer.x).sum(-1))
+    found.append(_at_first(below[0], back(below[0], g, rules.freeze), None, rules))
+    return list((torch.stack(found[::-1], 1) * mask.to(g.device)).unbind(0))
+
+
+def _at_first(layer: LayerTrace, arrived: Arrived, rows: Tensor | None, rules: DecompositionRules) -> Tensor:
+    """What the input of the first block adds, past attention and through its values: [..., B, n]."""
+    through_values = (arrived.value * own_values(layer, rules)).sum((-3, -1))
+    return through_values + (whole(arrived.stream, rows, layer.x.shape[1]) * layer.x).sum(-1)
 
 
 # All vectors forward --------------------------------------------------------------------------------------

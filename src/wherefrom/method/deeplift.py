@@ -41,7 +41,7 @@ from wherefrom.model.parts import Block, Norm, derivative
 from wherefrom.work import passes
 
 if TYPE_CHECKING:
-    from wherefrom.model import LayerTrace, OutputTrace
+    from wherefrom.model import LayerTrace, OutputTrace, Trace
 
 HEAD_STEPS = 16  # quadrature points for the head
 LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
@@ -76,15 +76,35 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "auto
         raise InvalidOption(
             "deeplift compares two sentences, and 'zero' is not one. Choose mask, pad, unknown or token ids"
         )
-    start = layer or 0
-    real, base = (trace.layers for trace in swapped(output, baseline))
+    take = partial(_taken_back, baseline=baseline, of=of, start=layer or 0)
+    if not output.several:
+        return take([output])[0]
+    return output.together(f"deeplift {baseline} {of} {layer}", take)
+
+
+def _taken_back(outputs: list[OutputTrace], baseline: Baseline, of: str, start: int) -> list[Scores]:
+    """The scores of each of several numbers."""
+    first = outputs[0]
+    real, base = (trace.layers for trace in _passes(first, baseline))
     h, h0 = (layers[-1].raw["output"] for layers in (real, base))
-    multiplier, change, largest = _head(output, of, h, h0)
+    heads = [_head(output, of, h, h0) for output in outputs]
+    multiplier = torch.stack([head[0] for head in heads])
     for now, then in zip(reversed(real[start:]), reversed(base[start:]), strict=True):
         multiplier = through_block(now, then, multiplier)
-    scores = (multiplier * (real[start].x - base[start].x)).sum(-1)
-    scores, change, largest = (each.to(output.mask.device) for each in (scores, change, largest))
-    scores = scores * output.mask
+    scores = (multiplier * (real[start].x - base[start].x)).sum(-1).to(first.mask.device) * first.mask
+    return [_checked(each, *head[1:]) for each, head in zip(scores, heads, strict=True)]
+
+
+def _passes(output: OutputTrace, baseline: Baseline) -> tuple[Trace, ...]:
+    """On the sentences and on their baselines: once for several numbers."""
+    if not output.several:
+        return tuple(swapped(output, baseline))
+    return output.trace.once(f"swapped {baseline}", lambda _: tuple(swapped(output, baseline)))
+
+
+def _checked(scores: Tensor, change: Tensor, largest: Tensor) -> Scores:
+    """The scores [B, n], unless they miss the change of the output by too much."""
+    change, largest = (each.to(scores.device) for each in (change, largest))
     delta = scores.sum(-1) - change
     excess = delta.abs() - LARGE * (largest + change.abs())
     worst = int(excess.argmax())
@@ -97,11 +117,14 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "auto
     return Scores(scores, delta=delta)
 
 
-def through_block(now: LayerTrace, then: LayerTrace, multiplier: Tensor) -> Tensor:
+def through_block(now: LayerTrace, then: LayerTrace, multipliers: Tensor) -> Tensor:
     """From multipliers on a block's output to those on its input: the transpose of the block's difference map."""
     with torch.enable_grad():
         d = torch.zeros_like(now.x, requires_grad=True)  # stands for Δx; the map below is linear in it
-        (found,) = torch.autograd.grad(difference(now, then, d), d, multiplier.to(d.device))
+        made, given = difference(now, then, d), multipliers.to(d.device)
+        if len(given) == 1:
+            return torch.autograd.grad(made, d, given[0])[0][None]
+        (found,) = torch.autograd.grad(made, d, given, is_grads_batched=True)
     return found
 
 

@@ -158,8 +158,8 @@ def frozen(layer: LayerTrace, how: Freeze, pick: Callable[[Tensor], Tensor]) -> 
 class Arrived(NamedTuple):
     """What of an output's gradient arrives at a block's input, past attention and through its values."""
 
-    stream: Tensor  # at the tokens picked: [B, m, d]
-    value: Tensor  # [B, H, n, d_h]
+    stream: Tensor  # at the tokens picked: [..., B, m, d]
+    value: Tensor  # [..., B, H, n, d_h]
 
 
 def norm_back(norm: Norm | None, scale: Tensor | None, g: Tensor) -> Tensor:
@@ -168,7 +168,10 @@ def norm_back(norm: Norm | None, scale: Tensor | None, g: Tensor) -> Tensor:
 
 
 def back(layer: LayerTrace, g: Tensor, how: Freeze, rows: Tensor | None = None) -> Arrived:
-    """From the block's output, where `g` stands at `rows` [B, m] (None: at all tokens), to its input."""
+    """From the block's output, where `g` stands at `rows` [B, m] (None: at all tokens), to its input.
+
+    At all tokens `g` may be a stack of several, [K, B, n, d].
+    """
 
     def pick(t: Tensor) -> Tensor:
         return t if rows is None else t[torch.arange(len(t), device=t.device)[:, None], rows]
@@ -180,7 +183,7 @@ def back(layer: LayerTrace, g: Tensor, how: Freeze, rows: Tensor | None = None) 
         g = g + fed
     g = norm_back(block.post, at.post, g)
     through = norm_back(block.after, at.after, g) @ block.w_o.flatten(0, 1).T
-    through = through.unflatten(-1, (layer.heads, -1)).transpose(1, 2)  # type: ignore[no-untyped-call]
+    through = through.unflatten(-1, (layer.heads, -1)).transpose(-3, -2)  # type: ignore[no-untyped-call]
     attention = layer.attention if rows is None else pick(layer.attention.transpose(1, 2)).transpose(1, 2)
     return Arrived(g + fed if fed is not None and block.parallel else g, attention.mT @ through)
 
@@ -200,13 +203,13 @@ def _ffn_back(block: Block, at: Frozen, g: Tensor) -> Tensor:
 
 
 def at_input(layer: LayerTrace, arrived: Arrived, rows: Tensor | None = None) -> Tensor:
-    """The gradient at the block's input: [B, n, d]."""
+    """The gradient at the block's input: [..., B, n, d]."""
     block, heads = layer.block, layer.heads // layer.block.groups
     value = arrived.value
     if heads > 1:  # heads that share their values
-        value = value.unflatten(1, (-1, heads)).sum(2)  # type: ignore[no-untyped-call]
+        value = value.unflatten(-3, (-1, heads)).sum(-3)  # type: ignore[no-untyped-call]
     weight = block.projections()[2].weight
-    g = value.transpose(1, 2).flatten(2) @ weight.T
+    g = value.transpose(-3, -2).flatten(-2) @ weight.T
     if block.before is not None:
         g = norm_back(block.before, block.before.scale(layer.x), g)
     return g + whole(arrived.stream, rows, layer.x.shape[1])

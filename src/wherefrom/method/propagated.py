@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from torch import Tensor
 
+from wherefrom.model.backward import by_row, taken_back
 from wherefrom.model.capture import Trace, capture
 from wherefrom.model.freeze import Freezing, Shares
-from wherefrom.model.output import explained
+from wherefrom.model.output import explained, read_at
 from wherefrom.model.parts import promote
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class FrozenGradients(NamedTuple):
     words: Tensor  # word embeddings [B, n, e]
     embeddings: Tensor  # output of the embedding module [B, n, e]
     hidden: list[Tensor]  # input of each block: L times [B, n, d]
-    more: list[Tensor]  # of what was asked for beside these
 
 
 def frozen_trace(output: OutputTrace, how: Freezing = USUAL) -> Trace:
@@ -45,18 +44,26 @@ def frozen_trace(output: OutputTrace, how: Freezing = USUAL) -> Trace:
     return trace.once(f"frozen {how}", lambda own: capture(own.opened, own.batch, frozen=how))
 
 
-def frozen_gradients(
-    output: OutputTrace, shares: Shares, how: Freezing = USUAL, more: Sequence[Tensor] = ()
-) -> FrozenGradients:
-    """One backward pass through the frozen pass; `more` are further tensors of it."""
-    trace = frozen_trace(output, how)
-    number = explained(trace.opened, trace.output, output.answers, trace.batch.lengths, "logit", frozen=True)
-    hidden = [layer.raw["x"] for layer in trace.layers]
-    wanted = [trace.words, trace.embeddings, *hidden, *more]
+def frozen_gradients(output: OutputTrace, shares: Shares, how: Freezing = USUAL) -> FrozenGradients:
+    """One backward pass through the frozen pass, shared by several numbers where they are asked for."""
+
+    def make(outputs: list[OutputTrace]) -> list[FrozenGradients]:
+        return _taken_back(outputs, frozen_trace(output, how), shares)
+
+    return output.together(f"frozen {shares} {how}", make) if output.several else make([output])[0]
+
+
+def _taken_back(outputs: Sequence[OutputTrace], trace: Trace, shares: Shares) -> list[FrozenGradients]:
     assert trace.switch is not None
     trace.switch.shares = shares
-    # Sentences do not see each other, so the gradient of the sum is each one's own.
-    found = torch.autograd.grad(number.sum(), wanted, retain_graph=True)
-    words, embeddings, *rest = [promote(g) for g in found]
-    states = [gradient.to(layer.device) for gradient, layer in zip(rest, trace.layers, strict=False)]
-    return FrozenGradients(number.detach(), words, embeddings, states, rest[len(hidden) :])
+    read = by_row(trace.output) if len(outputs) > 1 else trace.output
+    numbers = [
+        explained(trace.opened, read, each.answers, trace.batch.lengths, "logit", frozen=True) for each in outputs
+    ]
+    wanted = [trace.words, trace.embeddings, *(layer.raw["x"] for layer in trace.layers)]
+    made = []
+    for number, found in zip(numbers, taken_back(trace, numbers, read_at(outputs), wanted), strict=True):
+        words, embeddings, *rest = [promote(g) for g in found]
+        states = [gradient.to(layer.device) for gradient, layer in zip(rest, trace.layers, strict=True)]
+        made.append(FrozenGradients(number.detach(), words, embeddings, states))
+    return made

@@ -98,7 +98,7 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
     depth = output.trace.opened.depth
     if not 0 <= start_layer < depth:
         raise InvalidOption(f"start_layer is {start_layer}; expected a layer of the model's {depth}, 0 to {depth - 1}")
-    gradients, found = output.gradients().attention, _relevance(output).attention
+    gradients, found = output.gradients(attention=True).attention, _relevance(output).attention
     maps = []
     for layer, (gradient, relevance) in enumerate(zip(gradients, found, strict=True)):
         identity = identity_like(relevance)

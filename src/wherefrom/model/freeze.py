@@ -94,7 +94,8 @@ class _Shared(torch.autograd.Function):
         if isinstance(ctx.part, str):
             share = getattr(shares, ctx.part)
             return (g * share if share else None), None, None
-        return g * g.new_tensor(shares)[ctx.part(g.shape[-1]).to(g.device)], None, None
+        by_column = torch.tensor(shares, dtype=g.dtype)[ctx.part(g.shape[-1])]
+        return g * by_column.to(g.device), None, None
 
 
 class _Normed(torch.autograd.Function):

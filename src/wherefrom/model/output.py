@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from wherefrom.errors import InvalidOption
+from wherefrom.model.backward import at_once, by_row, taken_back
 from wherefrom.model.capture import Trace
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.model import Model
@@ -39,12 +40,35 @@ class OutputTrace:
     trace: Trace
     answers: list[Answer]
     asked: Sequence[Sequence[Answer]] = ()  # by sentence, where more than these are explained of one pass
+    which: int = 0  # and these are number `which` of them
     _gradients: dict[str, Gradients] = field(default_factory=dict, repr=False)
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def towards(self, answers: list[Answer], asked: Sequence[Sequence[Answer]] = ()) -> OutputTrace:
-        """The same pass, another number (another class); `asked` are all that are explained of it, by sentence."""
-        return replace(self, answers=answers, asked=asked, _gradients={}, _shared={})
+    def towards(self, answers: list[Answer]) -> OutputTrace:
+        """The same pass, another number (another class)."""
+        return replace(self, answers=answers, asked=(), which=0, _gradients={}, _shared={})
+
+    def among(self, asked: Sequence[Sequence[Answer]], which: int) -> OutputTrace:
+        """The same pass, one number of several that are explained of it; `asked` are all of them, by sentence."""
+        return replace(self.towards([each[which] for each in asked]), asked=asked, which=which)
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one number is explained of this pass."""
+        return len(self.asked[0]) > 1 if self.asked else False
+
+    def together(self, key: str, make: Callable[[list[OutputTrace]], Sequence[T]]) -> T:
+        """What `make` has for this number, computed side by side with the numbers asked for after it.
+
+        As many at once as memory bears; kept until those are done with.
+        """
+        kept: dict[int, T] = self.trace.once(f"together {key}", lambda _: {})
+        if self.which not in kept:
+            end = min(self.which + at_once(self.trace), len(self.asked[0]))
+            found = make([self.among(self.asked, which) for which in range(self.which, end)])
+            kept.clear()
+            kept.update(zip(range(self.which, end), found, strict=True))
+        return kept[self.which]
 
     @property
     def mask(self) -> Tensor:
@@ -56,22 +80,17 @@ class OutputTrace:
         lengths = self.trace.batch.lengths if lengths is None else lengths
         return explained(self.trace.opened, output, self.answers, lengths, of)
 
-    def gradients(self, of: str = "logit") -> Gradients:
-        """One backward pass, shared by all methods that ask for the same number."""
+    def gradients(self, of: str = "logit", *, attention: bool = False) -> Gradients:
+        """One backward pass, shared by all methods that ask for the same number, and by several numbers.
+
+        Where there are several, the gradients of attention weights, larger than all others, only if asked for.
+        """
         meant = {settled(of, each) for each in self.answers}
         of = meant.pop() if len(meant) == 1 else of
+        if self.several and not attention:
+            return self.together(f"gradients of {of}", lambda outputs: _gradients(outputs, of, attention=False))
         if of not in self._gradients:
-            trace = self.trace
-            attention = [layer.raw["attention"] for layer in trace.layers]
-            hidden = [layer.raw["x"] for layer in trace.layers] + [layer.raw["output"] for layer in trace.layers[-1:]]
-            wanted = [trace.words, trace.embeddings, *hidden, *attention]
-            # Sentences do not see each other, so the gradient of the sum is each one's own.
-            found = torch.autograd.grad(self.number(of).sum(), wanted, retain_graph=True)
-            words, embeddings, *rest = [promote(g) for g in found]
-            # A block's input may come from another device than the block's own, on which everything of it is.
-            places = [layer.device for layer in [*trace.layers, *trace.layers[-1:]]]
-            states = [gradient.to(place) for gradient, place in zip(rest, places, strict=False)]
-            self._gradients[of] = Gradients(words, embeddings, states, rest[len(hidden) :])
+            self._gradients[of] = _gradients([self], of, attention=True)[0]
         return self._gradients[of]
 
     def once(self, key: str, make: Callable[[OutputTrace], T]) -> T:
@@ -89,6 +108,28 @@ class OutputTrace:
             real = maps[sentence, several] if several else maps[sentence][self.mask[sentence].to(maps.device)]
             rows.append(real.mean(0) if where is None else maps[sentence, where])
         return torch.stack(rows)
+
+
+def _gradients(outputs: Sequence[OutputTrace], of: str, *, attention: bool) -> list[Gradients]:
+    """Those of several numbers of one pass."""
+    trace = outputs[0].trace
+    weights = [layer.raw["attention"] for layer in trace.layers] if attention else []
+    hidden = [layer.raw["x"] for layer in trace.layers] + [layer.raw["output"] for layer in trace.layers[-1:]]
+    # A block's input may come from another device than the block's own, on which everything of it is.
+    places = [layer.device for layer in [*trace.layers, *trace.layers[-1:]]]
+    read = by_row(trace.output) if len(outputs) > 1 else trace.output
+    numbers = [each.number(of, read) for each in outputs]
+    wanted, made = [trace.words, trace.embeddings, *hidden, *weights], []
+    for found in taken_back(trace, numbers, read_at(outputs), wanted):
+        words, embeddings, *rest = [promote(g) for g in found]
+        states = [gradient.to(place) for gradient, place in zip(rest, places, strict=False)]
+        made.append(Gradients(words, embeddings, states, rest[len(hidden) :]))
+    return made
+
+
+def read_at(outputs: Sequence[OutputTrace]) -> list[list[int | None]]:
+    """The token of each sentence at which each of several numbers is read, None where that is not one."""
+    return [[answer.readout.position for answer in each.answers] for each in outputs]
 
 
 def explained(
@@ -202,6 +243,6 @@ def choices(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Itera
         yield getattr(output, f"{target.kind}_logits")[row, :n], target.index
     else:
         yield (
-            output.logits[row] if opened.task == "classification" else output.logits[row, readout.position],
+            output.logits[row] if opened.task == "classification" else output.logits[row][readout.position],
             target.index,
         )

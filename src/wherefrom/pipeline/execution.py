@@ -172,7 +172,7 @@ def _run_batch(
         shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
     output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
     for which in range(len(found[0])):
-        output = output.towards([each[which] for each in found], found)
+        output = output.among(found, which)
         for name, shelf in shelves.items():
             _explained(output, shelf)
             if which == len(found[0]) - 1:
