@@ -1,8 +1,8 @@
 """`generate`: a prompt in, what a language model says after it out, and where each token of that comes from.
 
 The answer is generated first, by the model's own `generate`. Then prompt and answer are read once more, in one pass
-(model/phrase.py), from which every token is explained: maps have a row for each, gradients go back through one graph side
-by side (model/backward.py), and of tokens taken away one pass has what every number loses.
+(model/phrase.py), from which every token is explained: maps have a row for each, gradients go back through one graph
+side by side (model/backward.py), and of tokens taken away one pass has what every number loses.
 """
 
 from __future__ import annotations
