@@ -46,7 +46,8 @@ class Diagnosis:
     family: str | None
     opens: bool
     why_not: str | None
-    proof: Proof | None = field(default=None, repr=False)  # None where no blocks are known
+    # Where no blocks are known that of the nearest shape, which fails; None if no shape has such parts.
+    proof: Proof | None = field(default=None, repr=False)
     shape: dict[str, Any] = field(default_factory=dict, repr=False)
     methods: tuple[Suit, ...] = field(default=(), repr=False)
 
@@ -67,7 +68,8 @@ class Diagnosis:
     def __str__(self) -> str:
         named = f"{self.model} ('{self.family}')" if self.family else self.model
         lines = [f"{named} {'opens' if self.opens else f'does not open: {self.why_not}'}"]
-        lines += ["", *_proof_lines(self.proof)] if self.proof else []
+        by = "proof, taken for the shape that comes nearest" if self.opens and "blocks" not in self.shape else "proof"
+        lines += ["", *_proof_lines(self.proof, by)] if self.proof else []
         lines += ["", "shape", *_shape_lines(self.shape)] if self.shape else []
         lines += ["", *_method_lines(self.methods)] if self.methods else []
         return "\n".join(lines)
@@ -101,7 +103,7 @@ def doctor(
 def diagnosed(opened: Model) -> Diagnosis:
     """The same of a model that is open."""
     mapped = opened.traits.mapped
-    proof, shape = (opened.proof, _shape(opened)) if mapped else (None, {})
+    proof, shape = (opened.proof, _shape(opened)) if mapped else (opened.nearest, {})
     return Diagnosis(opened.name, opened.family.name, True, None, proof, {**shape, **_head(opened)}, suits(opened))
 
 
@@ -209,12 +211,14 @@ def _finite(size: float) -> float | None:
     return size if isfinite(size) else None
 
 
-def _proof_lines(proof: Proof) -> list[str]:
-    lines = [f"proof: {proof}", "", "  block   values     attention  FFN"]
+def _proof_lines(proof: Proof, by: str) -> list[str]:
+    parts = ("values", "attention", "FFN")
+    lines = [f"{by}: {proof}", "", "  block   " + " ".join(f"{part:<10}" for part in parts).rstrip()]
     for block, gaps in groupby(proof.gaps, key=lambda gap: gap.block):
-        found = {gap.part: gap.size for gap in gaps}
-        where = "output" if "output" in found else str(block)
-        lines.append(f"  {where:<7} " + " ".join(f"{size:<10.1e}" for size in found.values()).rstrip())
+        found = {gap.part: f"{gap.size:.1e}" for gap in gaps}
+        whole = found.get("output")
+        row = [found.get(part, "") for part in parts] if whole is None else [whole]
+        lines.append(f"  {block if whole is None else 'output':<7} " + " ".join(f"{size:<10}" for size in row).rstrip())
     return lines
 
 

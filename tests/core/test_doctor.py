@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from typer.testing import CliRunner
 
 import tiny
@@ -129,7 +130,17 @@ def test_slower_ones_and_those_that_must_be_told_something() -> None:
 
 def test_a_model_whose_blocks_are_not_known() -> None:
     found = wherefrom.doctor(tiny.shared("bitnet"))
-    assert (found.opens, found.proof) == (True, None)
+    assert found.opens
+    assert found.proof is not None
+    assert (found.proof.holds, found.proof.worst[:2]) == (False, (0, "attention"))  # as far as the nearest shape goes
+    rows = [line.split() for line in str(found).splitlines()]
+    sizes = dict(zip(rows[4][1:], map(float, rows[5][1:]), strict=True))
+    assert sizes["attention"] == max(sizes.values()) > 1e4 * sizes["values"]
+    assert "taken for the shape that comes nearest: block 0 rebuilt" in str(found)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 40}
+    convolved = transformers.AutoModel.from_config(transformers.AutoConfig.for_model("convbert", **sizes))
+    assert wherefrom.doctor(convolved.eval()).proof is None
     assert {each.method for each in found.methods if each.verdict != "not defined here"} >= {"saliency", "ablation"}
     assert all("does not know" in str(each.why) for each in found.methods if each.method in ("alti", "attcat"))
     assert "not known" in str(found)

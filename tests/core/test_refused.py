@@ -36,7 +36,10 @@ def test_an_architecture_that_fits_no_shape_is_refused() -> None:
     config = transformers.AutoConfig.for_model("bitnet", **{**tiny.GROUPED, "head_dim": 6})
     model = transformers.AutoModel.from_config(config)
     refused(
-        "which wherefrom does not know for 'bitnet'; it knows those of albert, apertus", [5, 6], model, method="alti"
+        r"does not know for 'bitnet' .*\. Taken for the shape that comes nearest, block . rebuilt .*: off by \d",
+        [5, 6],
+        model,
+        method="alti",
     )
 
 

@@ -28,7 +28,7 @@ def given_or_chat(inputs: Any, chat: Chat | None) -> Any:
     """What is to be read: the inputs, or the chat that was given in their place."""
     if (inputs is None) == (chat is None):
         given = "neither inputs nor a chat were" if chat is None else "inputs and a chat were both"
-        raise InvalidInput(f"{given} given; expected one of them")
+        raise InvalidInput(f"cannot read inputs: {given} given; expected one of them")
     if chat is not None and not is_chat(chat):
         raise InvalidInput(f'chat={shown(chat)}; expected turns: [{{"role": "user", "content": "…"}}, …]')
     return inputs if chat is None else chat

@@ -58,6 +58,7 @@ class Model:
     classes: int | None = None  # how many a head of somebody's own has, whatever the config says
     then: tuple[nn.Module, ...] = ()  # what a sentence embedding goes through after pooling
     unread: tuple[str, ...] = ()  # what it should go through and is not there
+    nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
 
     def __repr__(self) -> str:
         return f"<Model '{self.name}': {self.task}, {self.family.name}>"
@@ -214,9 +215,10 @@ class Model:
     def need_blocks(self, what: str, instead: str = "") -> None:
         """Refuse what follows a model block by block where the blocks are not known."""
         if not self.family.mapped:
+            near = "" if self.nearest is None else f" Taken for the shape that comes nearest, {self.nearest}."
             raise UnsupportedModel(
-                f"{what} follows a model through its blocks, which wherefrom does not know for '{self.family.name}'; "
-                f"it knows those of {', '.join(sorted(FAMILIES))} with transformers' own heads.{instead}"
+                f"{what} follows a model through its blocks, which wherefrom does not know for '{self.family.name}' "
+                f"(docs/models.md lists those it knows, with transformers' own heads).{near}{instead}"
             )
 
     def reader(
@@ -387,9 +389,8 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
     if task is None:
         return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
     pooling = inside.pooling if task == "encoder" else None
-    return _mapped(
-        Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then), prove
-    )
+    found = Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then)
+    return _mapped(found, prove)
 
 
 def _mapped(opened: Model, prove: bool) -> Model:
@@ -399,8 +400,7 @@ def _mapped(opened: Model, prove: bool) -> Model:
     embeddings and its output are known. A row of its own that does not fit is an error: the model was changed. Without
     a proof the only row of an architecture is taken at its word; to choose among several takes one.
     """
-    missing: list[str] = []
-    unproved: list[Proof] = []
+    missing, unproved = list[str](), list[Proof]()
     known, rows = opened.family.name in FAMILIES, candidates(opened.family.name)
     for row in rows:
         tried = replace(opened, family=row)
@@ -421,13 +421,13 @@ def _mapped(opened: Model, prove: bool) -> Model:
         if proof.holds:
             return tried
         unproved.append(proof)
+    nearest = min(unproved, key=lambda proof: proof.worst.size, default=None)
     if known:
-        nearest = min(unproved, key=lambda proof: proof.worst.size, default=None)
         raise UnsupportedModel(
             f"{type(opened.pretrained).__name__}: {nearest or missing[0]}. Use an unmodified transformers model, or "
             f"add a family (CONTRIBUTING.md)"
         )
-    return opened
+    return replace(opened, nearest=nearest)
 
 
 def _look_up(block: Block) -> None:
