@@ -21,6 +21,8 @@ VIEWS = {
     "picture-file": "wherefrom.view.plot:save",
     "html-page": "wherefrom.view.html:document",
     "html-cell": "wherefrom.view.html:fragment",
+    "html-generation-page": "wherefrom.view.said_html:document",
+    "html-generation-cell": "wherefrom.view.said_html:fragment",
     "html-explanations": "wherefrom.view.notebook:explanations",
     "html-table": "wherefrom.view.notebook:table",
     "html-paragraphs": "wherefrom.view.notebook:paragraphs",

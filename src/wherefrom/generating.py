@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
-from wherefrom.errors import InvalidInput, InvalidOption
+from wherefrom.api import explain
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
@@ -28,9 +29,10 @@ from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import Readout, Target
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
-from wherefrom.typecheck import checks_arguments
+from wherefrom.typecheck import checks_arguments, least
 
 SEEDS = 2**31
+MOST_FOILS = 10  # of a token
 OURS = ("input_ids", "attention_mask", "return_dict_in_generate", "num_return_sequences", "inputs_embeds")
 
 
@@ -44,6 +46,7 @@ def generate(
     chat: Chat | None = None,
     max_new_tokens: int = 20,
     seed: int | None = None,
+    alternatives: Annotated[int, least(0, MOST_FOILS)] = 0,
     aggregate: str | None = AUTO,
     layers: LayerRange = None,
     sink: Sink = "keep",
@@ -62,6 +65,8 @@ def generate(
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
     seed: of a sampled answer; drawn and recorded if None.
+    alternatives: explain each token also rather than each of so many others that were likeliest in its place
+        (`g.why_not(3, "she")`; the viewer shows it). Methods that look at no output have nothing to say of that.
     aggregate, layers, sink, and how the model is opened: as in `explain`.
     """
     if unfit := sorted(set(OURS) & set(sampling)):
@@ -80,8 +85,24 @@ def generate(
         seed = int(torch.randint(SEEDS, ()))
     said = _said(opened, read[0], max_new_tokens, seed, sampling)
     sentence = continued(opened, read[0], said)
-    outcome = run_whole(opened, [sentence], [Question(EACH, None, None)], {chosen.asked: job}, 1)[0][chosen.asked]
-    return _gathered(opened, sentence, outcome.explanations, {"max_new_tokens": max_new_tokens, **sampling}, seed)
+    foils = alternatives if chosen.method.class_specific else 0
+    each = Question(Target(EACH, foils), None, None)
+    outcome = run_whole(opened, [sentence], [each], {chosen.asked: job}, 1)[0][chosen.asked]
+    if outcome.error is not None:
+        raise outcome.error
+    record = {"max_new_tokens": max_new_tokens, **sampling}
+    record.pop("streamer", None)  # which listens, and changes nothing
+    return _gathered(opened, sentence, outcome.explanations, record, seed)
+
+
+def rather_than(generation: Generation, token: int, foil: int | str, model: ModelLike) -> Explanation:
+    """Why a token was said rather than any other token, asked of the model that said it."""
+    said = generation[token]
+    found = explain(model=model, foil=foil, **said.arguments)
+    if len(found) != len(said):
+        raise InvalidTarget(f"{foil!r} is several tokens; expected a foil of one, as the token is that was said")
+    kept = ("scores", "target", "measured", "options", "probabilities", "candidates", "delta", "arrived")
+    return replace(said, **{name: getattr(found, name) for name in kept})
 
 
 def _of_log_probability(chosen: MethodSpec) -> MethodSpec:
@@ -115,21 +136,24 @@ def _gathered(
 ) -> Generation:
     said = list(sentence.said)
     n, k = len(sentence) - len(said) + 1, len(said)
-    scores = np.zeros((k, n + k), dtype=found[0].scores.dtype)
-    for step, each in enumerate(found):
-        scores[step, : n + step] = each.scores[: n + step]
-    steps = [
-        Answered(each.target, each.prediction, each.probabilities, _log(each))
-        if each.target.towards
-        else Answered(each.measured, each.prediction, each.probabilities, _log(each))
-        for each in found
-    ]
-    return Generation(_whole(opened, sentence, found, scores), scores, [*sentence.ids, said[-1]], steps, sampling, seed)
+    every = len(found) // k  # of each token, and then of it rather than each of its foils
+    rows = np.zeros((k, every, n + k), dtype=found[0].scores.dtype)
+    for place, each in enumerate(found):
+        step, which = divmod(place, every)
+        rows[step, which, : n + step] = each.scores[: n + step]
+    steps = [_answered(found[step * every : (step + 1) * every]) for step in range(k)]
+    scores, foils = rows[:, 0].copy(), rows[:, 1:].copy() if every > 1 else None
+    whole = _whole(opened, sentence, found[::every], scores)
+    return Generation(whole, scores, [*sentence.ids, said[-1]], steps, sampling, seed, foils)
 
 
-def _log(found: Explanation) -> float:
-    """The logarithm of the probability of the token that was said, which is listed by its name."""
-    return float(np.log(found.probabilities[str(found.measured.label)]))
+def _answered(found: Sequence[Explanation]) -> Answered:
+    """One token: explained by itself, and then rather than others."""
+    first, *foils = found
+    said = first.measured
+    log = float(np.log(first.probabilities[str(said.label)]))
+    contrasts = tuple(each.target for each in foils)
+    return Answered(said, first.prediction, first.probabilities, log, first.candidates, contrasts)
 
 
 def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scores: Any) -> Explanation:

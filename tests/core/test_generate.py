@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ import tiny
 import wherefrom
 from wherefrom.cli import app
 from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption
+from wherefrom.generating import rather_than
 
 PROMPT = "the cat is not very good . the dog"
 
@@ -118,16 +119,64 @@ def test_sampling_is_recorded_and_repeated(model: Any) -> None:
 
 def test_it_is_saved_tabled_and_read_again(model: Any, tmp_path: Path) -> None:
     found = wherefrom.generate(PROMPT, model, method="alti-logit", max_new_tokens=3, do_sample=False)
-    back = wherefrom.Generation.load(found.save(tmp_path / "said.json"))
-    assert (back.scores == found.scores).all()
-    assert (back.text, back.steps, back.sampling, back.seed) == (found.text, found.steps, found.sampling, None)
-    assert back[1].explained == found[1].explained
-    with pytest.raises(DamagedFile):
+    for name in ("said.json", "said.npz"):
+        back = wherefrom.Generation.load(found.save(tmp_path / name))
+        assert (back.scores == found.scores).all()
+        assert back.scores.dtype == found.scores.dtype
+        assert (back.text, back.steps, back.sampling, back.seed) == (found.text, found.steps, found.sampling, None)
+        assert back[1].explained == found[1].explained
+    with pytest.raises(DamagedFile, match="no generation"):
         wherefrom.Generation.from_dict({"format": "wherefrom.explanation"})
+    with pytest.raises(DamagedFile, match="damaged"):
+        wherefrom.Generation.from_dict({**found.to_dict(), "ids": [1]})
+    with pytest.raises(InvalidOption, match=r"\.npz"):
+        found.save(tmp_path / "said.txt")
     pytest.importorskip("pandas", reason="tables need the extra `pandas`")
     table = found.to_dataframe()
     assert len(table) == sum(found.start + step for step in range(3))
     assert table.score.sum() == pytest.approx(found.scores.sum())
+
+
+@pytest.mark.parametrize("method", ["alti-logit", "gradient-x-input", "saliency"])
+def test_a_token_is_explained_rather_than_the_likeliest_others(model: Any, method: str, tmp_path: Path) -> None:
+    plain = wherefrom.generate(PROMPT, model, method=method, max_new_tokens=3, do_sample=False)
+    found = wherefrom.generate(PROMPT, model, method=method, max_new_tokens=3, do_sample=False, alternatives=2)
+    assert np.allclose(found.scores, plain.scores, atol=1e-9)
+    assert found.foil_scores is not None
+    assert found.foil_scores.shape == (3, 2, len(found.ids))
+    step = found.steps[1]
+    likeliest = sorted(set(step.probabilities) - {step.target.label}, key=lambda name: -step.probabilities[name])
+    assert [each.foil_label for each in step.foils] == likeliest[:2]
+    contrast = found.why_not(1, likeliest[1])
+    again = wherefrom.explain(model=model, **contrast.arguments)
+    assert np.allclose(contrast.scores, again.scores, atol=1e-9)
+    assert contrast.explained == again.explained
+    assert np.allclose(rather_than(plain, 1, step.candidates[likeliest[1]], model).scores, contrast.scores, atol=1e-9)
+    back = wherefrom.Generation.load(found.save(tmp_path / "said.npz"))
+    assert (back.why_not(1, likeliest[1]).scores == contrast.scores).all()
+    with pytest.raises(InvalidOption, match="there are none"):
+        plain.why_not(1, likeliest[0])
+
+
+def test_what_looks_at_no_output_has_no_foils(model: Any) -> None:
+    found = wherefrom.generate(PROMPT, model, method="alti", max_new_tokens=2, do_sample=False, alternatives=2)
+    assert found.foil_scores is None
+    with pytest.raises(InvalidOption, match="there are none"):
+        found.why_not(0, "cat")
+
+
+def test_a_streamer_hears_every_token_and_is_not_recorded(model: Any) -> None:
+    class Heard:
+        ids: ClassVar[list[int]] = []
+
+        def put(self, value: Any) -> None:
+            self.ids.extend(value.flatten().tolist())
+
+        def end(self) -> None: ...
+
+    found = wherefrom.generate(PROMPT, model, max_new_tokens=3, do_sample=False, streamer=Heard())
+    assert Heard.ids == found.ids
+    assert found.sampling == {"max_new_tokens": 3, "do_sample": False}
 
 
 def test_units_add_up(model: Any) -> None:
@@ -157,6 +206,15 @@ def test_the_command_shows_the_sources_of_a_token(model: Any, tmp_path: Path) ->
     found = wherefrom.Generation.load(tmp_path / "said.json")
     assert all(f"{step}:{piece.strip()}" in said.output for step, piece in enumerate(found.tokens))
     assert f"explained: {found[1].explained}" in said.output
+    label = str(found.steps[1].target.label)
+    other = next(name for name, p in found.steps[1].probabilities.items() if name != label)
+    assert f"{other} {found.steps[1].probabilities[other]:.3f}" in said.output
+    asked += ["--foil", other, "--unit", "turn", "--out", str(tmp_path / "said.html")]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 0, said.output
+    assert f"rather than '{other}'" in " ".join(said.output.split())
+    assert (tmp_path / "said.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert CliRunner().invoke(app, [*asked[:4], "--foil", other]).exit_code != 0
 
 
 TEMPLATE = (

@@ -37,7 +37,14 @@ Most = Annotated[int, typer.Option("--max-new-tokens", help="How many tokens are
 Seed = Annotated[int | None, typer.Option(help="Of a sampled answer; drawn and recorded if not given.")]
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of the likeliest token.")]
 Top = Annotated[int, typer.Option(help="How many words are listed of each layer.", min=1)]
-SaveTo = Annotated[Path | None, typer.Option("--save", "-o", help="Write to a .json or .csv file.")]
+Rather = Annotated[str | None, typer.Option("--foil", help="Why the token was said rather than this word.")]
+Unit = Annotated[str, typer.Option("--unit", help="What the sources are: token, word, sentence, line or turn.")]
+Alternatives = Annotated[
+    int, typer.Option(help="Explain each token also rather than so many likely others, for the file.", min=0)
+]
+SaveTo = Annotated[
+    Path | None, typer.Option("--save", "--out", "-o", help="Write to a .json, .npz, .csv or .html (viewer) file.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,9 +59,12 @@ def generate_command(
     model: ModelChoice,
     method: MethodChoice = "alti-logit",
     token: Token = None,
+    foil: Rather = None,
+    unit: Unit = "word",
     max_new_tokens: Most = 20,
     seed: Seed = None,
     temperature: Temperature = None,
+    alternatives: Alternatives = 0,
     *,
     asked: Asked,
     as_json: AsJson = False,
@@ -62,21 +72,28 @@ def generate_command(
 ) -> None:
     """Let a language model go on after a text, and show where a token of what it says comes from."""
     import wherefrom
+    from wherefrom.generating import rather_than
+    from wherefrom.view.said import show_generation
 
+    if foil is not None and token is None:
+        raise InvalidOption("--foil is of one token; say with --token which one is meant, from 0")
     if (task := asked.pop("task", None)) not in (None, "causal-lm"):
         raise InvalidOption(f"only a causal language model says something; leave --task {task} out")
     sampling: dict[str, Any] = {"do_sample": temperature is not None}
     if temperature is not None:
         sampling["temperature"] = temperature
-    found = wherefrom.generate(
-        text, model, method=method, max_new_tokens=max_new_tokens, seed=seed, **asked, **sampling
-    )
+    opened = wherefrom.open_model(model, **asked)
+    sampling |= {"max_new_tokens": max_new_tokens, "alternatives": alternatives}
+    found = wherefrom.generate(text, opened, method=method, seed=seed, **sampling)
+    contrast = None if foil is None or token is None else rather_than(found, token, foil, opened)
     if save is not None:
         found.save(save)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
-    else:
-        found.show(token)
+        return
+    show_generation(found, token, unit=unit, contrast=contrast)
+    if save is not None:
+        typer.echo(f"written to {save}")
 
 
 @shared(asked=(QUESTION, MODEL))

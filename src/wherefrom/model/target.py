@@ -26,7 +26,7 @@ from wherefrom.result.words import group
 
 EDGES = ("start", "end", "answer")
 PHRASE = "mean over the tokens that are read, one before each of the phrase's"
-EACH = Target("each")  # as a target: every token of what was said after a prompt, one by one
+EACH = "each"  # as a target's kind: every token of what was said after a prompt, one by one, and so many foils of each
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
@@ -58,7 +58,7 @@ def answer(
 
 def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position: Any) -> Readout | None:
     """Where the output will be read, as `answer` will say; None where that depends on what the model says."""
-    if target is EACH or (opened.task == "question-answering" and position is None):
+    if is_each(target) or (opened.task == "question-answering" and position is None):
         return None
     default = opened.reads
     if opened.task == "encoder":
@@ -72,6 +72,10 @@ def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position
     return _readout(opened, sentence, position, default=default)
 
 
+def is_each(target: Any) -> bool:
+    return isinstance(target, Target) and target.kind == EACH
+
+
 def answers(
     opened: Model,
     sentence: Sentence,
@@ -82,8 +86,9 @@ def answers(
     position: int | str | None = None,
 ) -> list[Answer]:
     """The answer; for target="all" one for every class (for an extracted answer: start, end and both)."""
-    if target is EACH:
-        return [_said(opened, sentence, output, row, step) for step in range(len(sentence.said))]
+    if isinstance(target, Target) and is_each(target):
+        steps = range(len(sentence.said))
+        return [each for step in steps for each in _said(opened, sentence, output, row, step, target.index or 0)]
     if not isinstance(target, str) or target != "all":
         return [answer(opened, sentence, output, row, target, foil, position)]
     if foil is not None:
@@ -239,17 +244,11 @@ def _language(
     against = None if foil is None else token_id(opened, foil)
     if against == index:
         raise InvalidTarget(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
-    chosen = Target(
-        "token",
-        index,
-        _token_name(opened, index),
-        foil=against,
-        foil_label=None if against is None else _token_name(opened, against),
-    )
     p = logits.softmax(-1)
-    listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
-    listed += [i for i in (index, against) if i is not None and i not in listed]
-    return Answer(chosen, readout, _token_name(opened, best), _named(opened, p, listed))
+    names = _likeliest(opened, p, best, index, against)
+    label = None if against is None else names[against]
+    chosen = Target("token", index, names[index], foil=against, foil_label=label)
+    return Answer(chosen, readout, names[best], _by_name(names, p), candidates=_ids(names))
 
 
 def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: Any) -> Answer:
@@ -258,23 +257,26 @@ def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: 
         raise InvalidTarget("a phrase is read after the prompt; leave position out, or give a target that is one token")
     said, rows = sentence.said, after_prompt(sentence)
     p = output.logits[row, list(rows)].float().softmax(-1)
-    listed = [int(i) for i in p[0].topk(min(TOP, p.shape[-1])).indices]
+    names = _likeliest(opened, p[0])
     label = _text_of(opened, said)
     whole = float(p[range(len(said)), list(said)].log().sum().exp())
-    probabilities = {**_named(opened, p[0], listed), label: whole}
     chosen = Target("phrase", said[0], label, tokens=said)
-    return Answer(chosen, Readout(None, PHRASE, rows), _token_name(opened, listed[0]), probabilities)
+    return Answer(
+        chosen, Readout(None, PHRASE, rows), next(iter(names.values())), {**_by_name(names, p[0]), label: whole}
+    )
 
 
 @torch.no_grad()
-def _said(opened: Model, sentence: Sentence, output: Any, row: int, step: int) -> Answer:
-    """One token of what was said, read at the token before it."""
+def _said(opened: Model, sentence: Sentence, output: Any, row: int, step: int, foils: int) -> list[Answer]:
+    """One token of what was said, read at the token before it; and it rather than each of the likeliest others."""
     place, token = after_prompt(sentence)[step], sentence.said[step]
     p = output.logits[row, place].float().softmax(-1)
-    listed = [int(i) for i in p.topk(min(TOP, len(p))).indices]
-    probabilities = _named(opened, p, listed if token in listed else [*listed, token])
-    chosen = Target("token", token, _token_name(opened, token))
-    return Answer(chosen, Readout(place, "token before it"), _token_name(opened, listed[0]), probabilities)
+    names = _likeliest(opened, p, token, most=foils + 1)
+    best, listed = next(iter(names.values())), _by_name(names, p)
+    others = [None, *[i for i in names if i != token][:foils]]
+    targets = [Target("token", token, names[token], foil=i, foil_label=None if i is None else names[i]) for i in others]
+    read = Readout(place, "token before it")
+    return [Answer(each, read, best, listed, candidates=_ids(names)) for each in targets]
 
 
 def after_prompt(sentence: Sentence) -> tuple[int, ...]:
@@ -465,17 +467,27 @@ def _token_name(opened: Model, index: int) -> str:
     return token_names(opened.tokenizer, [index])[0]
 
 
-def _named(opened: Model, p: Tensor, listed: list[int]) -> dict[str, float]:
-    """Probabilities by word, the likeliest first.
+def _likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> dict[int, str]:
+    """The likeliest tokens and those wanted, by their ids: each one's word.
 
-    Where two tokens show the same word ("Ġthe", "the") the later as its vocabulary has it; where that is the same word
-    again, the likelier has it.
+    Where two tokens show the same word ("Ġthe", "the") the later is named as its vocabulary has it; where that is the
+    same word again, with its number.
     """
-    found: dict[str, float] = {}
-    for index in listed:
-        name = _token_name(opened, index)
-        found.setdefault(name if name not in found else token_names(opened.tokenizer, [index])[0], float(p[index]))
-    return found
+    listed = [int(i) for i in p.topk(min(max(TOP, most), len(p))).indices]
+    names: dict[int, str] = {}
+    for index in dict.fromkeys([*listed, *(i for i in wanted if i is not None)]):
+        spelt = _token_name(opened, index)
+        ways = (spelt, token_names(opened.tokenizer, [index])[0], f"{spelt} #{index}")
+        names[index] = next(name for name in ways if name not in names.values())
+    return names
+
+
+def _ids(names: Mapping[int, str]) -> dict[str, int]:
+    return {name: index for index, name in names.items()}
+
+
+def _by_name(names: Mapping[int, str], p: Tensor) -> dict[str, float]:
+    return {name: float(p[index]) for index, name in names.items()}
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

@@ -17,7 +17,7 @@ from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, Unsuppor
 from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.freeze import Freezing
-from wherefrom.model.target import EACH
+from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
@@ -343,6 +343,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         readout=found.readout,
         prediction=found.prediction,
         probabilities=found.probabilities,
+        candidates=found.candidates,
         model=output.trace.opened.name,
         seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
         notes=_notes(job.method, found) + (sink_note(sentence, found.readout, parts["scores"]) if looks_back else []),
@@ -364,7 +365,7 @@ def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
     """What the caller asked of this sentence, as far as the method looks at it: for the record, to ask it again."""
     question, target = shelf.questions[row], output.answers[row].target
     wanted: Any = question.target
-    if wanted is EACH or (isinstance(wanted, str) and wanted == "all"):  # of which this is one
+    if is_each(wanted) or (isinstance(wanted, str) and wanted == "all"):  # of which this is one
         wanted = target.index if target.kind in ("class", "token") else target.kind
     looks = shelf.job.method.class_specific or output.trace.opened.task == "question-answering"
     asked = {"target": wanted, "foil": question.foil} if looks else {}

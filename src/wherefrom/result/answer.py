@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,4 +75,5 @@ class Answer:
     readout: Readout
     prediction: str | None
     probabilities: dict[str, float]
+    candidates: dict[str, int] = field(default_factory=dict)  # of a language model: the token that each of them is
     predicted: Target | None = None  # the class or word of the prediction, where another is explained

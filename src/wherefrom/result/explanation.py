@@ -69,6 +69,7 @@ class Explanation:
     readout: Readout = NO_READOUT
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
+    candidates: dict[str, int] = field(default_factory=dict)  # of a language model: the token that each of them is
     model: str = ""
     seconds: float = 0.0
     granularity: str = "token"  # or another unit: "word", "sentence", …

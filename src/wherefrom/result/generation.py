@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wherefrom.display import view
-from wherefrom.errors import DamagedFile, InvalidOption, UnknownName
+from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.extras import need
 from wherefrom.files import write
 from wherefrom.result.answer import Readout, Target
 from wherefrom.result.explanation import Array, Explanation, Unit
+from wherefrom.result.serialise import not_a, store, stored, target_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,12 +39,17 @@ class Generation:
     steps: list[Answered]
     sampling: dict[str, Any] = field(default_factory=dict)  # the arguments of `model.generate`
     seed: int | None = None  # of a sampled answer
+    foil_scores: Array | None = None  # [k, a, n + k]: of token s rather than each of its `foils`
 
     def __post_init__(self) -> None:
         if self.scores.shape != (len(self.steps), len(self.whole)) or len(self.ids) != len(self.whole):
             raise InvalidOption(
                 f"scores of shape {self.scores.shape} do not fit {len(self.steps)} tokens after a prompt"
             )
+        foils = [len(each.foils) for each in self.steps]
+        shape = None if self.foil_scores is None else self.foil_scores.shape
+        if any(foils) and shape != (len(foils), max(foils), len(self.ids)):
+            raise InvalidOption(f"foil_scores of shape {shape} do not fit {len(foils)} tokens with {max(foils)} foils")
 
     @property
     def text(self) -> str:
@@ -89,11 +94,29 @@ class Generation:
             measured=said.target,
             prediction=said.prediction,
             probabilities=said.probabilities,
+            candidates=said.candidates,
             given={"input_ids": self.ids[:n]},
             readout=Readout(n - 1, "token before it"),
             notes=[],
         )
         return replace(found, options={**found.options, **({"target": self.ids[n]} if looks else {})})
+
+    def why_not(self, token: int, foil: int | str) -> Explanation:
+        """Why a token was said rather than another, which is one of those that `generate(…, alternatives=k)` took
+        along: a word, or a token's id.
+        """
+        said = self[token]
+        foils = self.steps[token].foils
+        wanted = foil.strip() if isinstance(foil, str) else foil
+        which = [i for i, each in enumerate(foils) if wanted in (each.foil, each.foil_label)]
+        if not which or self.foil_scores is None:
+            there = ", ".join(repr(each.foil_label) for each in foils) or "none (see generate's alternatives=)"
+            raise InvalidOption(
+                f"token {token} was not explained rather than {foil!r}; there are {there}; "
+                f"wherefrom.explain(model=…, foil={foil!r}, **g[{token}].arguments) asks the model"
+            )
+        row, target = self.foil_scores[token, which[0], : len(said)], foils[which[0]]
+        return replace(said, scores=row, target=target, measured=target, options={**said.options, "foil": target.foil})
 
     def over(self, segment: str = "prompt", said: slice = slice(None)) -> Explanation:
         """All that was said as one (or the tokens of the slice `said`), with the sources of one segment alone:
@@ -132,7 +155,7 @@ class Generation:
             "format": FORMAT,
             "version": VERSION,
             "whole": self.whole.to_dict(),
-            "scores": self.scores.tolist(),
+            **{name: array.tolist() for name, array in self._arrays().items()},
             "dtype": str(self.scores.dtype),
             "ids": self.ids,
             "steps": [asdict(each) for each in self.steps],
@@ -140,38 +163,47 @@ class Generation:
             "seed": self.seed,
         }
 
+    def _arrays(self) -> dict[str, Array]:
+        foils = {} if self.foil_scores is None else {"foil_scores": self.foil_scores}
+        return {"scores": self.scores, **foils}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Generation:
         """The inverse of `to_dict`; a WherefromError if the data is not such a dictionary."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT or data.get("version") != VERSION:
-            raise DamagedFile(f"this is no generation of version {VERSION}; expected data written by to_dict or save")
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise not_a("generation", data)
+        if data.get("version") != VERSION:
+            raise DamagedFile(f"this generation has version {data.get('version')!r}; expected version {VERSION}")
         try:
-            whole, scores = Explanation.from_dict(data["whole"]), np.asarray(data["scores"], dtype=data["dtype"])
-            steps = [Answered.from_dict(each) for each in data["steps"]]
-            return cls(whole, scores, list(data["ids"]), steps, dict(data["sampling"]), data["seed"])
-        except (KeyError, TypeError, ValueError) as error:
+            arrays = {name: np.asarray(data[name], data["dtype"]) for name in ("scores", "foil_scores") if name in data}
+            return cls(
+                whole=Explanation.from_dict(data["whole"]),
+                ids=list(data["ids"]),
+                steps=[Answered.from_dict(each) for each in data["steps"]],
+                sampling=dict(data["sampling"]),
+                seed=data["seed"],
+                **arrays,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidOption) as error:
             raise DamagedFile(f"this generation is damaged: {type(error).__name__}: {error}") from error
 
     def save(self, path: str | Path) -> Path:
-        """Write a .json file, or a table (.csv) with a row for each token that was said and each source."""
+        """Write a .json, .npz or .html file (the viewer), or a table (.csv) with a row for each token that was said
+        and each source.
+        """
         path = Path(path)
         if path.suffix == ".csv":
             return write(path, self.to_dataframe().to_csv(index=False))
-        if path.suffix != ".json":
-            raise InvalidOption(f"cannot save to '{path.name}'; expected a name ending in .json or .csv")
-        return write(path, json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False))
+        if path.suffix == ".html":
+            return write(path, self.to_html())
+        if path.suffix not in (".json", ".npz"):
+            raise InvalidOption(f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html or .csv")
+        return store(path, self.to_dict(), self._arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> Generation:
-        """Read what `save` wrote as .json."""
-        path = Path(path)
-        if not path.is_file():
-            raise UnknownName(f"there is no file '{path}'")
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise DamagedFile(f"'{path.name}' is damaged or no generation: {error}") from error
-        return cls.from_dict(data)
+        """Read what `save` wrote as .json or .npz; never unpickles anything."""
+        return cls.from_dict(stored(Path(path), "generation"))
 
     def to_dataframe(self) -> DataFrame:
         """A pandas DataFrame (the extra `pandas`): a row for each token that was said and each token before it."""
@@ -192,9 +224,21 @@ class Generation:
         found: DataFrame = pandas.DataFrame(rows)
         return found
 
-    def show(self, token: int | None = None) -> None:
-        """What was said in a row, and the sources of one of its tokens (of all of them as one, if None)."""
-        view("terminal-generation")(self, token)
+    def show(self, token: int | None = None, *, foil: int | str | None = None, unit: Unit = "word") -> None:
+        """In the terminal: what was said in a row, and the sources of one of its tokens (of all of them as one, if
+        None), rather than a foil, over a unit ("token", "word", "sentence", "line", "turn"); and what else it might
+        have said there.
+        """
+        view("terminal-generation")(self, token, foil=foil, unit=unit)
+
+    def to_html(self) -> str:
+        """The viewer, in which one clicks a token that was said to see its sources: one HTML document that needs
+        nothing beside it.
+        """
+        return str(view("html-generation-page")(self))
+
+    def _repr_html_(self) -> str:
+        return str(view("html-generation-cell")(self))
 
     def __repr__(self) -> str:
         return f"<Generation by {self.whole.method}: {len(self)} tokens after {self.start}, {self.text!r}>"
@@ -208,11 +252,13 @@ class Answered:
     prediction: str | None
     probabilities: dict[str, float]
     log_probability: float
+    candidates: dict[str, int] = field(default_factory=dict)  # the token that each of these words is
+    foils: tuple[Target, ...] = ()  # the token rather than others, whose scores were taken along
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Answered:
-        named = {name: tuple(data["target"].get(name, ())) for name in ("tokens", "foil_tokens")}
-        return cls(**{**data, "target": Target(**{**data["target"], **named})})
+        foils = tuple(target_of(each) for each in data.get("foils", ()))
+        return cls(**{**data, "target": target_of(data["target"]), "foils": foils})
 
 
 def _first(whole: Explanation, n: int, scores: Array) -> Explanation:

@@ -60,7 +60,7 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
         for name, dtype in data["dtypes"].items():
             values[name] = np.asarray(values[name], dtype=np.dtype(dtype))
         for name in ("target", "measured"):
-            values[name] = _target(values.get(name, {"kind": "none"}))
+            values[name] = target_of(values.get(name, {"kind": "none"}))
         readout = data[STORED["readout"]]
         values["readout"] = Readout(**{**readout, "rows": tuple(readout.get("rows", ()))})
         values["texts"] = tuple(values["texts"])
@@ -73,13 +73,13 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
 def not_a(wanted: str, data: Any) -> DamagedFile:
     """Data that is no such thing, and who reads it where it is another of ours."""
     named = str(data.get("format")).partition(".")[2] if isinstance(data, Mapping) else ""
-    if named in ("explanation", "comparison") and named != wanted:
+    if named in ("explanation", "comparison", "generation") and named != wanted:
         reads = f"wherefrom.{named.capitalize()}"
         return DamagedFile(f"this is a wherefrom {named} and no {wanted}; {reads}.load or {reads}.from_dict reads it")
     return DamagedFile(f"this is not a wherefrom {wanted}; expected data written by to_dict or save")
 
 
-def _target(data: Mapping[str, Any]) -> Target:
+def target_of(data: Mapping[str, Any]) -> Target:
     return Target(**{**data, **{name: tuple(data.get(name, ())) for name in ("tokens", "foil_tokens")}})
 
 
@@ -91,9 +91,13 @@ def save(explanation: Explanation, path: Path) -> Path:
             f"{', '.join((*PICTURES, *tabular.ENDINGS))}"
         )
     data = to_dict(explanation)
+    return store(path, data, {name: getattr(explanation, name) for name in data["dtypes"]})
+
+
+def store(path: Path, data: Mapping[str, Any], arrays: Mapping[str, Any]) -> Path:
+    """Write plain data to a .json file, or to a .npz file in which these of its lists are arrays."""
     if path.suffix == ".json":
         return write(path, json.dumps(data, ensure_ascii=False, allow_nan=False))
-    arrays = {name: getattr(explanation, name) for name in data["dtypes"]}
     rest = {name: value for name, value in data.items() if name not in arrays}
     packed = io.BytesIO()
     np.savez_compressed(packed, meta=np.array(json.dumps(rest, allow_nan=False)), **arrays)
@@ -102,11 +106,16 @@ def save(explanation: Explanation, path: Path) -> Path:
 
 def load(cls: type[Explanation], path: Path) -> Explanation:
     """Read .json or .npz."""
+    return from_dict(cls, stored(path, "explanation"))
+
+
+def stored(path: Path, what: str) -> dict[str, Any]:
+    """The data that `store` wrote, of an explanation or whatever else it is called."""
     if not path.is_file():
         raise UnknownName(f"there is no file '{path}'")
     try:
         if path.suffix == ".json":
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         elif path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 data = {**json.loads(str(archive["meta"])), **{k: archive[k] for k in archive if k != "meta"}}
@@ -115,5 +124,5 @@ def load(cls: type[Explanation], path: Path) -> Explanation:
     except WherefromError:
         raise
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DamagedFile(f"'{path.name}' is damaged or not a wherefrom explanation: {error}") from error
-    return from_dict(cls, data)
+        raise DamagedFile(f"'{path.name}' is damaged or not a wherefrom {what}: {error}") from error
+    return data

@@ -40,8 +40,17 @@ def document(
 
     `failed` says why a method that was asked for is not among the explanations.
     """
-    data = payload(explanations, title, failed=failed)
-    code = _start("page", {"hash": True, "keys": "page"})
+    return page(payload(explanations, title, failed=failed), _static(explanations, failed))
+
+
+def fragment(explanations: Mapping[str, Explanation], *, failed: Mapping[str, str] = NONE) -> str:
+    """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
+    return cell(payload(explanations, failed=failed), _static(explanations, failed))
+
+
+def page(data: Mapping[str, Any], static: str, entry: str = "viewer") -> str:
+    """The document of a module of the viewer with its data, and what stands there where no script runs."""
+    code = _start("page", {"hash": True, "keys": "page"}, entry)
     policy = (
         f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(PAGE)}; style-src-attr 'unsafe-inline'; "
         f"img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -53,24 +62,23 @@ def document(
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<style>{PAGE}</style></head>\n"
-        f'<body><main data-wherefrom="page">{_data(data)}{_static(explanations, failed)}</main>\n'
+        f'<body><main data-wherefrom="page">{_data(data)}{static}</main>\n'
         f"<script>{code}</script></body></html>\n"
     )
 
 
-def fragment(explanations: Mapping[str, Explanation], *, failed: Mapping[str, str] = NONE) -> str:
-    """A piece of HTML for a notebook cell. Its styles stay within it, and any number of them share a page."""
-    content = _data(payload(explanations, failed=failed)) + _static(explanations, failed)
+def cell(data: Mapping[str, Any], static: str, entry: str = "viewer") -> str:
+    """The same as a piece of HTML."""
+    content = _data(data) + static
     key = hashlib.sha256(content.encode()).hexdigest()[:16]  # the same explanation twice makes the same cell twice
-    return (
-        f'<div data-wherefrom="{key}">{content}</div><script>{_start(key, {"hash": False, "keys": "focus"})}</script>'
-    )
+    code = _start(key, {"hash": False, "keys": "focus"}, entry)
+    return f'<div data-wherefrom="{key}">{content}</div><script>{code}</script>'
 
 
-def _start(key: str, options: dict[str, Any]) -> str:
+def _start(key: str, options: dict[str, Any], entry: str) -> str:
     """The script: the modules, and a call of `mount` on each element of this name."""
     start = START.format(key=key, options=json.dumps(options))
-    return f"{{\nconst mount = {script()};\nconst css = {_json(style())};{start}}}"
+    return f"{{\nconst mount = {script(entry)};\nconst css = {_json(style())};{start}}}"
 
 
 def _data(data: Any) -> str:

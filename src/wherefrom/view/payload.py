@@ -48,7 +48,7 @@ def payload(
         "format": FORMAT,
         "version": 1,
         "title": title or _title(named),
-        "colours": {"light": _theme(WHITE), "dark": _theme(DARK)},
+        "colours": themes(),
         "explanations": [_subject(name, each, kind) for name, each in zip(explanations, named, strict=True)],
         **({"failed": dict(failed)} if failed else {}),
     }
@@ -93,7 +93,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
         "signed": explanation.signed,
         "pieces": _unit(explanation),
         "words": {**_unit(explanation.words()), "groups": groups, "adds": explanation.additive} if joins else None,
-        "layer_scores": None if explanation.layer_scores is None else _exact(explanation.layer_scores),
+        "layer_scores": None if explanation.layer_scores is None else exact(explanation.layer_scores),
         **{each: pack(array, kind) for each, array in _matrices(explanation).items()},
     }
 
@@ -106,18 +106,24 @@ def _unit(explanation: Explanation) -> dict[str, Any]:
         "special": explanation.special,
         "unknown": explanation.unknown,
         "position": explanation.position,
-        "scores": _exact(explanation.scores),
-        "rows": None if rows is None else _exact(rows),  # [L, n]: the readout row of every layer
+        "scores": exact(explanation.scores),
+        "rows": None if rows is None else exact(rows),  # [L, n]: the readout row of every layer
     }
 
 
-def _exact(array: Array) -> dict[str, Any]:
+def exact(array: Array) -> dict[str, Any]:
+    """An array in the precision that it has."""
     return pack(array, "f4" if array.dtype.itemsize <= 4 else "f8")
 
 
 def _title(explanations: Sequence[Explanation]) -> str:
     first = explanations[0]
     return " / ".join(text.strip() for text in first.texts) or " ".join(first.tokens)
+
+
+def themes() -> dict[str, Any]:
+    """The colours of a light and of a dark page."""
+    return {"light": _theme(WHITE), "dark": _theme(DARK)}
 
 
 def _theme(ground: Colour) -> dict[str, Any]:

@@ -156,7 +156,8 @@ def plain(explanation: Explanation, width: int | None = None) -> str:
     """Without colour: every piece with its score, the two on one line."""
     form = "{} {:+.3g}" if explanation.signed else "{} {:.3g}"
     scores = readable(explanation, explanation.scores)
-    parts = [form.format(*each) for each in zip(explanation.pieces, scores, strict=True)]
+    pieces = [piece.strip() or repr(piece) for piece in explanation.pieces]  # blanks by name, for they are tokens, too
+    parts = [form.format(*each) for each in zip(pieces, scores, strict=True)]
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]}  {part}" if lines[-1] else part

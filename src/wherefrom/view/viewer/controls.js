@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 import { KEYS } from "./keyboard.js";
 
 /** A row of buttons of which one is pressed. */
-function choice(label, options, pick) {
+export function choice(label, options, pick) {
   const buttons = options.map(([value, text]) => {
     const button = make("button", { type: "button", onclick: () => pick(value) }, text);
     return { value, button };
@@ -35,7 +35,7 @@ function slider(label, most, say, pick) {
   return { element, show };
 }
 
-function group(caption, control) {
+export function group(caption, control) {
   return make("div", { class: "control" }, make("span", { class: "caption" }, caption), control);
 }
 
@@ -102,17 +102,19 @@ export function legend(subjects, to) {
   return { element, update };
 }
 
-export function helpDialog() {
-  const rows = KEYS.map(({ keys, says }) =>
+const ABOUT = "Point at a token to see where it comes from (backgrounds) and where it goes (a line under it); click to pin it. " +
+  "The address keeps what you see.";
+
+export function helpDialog(table = KEYS, about = ABOUT) {
+  const rows = table.map(({ keys, says }) =>
     make("div", { class: "key" }, make("dt", {}, ...keys.map((key) => make("kbd", {}, key))), make("dd", {}, says)));
-  return dialog("Keys", make("dl", {}, ...rows),
-    make("p", { class: "note" }, "Point at a token to see where it comes from (backgrounds) and where it goes (a line " +
-      "under it); click to pin it. The address keeps what you see."));
+  return dialog("Keys", make("dl", {}, ...rows), make("p", { class: "note" }, about));
 }
 
-export function saveDialog(save) {
-  const kinds = [["png", "PNG", "the picture"], ["svg", "SVG", "the picture, for print"], ["json", "JSON",
-    "all numbers; wherefrom loads it"], ["csv", "CSV", "scores, layer by layer"]];
+const FORMATS = [["png", "PNG", "the picture"], ["svg", "SVG", "the picture, for print"],
+  ["json", "JSON", "all numbers; wherefrom loads it"], ["csv", "CSV", "scores, layer by layer"]];
+
+export function saveDialog(save, kinds = FORMATS) {
   const rows = kinds.map(([format, name, about]) =>
     make("div", { class: "format" }, make("span", {}, make("b", {}, name), " ", make("small", {}, about)),
       make("button", { type: "button", "aria-label": `Copy ${name}`, onclick: () => save(format, "copy") }, "Copy"),

@@ -1,0 +1,88 @@
+"""A generation as HTML: a viewer in which one clicks a token that was said, and its sources light up.
+
+`payload` is the data, `viewer/generation.js` draws it. As in view/html.py data and script lie in the document, and
+nothing is fetched; where no script runs, the text stands there with the colours of all that was said as one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from wherefrom.result.generation import Generation
+from wherefrom.result.units import UNITS, grouped
+from wherefrom.view.html import cell, coloured, escaped, page
+from wherefrom.view.payload import BUDGET, WIDTH, exact, pack, themes
+from wherefrom.view.terminal import gaps, title
+
+FORMAT = "wherefrom.view.generation"
+ENTRY = "generation"  # the viewer's module
+
+
+def document(generation: Generation) -> str:
+    """A page of its own, with no reference to anything outside it, that may not fetch anything either."""
+    return page(payload(generation), _static(generation), ENTRY)
+
+
+def fragment(generation: Generation) -> str:
+    """A piece of HTML for a notebook cell."""
+    return cell(payload(generation), _static(generation), ENTRY)
+
+
+def payload(generation: Generation) -> dict[str, Any]:
+    """What the viewer draws. JSON-serialisable.
+
+    `record` is what `to_dict` writes, without the arrays, as a text: JavaScript would sort names that are numbers.
+    """
+    whole, foils = generation.whole, generation.foil_scores
+    arrays = ("scores", "foil_scores")
+    record = {name: value for name, value in generation.to_dict().items() if name not in arrays}
+    kind = "f4" if foils is None or foils.size * WIDTH["f4"] <= BUDGET["f4"] else "f2"
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "title": (generation.prompt + generation.text).strip(),
+        "colours": themes(),
+        "name": title(whole),
+        "model": whole.model,
+        "start": generation.start,
+        "tokens": whole.pieces,
+        "gaps": ["" if place == generation.start else gap for place, gap in enumerate(gaps(whole))],
+        "special": whole.special,
+        "segments": whole.segments,
+        "units": _units(generation),
+        "signed": whole.signed,
+        "adds": whole.additive,
+        "towards": whole.target.towards,
+        "ids": generation.ids,
+        "steps": [_step(generation, step) for step in range(len(generation))],
+        "scores": exact(generation.scores),
+        "foils": None if foils is None else pack(foils, kind),
+        "record": json.dumps(record, allow_nan=False),
+    }
+
+
+def _step(generation: Generation, step: int) -> dict[str, Any]:
+    """One token that was said: its probability, what else was likely as [token, word, probability], and its foils."""
+    said = generation.steps[step]
+    names = {index: name for name, index in said.candidates.items()}
+    others = [[i, name, said.probabilities[name]] for i, name in names.items() if i != said.target.index]
+    probability = said.probabilities.get(str(said.target.label))
+    return {"probability": probability, "others": others, "foils": [each.foil for each in said.foils]}
+
+
+def _units(generation: Generation) -> dict[str, list[int]]:
+    """Where each unit begins, for those that differ from each other; turns before lines that are the same."""
+    whole, found = generation.whole, dict[str, list[int]]()
+    for unit in sorted(UNITS, key=["token", "word", "turn", "sentence", "line"].index):
+        groups = grouped(unit, whole.texts, whole.spans, whole.segments, whole.word_ids)
+        starts = [members[0] for members in groups]
+        if starts not in found.values():
+            found[unit] = starts
+    return {unit: found[unit] for unit in UNITS if unit in found}
+
+
+def _static(generation: Generation) -> str:
+    """The text, coloured by where all that was said comes from."""
+    said = generation[:]
+    return f"<p>{escaped(f'{said.model}: {title(said)}')}</p><p>{coloured(said)} <b>{escaped(generation.text)}</b></p>"

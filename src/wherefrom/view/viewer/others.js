@@ -1,0 +1,75 @@
+// What else the model might have said in the place of a token, and the question why it did not.
+
+import { short } from "./data.js";
+import { make } from "./dom.js";
+
+const LISTED_OTHERS = 6;
+
+/** The panel: update(state). `why(step, token)` asks, `typed(step, word)` asks about any word, where there is one to ask. */
+export function othersPanel(said, { why, typed, canAsk }) {
+  const element = make("aside", { class: "others", "aria-label": "What else it might have said" });
+  const known = said.steps.map(({ others }) => others.length); // those typed by hand come after
+  let shown = "";
+
+  const update = (state, busy) => {
+    const single = state.from !== null && state.from === state.to;
+    const key = JSON.stringify([state.from, state.to, state.foil, busy, single && said.steps[state.from].others.length]);
+    if (key === shown) return;
+    shown = key;
+    const inside = element.contains(element.getRootNode().activeElement) && element.getRootNode().activeElement;
+    const held = inside && inside.dataset.other;
+    element.replaceChildren(...(single ? list(state, busy) : [make("p", { class: "note" }, hint(state))]));
+    if (held) element.querySelector(`[data-other="${held}"]`)?.focus();
+  };
+
+  const hint = (state) => (state.from === null
+    ? "Click a word of the answer to see where it comes from; Shift and a click take several."
+    : "Several words as one. Click one of them to see what else it might have been.");
+
+  const list = (state, busy) => {
+    const { others, foils, probability } = said.steps[state.from];
+    const any = canAsk || foils.length;
+    const heading = make("h2", {}, "Instead of “", word(said.tokens[said.start + state.from]), "”", number(probability));
+    const listed = others.filter(([token], place) => place < LISTED_OTHERS || foils.includes(token) || place >= known[state.from]);
+    const rows = listed.map(([token, name, p], place) => {
+      const askable = canAsk || foils.includes(token);
+      const pressed = state.foil === token;
+      const button = askable && make("button", { type: "button", class: "why", "aria-pressed": String(pressed), "data-other": token,
+        disabled: busy, "aria-label": `Why not “${name}”?`, title: place < 9 ? `Key ${place + 1}` : null,
+        onclick: () => why(state.from, pressed ? null : token) }, pressed ? "why not ✓" : "why not?");
+      return make("li", { class: pressed ? "foil" : null }, bar(p), make("span", { class: "name" }, word(name)), number(p), button || null);
+    });
+    return [heading, make("ol", {}, ...rows), canAsk ? field(state, busy) : null,
+      any ? null : make("p", { class: "note" }, said.towards
+        ? "generate(…, alternatives=3) takes along why each word was said rather than these."
+        : "This method looks at no output, and says nothing of why not.")].filter(Boolean);
+  };
+
+  const field = (state, busy) => {
+    const input = make("input", { type: "text", maxlength: 100, "aria-label": "Another word", placeholder: "another word", spellcheck: "false", disabled: busy });
+    const form = make("form", { class: "another" }, input, make("button", { type: "submit", disabled: busy }, "why not?"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (input.value.trim()) typed(state.from, input.value);
+    });
+    return form;
+  };
+
+  return { element, update };
+}
+
+function bar(probability) {
+  const filled = make("i", { class: "bar", "aria-hidden": "true" });
+  filled.style.setProperty("--share", `${Math.max(1, 100 * probability)}%`);
+  return filled;
+}
+
+/** A word without the signs by which vocabularies write blanks. */
+function word(name) {
+  return name.replace(/^[Ġ▁ ]+(?=.)/, "").replaceAll(/Ċ|\n/g, "↵").trim() || "␣";
+}
+
+function number(probability) {
+  const text = probability === null ? "" : probability < 0.0005 ? "<0.001" : short(Number(probability.toFixed(3)));
+  return make("span", { class: "number" }, text);
+}

@@ -1,0 +1,93 @@
+// The heatmap: a row for each token that was said, a column for everything before it, each row in a scale of its own.
+
+import { labelled, labelRoom, labelsAcross, labelsDown } from "./axes.js";
+import { readable, short } from "./data.js";
+import { reading, rowOf, unitText } from "./said.js";
+
+const heatmaps = new WeakMap(); // of a generation, by unit: what each row reads
+
+function rowsOf(said, unit) {
+  const known = heatmaps.get(said) ?? heatmaps.set(said, new Map()).get(said);
+  if (!known.has(unit)) {
+    const steps = Array.from({ length: said.count }, (_, s) => s);
+    known.set(unit, steps.map((s) => reading(said, rowOf(said, { from: s, to: s, foil: null }), unit)));
+  }
+  return known.get(unit);
+}
+
+function labelsOf(said, unit) {
+  return said.units[unit].map((_, which) => unitText(said, unit, which));
+}
+
+/** One cell in words. */
+export function cellText(said, unit, { token, source = 0 }) {
+  const word = said.tokens[said.start + token].trim() || "↵";
+  const { values } = rowsOf(said, unit)[token];
+  return `${word} draws ${short(readable(said, values)[source])} on ${unitText(said, unit, source, said.start + token)}`;
+}
+
+export const saidMap = {
+  name: "map",
+
+  layout(said, { unit }, width) {
+    const rows = rowsOf(said, unit);
+    const columns = rows.at(-1).sources;
+    const down = rows.map((_, s) => s);
+    const across = Array.from({ length: columns }, (_, u) => u);
+    const [words, sources] = [said.tokens.slice(said.start).map((token) => token.trim() || "↵"), labelsOf(said, unit)];
+    const [left, room] = [labelRoom(words, down, 90), labelRoom(sources, across, 90)];
+    const density = window.devicePixelRatio || 1;
+    const whole = (size) => Math.max(1 / density, Math.floor(size * density) / density); // device pixels
+    const step = whole(Math.min(["token", "word"].includes(unit) ? 28 : 120, (width - left - 1) / columns));
+    const tall = whole(Math.max(3, Math.min(18, 640 / rows.length)));
+    return { said, rows, columns, down, across, words, sources, left, top: 1, room, step, tall,
+      width: left + step * columns + 1, height: tall * rows.length + room + 5 };
+  },
+
+  depends: ({ unit }) => [unit],
+
+  draw(surface, { said, rows, columns, down, across, words, sources, left, top, room, step, tall }, state, look) {
+    const ramp = look.ramp(said.signed);
+    const pixels = new Uint32Array(rows.length * columns).fill(ramp.pixel(0));
+    rows.forEach(({ values, scale, sources: there }, s) => {
+      for (let u = 0; u < there; u++) pixels[s * columns + u] = ramp.pixel(values[u] / scale);
+    });
+    const [wide, high] = [step * columns, tall * rows.length];
+    surface.cells(left, top, wide, high, rows.length, columns, pixels);
+    surface.rect(left - 0.5, top - 0.5, wide + 1, high + 1, null, { stroke: look.line });
+    const weights = new Float64Array(columns);
+    rows.forEach(({ values, scale }) => across.forEach((u) => (weights[u] += Math.abs(values[u] / scale))));
+    const fill = look.soft;
+    labelsDown(surface, { tokens: words, shown: down, places: labelled(down, down.map(() => 1), tall), x: left, y: top, step: tall, room: left, fill });
+    labelsAcross(surface, { tokens: sources, shown: across, places: labelled(across, weights, step), x: left, y: top + high + 2, step, room, fill });
+  },
+
+  overlay(surface, { rows, columns, left, top, step, tall }, state, look, focus) {
+    if (state.from !== null) {
+      const high = tall * (state.to - state.from + 1);
+      surface.rect(left - 0.5, top + tall * state.from - 0.5, step * columns + 1, high + 1, null, { stroke: look.ink, line: 1.5 });
+    }
+    if (focus?.source !== undefined) {
+      const wide = Math.max(step, 2);
+      surface.rect(left + (focus.source + 0.5) * step - wide / 2, top, wide, tall * rows.length, null, { stroke: look.muted, line: 1 });
+    }
+  },
+
+  hit({ rows, columns, left, top, step, tall }, x, y) {
+    const [source, token] = [Math.floor((x - left) / step), Math.floor((y - top) / tall)];
+    if (token < 0 || token >= rows.length || source >= columns) return null;
+    return source < 0 ? { view: "map", token } : { view: "map", token, source };
+  },
+
+  move({ rows }, focus, dx, dy) {
+    const clamp = (value, most) => Math.max(0, Math.min(most - 1, value));
+    const token = clamp((focus?.token ?? 0) + (focus ? dy : 0), rows.length);
+    return { view: "map", token, source: clamp((focus?.source ?? 0) + (focus ? dx : 0), rows[token].sources) };
+  },
+
+  say: ({ said }, cell, { unit }) => cellText(said, unit, cell),
+
+  caption: ({ rows, columns }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns · each row in its own scale`,
+
+  describe: ({ rows, columns }) => `Heatmap of ${rows.length} tokens that were said by ${columns} sources`,
+};

@@ -1,0 +1,136 @@
+"""The viewer of a generation: its data and document without a browser, and what one sees in one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+import wherefrom
+from browser import expect, settle
+from wherefrom.result.generation import Generation
+from wherefrom.view.said_html import document, fragment, payload
+
+PROMPT = "the cat is not very good . the dog"
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None
+    found = tiny.model("llama", "causal-lm", dtype=torch.float64, num_hidden_layers=1, eos_token_id=None)
+    return wherefrom.open_model(found, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def generation(model: Any) -> Generation:
+    return wherefrom.generate(PROMPT, model, max_new_tokens=4, do_sample=False, alternatives=2)
+
+
+@pytest.fixture
+def shown(page: Any, tmp_path: Path, generation: Generation) -> Any:
+    def open_document(state: str = "", source: str | None = None) -> Any:
+        file = tmp_path / "said.html"
+        file.write_text(source or document(generation), encoding="utf-8")
+        page.goto("about:blank")
+        page.goto(f"{file.as_uri()}#{state}")
+        page.locator(".wherefrom .text").wait_for()
+        settle(page)
+        return page
+
+    return open_document
+
+
+def test_the_payload_has_what_is_shown(generation: Generation) -> None:
+    found = payload(generation)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["start"] == generation.start
+    assert "".join(gap + piece for gap, piece in zip(found["gaps"], found["tokens"], strict=True)).split()
+    assert found["units"]["sentence"] == [0, 7, generation.start]
+    assert found["units"]["turn"] == [0, generation.start]
+    step, said = found["steps"][1], generation.steps[1]
+    assert step["probability"] == said.probabilities[str(said.target.label)]
+    assert [token for token, *_ in step["others"]][:2] == step["foils"] == [each.foil for each in said.foils]
+    assert {name: p for _, name, p in step["others"]}.items() <= said.probabilities.items()
+    arrays = {"scores": generation.scores, "foil_scores": generation.foil_scores}
+    assert Generation.from_dict({**json.loads(found["record"]), **arrays}).text == generation.text
+
+
+def test_the_document_stands_alone_and_escapes(generation: Generation) -> None:
+    found = document(generation)
+    assert not re.search(r"(?:src|href)=\"(?!data:)", found)
+    assert "default-src 'none'" in found
+    assert found.count("<script") == 2
+    odd = Generation.from_dict(json.loads(json.dumps(generation.to_dict()).replace("cat", "<b>")))
+    assert "<b> is" not in document(odd)
+    assert 'data-wherefrom="' in generation._repr_html_() == fragment(generation)
+    assert len(generation.to_html()) < 250_000
+
+
+def test_a_click_lights_up_the_sources(shown: Any, generation: Generation) -> None:
+    page = shown("unit=token")
+    tokens = page.locator(".token")
+    expect(page.locator("h1")).to_have_text("Where the answer comes from")
+    tokens.nth(generation.start + 1).click()
+    expect(page.locator("h1")).to_contain_text(generation.tokens[1].strip())
+    scores = generation[1].scores
+    strongest = int(np.abs(scores[:-1]).argmax())
+    grounds = tokens.evaluate_all("all => all.map(each => each.style.background)")
+    assert grounds[strongest]
+    assert not any(grounds[len(scores) :])
+    assert tokens.evaluate_all("all => all.filter(each => each.classList.contains('later')).length") == 2
+    assert page.evaluate("location.hash") == "#token=1&unit=token"
+    page.keyboard.press("ArrowRight")
+    expect(tokens.nth(generation.start + 2)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.locator('.token[aria-pressed="true"]').count() == 2
+    page.keyboard.press("Escape")
+    expect(page.locator("h1")).to_have_text("Where the answer comes from")
+    # Why not another word?
+    tokens.nth(generation.start + 1).click()
+    foil = generation.steps[1].foils[1]
+    assert page.locator(".why").count() == 2
+    page.get_by_role("button", name=f"Why not “{foil.foil_label}”?").click()
+    expect(page.locator("h1")).to_contain_text(f"rather than “{foil.foil_label}”")
+    settle(page)
+    _, piece, _ = generation.why_not(1, str(foil.foil_label)).top(1)[0]
+    assert piece.strip() in page.locator(".readout .item").first.inner_text()
+    page.keyboard.press("2")
+    expect(page.locator("h1")).not_to_contain_text("rather than")
+
+
+def test_sums_over_sentences_the_heatmap_and_saving(shown: Any, generation: Generation, tmp_path: Path) -> None:
+    page = shown("token=0")
+    page.get_by_role("button", name="Sentences").click()
+    settle(page)
+    sums = generation[0].by("sentence")
+    assert sums.top(1)[0][1].strip() in page.locator(".readout .item").first.inner_text()
+    stage = page.locator(".stage")
+    box = stage.bounding_box()
+    stage.click(position={"x": box["width"] - 4, "y": 4})  # the first row, which is let go
+    expect(page.locator("h1")).to_have_text("Where the answer comes from")
+    page.keyboard.press("m")
+    expect(stage).to_be_hidden()
+    page.get_by_role("button", name="Save").click()
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="Download JSON").click()
+    caught.value.save_as(tmp_path / "back.json")
+    back = Generation.load(tmp_path / "back.json")
+    assert (back.scores == generation.scores).all()
+    assert back.steps == generation.steps
+    assert back.foil_scores is not None
+    assert np.allclose(back.foil_scores, generation.foil_scores, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_methods_without_an_output_have_no_why_not(shown: Any, model: Any) -> None:
+    found = wherefrom.generate(PROMPT, model, method="alti", max_new_tokens=2, do_sample=False)
+    page = shown("token=1", document(found))
+    assert page.locator(".why").count() == 0
+    expect(page.locator(".others")).to_contain_text("looks at no output")
