@@ -9,7 +9,10 @@ import pytest
 
 import golden
 from wherefrom.data import read
-from wherefrom.data.blimp import PARADIGMS, annotate
+from wherefrom.data.blimp import PARADIGMS, PROMPTS, annotate
+from wherefrom.data.example import Example
+from wherefrom.data.rows import prompt
+from wherefrom.data.sources import SOURCES
 from wherefrom.data.tables import BadRow
 from wherefrom.errors import WherefromError
 
@@ -75,6 +78,32 @@ def test_only_the_five_paradigms_are_read(tmp_path: Path) -> None:
     assert [example.id for example in read(f"blimp:{PARADIGMS['rpsv']}", folder=tmp_path)] == ["test:2"]
     with pytest.raises(WherefromError, match="blimp has no group 'island'; its groups: ana, dna, dnaa, darn, rpsv"):
         read("blimp:island", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("short", "good", "bad", "text", "target", "cue"),
+    [
+        ("aga", "Mark hasn't hurt himself.", "Mark hasn't hurt itself.", "Mark has not hurt", "himself", "Mark"),
+        ("asp", "Jo isn't looked at by men.", "Jo isn't looked at by cups.", "Jo is not looked at by", "men", "looked"),
+        ("dna", "That man saw these cats.", "That man saw these cat.", "That man saw these", "cats", "these"),
+        ("dnaai", "Men broke this lost foot.", "Men broke this lost feet.", "Men broke this lost", "foot", "this"),
+        ("npi", "Even Tara had really baked.", "Even Tara had ever baked.", "Even Tara had", "really", "Even"),
+        ("ipsv", "Those radii have left.", "Those radii has left.", "Those radii", "have", "radii"),
+    ],
+)  # fmt: skip
+def test_a_prompt_ends_where_the_word_is_asked_for(
+    short: str, good: str, bad: str, text: str, target: str, cue: str
+) -> None:
+    row = {"sentence_good": good, "sentence_bad": bad, "paradigm": PROMPTS[short]}
+    found = SOURCES["blimp-prompts"].make("test:1", row, SOURCES["blimp-prompts"].columns, ())
+    assert (found.text, found.target, [text[a:b] for a, b in found.cues]) == (text, target, [cue])
+    assert found.label is None
+
+
+def test_what_decides_must_stand_before_the_word() -> None:
+    late = Example("1", "Ann saw [MASK] men.", target="these", cues=((15, 18),))
+    with pytest.raises(BadRow, match="does not stand before"):
+        prompt(late)
 
 
 @pytest.mark.skipif(

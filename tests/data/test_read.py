@@ -337,6 +337,7 @@ REAL = {
     ("amazon", "test"): (1000, 0),
     ("squad_v1", "validation"): (10565, 0),
     ("blimp", "test"): (5000, 0),
+    ("blimp-prompts", "test"): (10988, 12),
     ("linzen_lgd", "test"): (1439, 0),
 }
 

@@ -332,6 +332,10 @@ def test_cues_and_rationales_by_hand() -> None:
     assert np.isnan(precision.dot_product(np.zeros(len(scores)), cues))
     assert precision.probes_needed(scores, cues) == 1
     assert precision.probes_needed([0.3, 0.3, 0.3, 0.1], cues) == 2  # ties count against the cue
+    assert precision.reciprocal_rank(scores, cues) == 0.5
+    assert precision.reciprocal_rank([0.3, 0.3, 0.3, 0.1], cues) == pytest.approx(1 / 3)
+    assert precision.dot_product([-1, 1, -1, 1], cues, signed=True) == 0  # cues that speak against count against
+    assert precision.dot_product([1, -2, 3, 2], cues, signed=True) == pytest.approx(5 / 8)
     assert precision.precision_at(scores, cues, 20)[20] == precision.Precision(2, 0.5)  # of 4, and not of 20
     found = precision.overlap(scores, cues)
     assert found == precision.Overlap(0.5, 0.5, 0.5, 1 / 3)

@@ -38,10 +38,12 @@ NAMES = [each.name for each in recipes()]
 LISTED = {
     "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
     "alti": "table2 figure3 figure5 figure6 figure7",
+    "alti-logit": "blimp attractors",
     "attcat": "table1 table2 figure3 figure4 figure5",
     "decompx": "aopc accuracy prediction-performance",
     "globenc": "table1 table2 figure1 figure3 figure4 figure5",
     "value-zeroing": "figure1 figure2 figure3 table2 table3 appendix-distance appendix-probes",
+    "yin-neubig": "alignment",
 }
 
 
@@ -51,6 +53,9 @@ SLOW = (
     "value-zeroing/table2",
     "value-zeroing/figure1",
     "value-zeroing/table3",
+    "alti-logit/blimp",
+    "alti-logit/attractors",
+    "yin-neubig/alignment",
 )  # other recipes go through the same lines
 
 

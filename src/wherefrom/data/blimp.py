@@ -1,4 +1,4 @@
-"""The five agreement paradigms of BLiMP that Value Zeroing uses, with the words that decide.
+"""Paradigms of BLiMP with the words that decide: the five of Value Zeroing, and eleven that end where they are asked.
 
 A pair of sentences differs in one word. That word is masked: the good sentence's is the target, the other the foil.
 Value Zeroing finds the cue with a parser; here the shape of each paradigm's sentences finds it:
@@ -12,8 +12,19 @@ Value Zeroing finds the cue with a parser; here the shape of each paradigm's sen
 As in the authors' code, the cue is the one word that carries the number, save for `ana`, where it is the whole
 subject with its determiner. (Their table 1 underlines the adjective of `dnaa` too.)
 
+A language model reads from left to right, so that of a pair the words before the one in which it differs are its
+prompt. The eleven paradigms of Yin & Neubig and of Ferrando et al. have what decides before that word:
+
+    aga, ana                 SUBJECT (auxiliary (not)) verb (preposition) …       the whole subject      Katherine
+    asp                      … auxiliary (not) VERB (preposition) by determiner … the verb               respected
+    dna, dnai, dnaa, dnaai   … DETERMINER (adjective) …                           the determiner         these
+    npi                      EVEN …                                               the first word         Even
+    darn, ipsv, rpsv         as above, and the word before the verb                                      radii
+
 A. Warstadt et al. (2020), BLiMP: The Benchmark of Linguistic Minimal Pairs for English.
 H. Mohebbi et al. (2023), Quantifying Context Mixing in Transformers, section 4.1.
+K. Yin & G. Neubig (2022), Interpreting Language Models with Contrastive Explanations. EMNLP.
+J. Ferrando et al. (2023), Explaining How Transformers Use Context to Build Predictions. ACL.
 """
 
 from __future__ import annotations
@@ -30,6 +41,20 @@ PARADIGMS = {
     "dna": "determiner_noun_agreement_2",
     "dnaa": "determiner_noun_agreement_with_adj_2",
     "darn": "distractor_agreement_relational_noun",
+    "rpsv": "regular_plural_subject_verb_agreement_1",
+}
+
+PROMPTS = {
+    "aga": "anaphor_gender_agreement",
+    "ana": "anaphor_number_agreement",
+    "asp": "animate_subject_passive",
+    "dna": "determiner_noun_agreement_1",
+    "dnai": "determiner_noun_agreement_irregular_1",
+    "dnaa": "determiner_noun_agreement_with_adjective_1",
+    "dnaai": "determiner_noun_agreement_with_adj_irregular_1",
+    "npi": "npi_present_1",
+    "darn": "distractor_agreement_relational_noun",
+    "ipsv": "irregular_plural_subject_verb_agreement_1",
     "rpsv": "regular_plural_subject_verb_agreement_1",
 }
 
@@ -109,6 +134,27 @@ def _word_before(_: str, before: list[tuple[int, int]], __: list[tuple[int, int]
     return (before[-1],)
 
 
+def _determiner(text: str, before: list[tuple[int, int]], _: list[tuple[int, int]]) -> Spans:
+    found = [word for word in before if text[slice(*word)].lower() in ("this", "that", "these", "those")]
+    if not found:
+        raise BadRow("no demonstrative stands before the noun")
+    return (found[-1],)
+
+
+def _passive_verb(text: str, before: list[tuple[int, int]], _: list[tuple[int, int]]) -> Spans:
+    words = [text[slice(*word)] for word in before]
+    auxiliaries = [i for i, word in enumerate(words[:-1]) if _AUXILIARIES.match(word)]
+    if "by" not in words or not auxiliaries:
+        raise BadRow("no passive stands before the noun")
+    return (before[auxiliaries[-1] + 1],)
+
+
+def _first_word(_: str, before: list[tuple[int, int]], __: list[tuple[int, int]]) -> Spans:
+    if not before:
+        raise BadRow("nothing stands before the word in which the sentences differ")
+    return (before[0],)
+
+
 _Finder = Callable[[str, list[tuple[int, int]], list[tuple[int, int]]], Spans]
 
 # Paradigm: how its cue is found, and how many attractors stand between cue and mask.
@@ -118,6 +164,11 @@ _CUES: dict[str, tuple[_Finder, int]] = {
     PARADIGMS["dnaa"]: (_noun_after, 0),
     PARADIGMS["darn"]: (_noun_before_of, 1),
     PARADIGMS["rpsv"]: (_word_before, 0),
+    PROMPTS["aga"]: (_subject, 0),
+    PROMPTS["asp"]: (_passive_verb, 0),
+    **{PROMPTS[name]: (_determiner, 0) for name in ("dna", "dnai", "dnaa", "dnaai")},
+    PROMPTS["npi"]: (_first_word, 0),
+    PROMPTS["ipsv"]: (_word_before, 0),
 }
 
 

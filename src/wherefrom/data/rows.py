@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from wherefrom.data import blimp
@@ -150,6 +151,24 @@ def minimal_pairs(id: str, row: Row, columns: Columns, labels: Sequence[str]) ->
         attractors=found.attractors,
         group=paradigm,
     )
+
+
+def prompts(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:
+    """The same for a language model: the words before the one in which the sentences differ."""
+    return replace(prompt(minimal_pairs(id, row, columns, labels)), label=None)
+
+
+def prompt(example: Example) -> Example:
+    """What stands before the mask of an example, with what decides there.
+
+    >>> prompt(Example("1", "The cats [MASK] here.", "plural", "are", "is", cues=((4, 8),))).text
+    'The cats'
+    """
+    before, mask, _ = str(example.text).partition(MASK)
+    text = before.rstrip()
+    if not mask or not text or any(end > len(text) for _, end in example.cues):
+        raise BadRow("what decides does not stand before the word that is asked for")
+    return replace(example, text=text)
 
 
 def _first(row: Row, names: str) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wherefrom.data import rows
-from wherefrom.data.blimp import PARADIGMS
+from wherefrom.data.blimp import PARADIGMS, PROMPTS
 from wherefrom.data.example import Example
 from wherefrom.data.tables import Row
 from wherefrom.registry import Registry
@@ -151,6 +151,19 @@ for _source in (
         configs=tuple(PARADIGMS.values()),
         hub_splits=("train",),
         groups=PARADIGMS,
+        group_column="paradigm|UID",
+    ),
+    Source(
+        "blimp-prompts",
+        "Eleven paradigms of BLiMP up to the word in which a pair differs, with the words that decide (Yin & Neubig).",
+        {"good": "sentence_good", "bad": "sentence_bad", "group": "paradigm|UID"},
+        make=rows.prompts,
+        folders=("blimp",),
+        splits=("test", "train"),
+        hub="nyu-mll/blimp",
+        configs=tuple(PROMPTS.values()),
+        hub_splits=("train",),
+        groups=PROMPTS,
         group_column="paradigm|UID",
     ),
     Source(

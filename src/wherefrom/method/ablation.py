@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidOption, InvalidTarget
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
 from wherefrom.model.perturb import stand_in_for, untokenized
@@ -162,7 +162,7 @@ def _losses(
 
 def _over(answer: Answer, over: str) -> Answer:
     if over in ("pair", "difference") and answer.target.foil is None:
-        raise InvalidOption(f"over={over!r} needs a foil= beside the target")
+        raise InvalidTarget(f"over={over!r} needs a foil= beside the target")
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
 
 

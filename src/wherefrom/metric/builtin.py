@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,8 @@ from wherefrom.result.explanation import Explanation
 Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
 Signs = Literal["none", "reference", "both"]  # whose signs count where two methods are compared; else magnitudes are
+CueSigns = Literal["magnitude", "kept"]  # scores with signs by their magnitude, or as they are
+Ranked = Literal["all", "text"]  # every token, or those alone that the tokenizer did not add itself
 STEPS = {"protocol": Literal["text", "attcat-code"]}  # of erasure in tenths,
 TEXT = {"protocol": Literal["text"]}
 SHARES = {"protocol": Literal["text", "alti-code"]}  # and in the shares of ERASER
@@ -196,12 +199,19 @@ def precision_at(case: Case, asked: MetricSpec) -> Iterator[Part]:
     yield Part(None, float(found.count), "count")
 
 
-def _cue(case: Case, asked: MetricSpec, alignment: Callable[[Array, NDArray[np.bool_]], float]) -> Iterator[Part]:
-    """The answer and, unless told otherwise, each layer's own map; scores with signs by their magnitude."""
+def _cue(
+    case: Case,
+    asked: MetricSpec,
+    alignment: Callable[[Array, NDArray[np.bool_]], float],
+    signs: CueSigns,
+    tokens: Ranked,
+) -> Iterator[Part]:
+    """The answer and, unless told otherwise, each layer's own map."""
     explanation, cues = case.explanation, _mask(case, case.example.cues)
+    ranked = ~np.asarray(explanation.special) if tokens == "text" else np.ones(len(cues), dtype=bool)
 
     def measured(scores: Any) -> float:
-        return float(alignment(np.abs(scores).astype(float), cues))
+        return float(alignment(_sized(signs == "kept")(scores)[ranked], cues[ranked]))
 
     if asked.where in ("", "scores"):
         yield Part(None, measured(explanation.scores))
@@ -213,21 +223,29 @@ def _cue(case: Case, asked: MetricSpec, alignment: Callable[[Array, NDArray[np.b
 
 
 @metric("cue-dot", needs=("cues",), where=LEVELS)
-def cue_dot(case: Case, asked: MetricSpec) -> Iterator[Part]:
+def cue_dot(case: Case, asked: MetricSpec, *, signs: CueSigns = "magnitude", tokens: Ranked = "all") -> Iterator[Part]:
     """Share of the scores that lies on cue words, in every layer and overall (Value Zeroing, section 5)."""
-    yield from _cue(case, asked, precision.dot_product)
+    yield from _cue(case, asked, partial(precision.dot_product, signed=True), signs, tokens)
 
 
 @metric("cue-ap", needs=("cues",), where=LEVELS)
-def cue_ap(case: Case, asked: MetricSpec) -> Iterator[Part]:
+def cue_ap(case: Case, asked: MetricSpec, *, signs: CueSigns = "magnitude", tokens: Ranked = "all") -> Iterator[Part]:
     """Average precision of cue words in the ranking, in every layer and overall (Value Zeroing, section 5)."""
-    yield from _cue(case, asked, precision.average_precision)
+    yield from _cue(case, asked, precision.average_precision, signs, tokens)
 
 
 @metric("cue-probes", better="lower", needs=("cues",), where=LEVELS)
-def cue_probes(case: Case, asked: MetricSpec) -> Iterator[Part]:
+def cue_probes(
+    case: Case, asked: MetricSpec, *, signs: CueSigns = "magnitude", tokens: Ranked = "all"
+) -> Iterator[Part]:
     """Tokens ranked above the best cue, in every layer and overall (Value Zeroing, A.2)."""
-    yield from _cue(case, asked, precision.probes_needed)
+    yield from _cue(case, asked, precision.probes_needed, signs, tokens)
+
+
+@metric("cue-mrr", needs=("cues",), where=LEVELS)
+def cue_mrr(case: Case, asked: MetricSpec, *, signs: CueSigns = "magnitude", tokens: Ranked = "all") -> Iterator[Part]:
+    """Reciprocal of the best cue's rank, in every layer and overall (Yin & Neubig; ALTI-Logit)."""
+    yield from _cue(case, asked, precision.reciprocal_rank, signs, tokens)
 
 
 def _rationale(case: Case) -> tuple[Array, NDArray[np.bool_]]:

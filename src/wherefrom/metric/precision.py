@@ -1,9 +1,10 @@
 r"""Scores against tokens that are known to matter: an answer, cue words, a human rationale.
 
     precision@K         of the K highest-scored tokens, how many belong to the answer      (AttCAT, section 6)
-    dot product         Σ_i S_i c_i with the cue vector c, rows of S summing to one        (Value Zeroing, section 5)
+    dot product         Σ_i S_i c_i with the cue vector c, Σ_i |S_i| = 1                   (Value Zeroing, section 5)
     average precision   of the ranking by S with c as relevance                            (Value Zeroing, section 5)
     probes needed       tokens that are no cue, ranked above the best cue                  (Value Zeroing, A.2)
+    reciprocal rank     1 / the rank of the best cue                                       (Yin & Neubig, section 4)
     token F1, IOU       of the k highest-scored tokens with the rationale                  (ERASER; HateXplain)
 
 AttCAT's code gives precision@K as a count, the name says fraction: both are returned.
@@ -40,12 +41,15 @@ def precision_at(scores: ArrayLike, relevant: ArrayLike, k: int | Sequence[int] 
     return {each: Precision(count, count / min(each, len(values))) for each, count in counts.items()}
 
 
-def dot_product(scores: ArrayLike, cues: ArrayLike) -> float:
-    """Share of the scores that lies on cue words; the scores are divided by their sum first. NaN if that is 0."""
+def dot_product(scores: ArrayLike, cues: ArrayLike, *, signed: bool = False) -> float:
+    """Share of the scores that lies on cue words; the scores are divided by their L1 norm first. NaN if that is 0.
+
+    With `signed`, scores below 0 count against the cues that have them (Yin & Neubig).
+    """
     values, mask = _checked(scores, cues)
-    if (values < 0).any():
+    if not signed and (values < 0).any():
         raise InvalidInput("the dot product with cues needs scores without signs; take their magnitude first")
-    total = values.sum()
+    total = np.abs(values).sum()
     return float(values[mask].sum() / total) if total > 0 else float("nan")
 
 
@@ -72,6 +76,11 @@ def probes_needed(scores: ArrayLike, cues: ArrayLike) -> int:
     if not mask.any():
         raise NotDefined("probes-needed needs at least one cue")
     return int((values[~mask] >= values[mask].max()).sum())
+
+
+def reciprocal_rank(scores: ArrayLike, cues: ArrayLike) -> float:
+    """1 where a cue has the highest score, 1/2 where one token that is no cue stands above all of them; and so on."""
+    return 1 / (1 + probes_needed(scores, cues))
 
 
 class Overlap(NamedTuple):

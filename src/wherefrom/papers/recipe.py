@@ -24,7 +24,7 @@ import numpy as np
 
 from wherefrom.data import drawn
 from wherefrom.data.example import titled
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.metric.names import metric_of
 from wherefrom.papers import samples
@@ -32,7 +32,7 @@ from wherefrom.registry import Registry
 from wherefrom.typecheck import kind_of
 
 if TYPE_CHECKING:
-    from wherefrom.data import Dataset
+    from wherefrom.data import Dataset, Example
     from wherefrom.evaluation import Run
     from wherefrom.evaluation.summary import Key
     from wherefrom.papers.claims import Claim
@@ -194,6 +194,23 @@ class RecipeCall:
         data = samples.read(self.only if name is None else name, self.folder)
         return drawn(data if change is None else change(data), self.limit, self.seed)
 
+    def prompts(
+        self, chosen: Callable[[Example], bool], *, contrast: bool = True, name: str | None = None
+    ) -> Dataset | None:
+        """`limit` examples as a language model reads them (`samples.prompts`); None where the data has none such."""
+        from wherefrom.model import open_model
+
+        tokenizer = open_model(self.model).tokenizer
+
+        def change(data: Dataset) -> Dataset:
+            mine = samples.changed(data, lambda example: example if chosen(example) else None)
+            return samples.prompts(mine, tokenizer, contrast=contrast)
+
+        try:
+            return self.examples(name, change)
+        except InvalidInput:
+            return None
+
     def evaluate(
         self, data: Dataset, methods: Iterable[str], metrics: Iterable[str], *, model: str | None = None, **more: Any
     ) -> Run:
@@ -260,6 +277,13 @@ def used(run: Run, model: str = "") -> str:
     return f"{model or called(known['model']['name'])} on {data}: n = {known['data']['rows'] - failed}{missing}"
 
 
+def used_each(runs: Mapping[str, Run], model: str) -> str:
+    """The same of runs on parts of one dataset, by what each part is."""
+    counts = {name: used(run, model).rpartition("n = ") for name, run in runs.items()}
+    first = next(iter(counts.values()), ("", "", ""))[0]
+    return f"{first}n = {', '.join(f'{count} ({name})' for name, (_, _, count) in counts.items())}"
+
+
 def by_layer(run: Run, rows: Mapping[str, str], metric: str) -> dict[Place, Summary]:
     """A metric layer by layer: a row for each method, columns L1, L2, …"""
     return {(row, f"L{key.layer + 1}"): each for row, key, each in _found(run, rows, metric) if key.layer is not None}
@@ -305,6 +329,16 @@ def over_layers(every: Sequence[Summary]) -> Summary:
     def values() -> dict[str, float]:
         known = [each.values() for each in every if isinstance(each, Measured)]
         return {example: float(np.mean([layer[example] for layer in known])) for example in known[0]}
+
+    return Measured.of(summary(values().values()), values)
+
+
+def together(every: Sequence[Summary]) -> Summary:
+    """Several columns as one, over all their examples."""
+
+    def values() -> dict[str, float]:
+        known = [each.values() for each in every if isinstance(each, Measured)]
+        return {example: value for each in known for example, value in each.items()}
 
     return Measured.of(summary(values().values()), values)
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from wherefrom.data import Dataset, Example
 from wherefrom.data import read as read_data
 from wherefrom.data.datasets import on_this_machine
-from wherefrom.data.example import kept, lot
+from wherefrom.data.example import MASK, kept, lot
+from wherefrom.data.rows import prompt
+from wherefrom.data.tables import BadRow
+from wherefrom.model.target import word_id
 
 OWN = "own"
 POSITIVE = (
@@ -78,6 +82,36 @@ def changed(data: Dataset, change: Callable[[Example], Example | None]) -> Datas
         return (new for example in data if (new := change(example)) is not None)
 
     return replace(data, make=make)
+
+
+def prompts(data: Dataset, tokenizer: Any, *, contrast: bool = True) -> Dataset:
+    """Examples as a language model reads them: the text before the mask, its target and foil by their first pieces.
+
+    Left out is what leaves nothing to choose or to rank: words with the same first piece, and texts that are all cue.
+    Without `contrast` there is no foil.
+    """
+
+    def change(example: Example) -> Example | None:
+        try:
+            found = prompt(example) if MASK in example.text else example
+        except BadRow:
+            return None
+        target, foil = (_first_piece(tokenizer, word) for word in (found.target, found.foil))
+        ranked = len(str(found.text).split()) > sum(len(str(found.text)[a:b].split()) for a, b in found.cues)
+        if target is None or foil is None or target == foil or not ranked:
+            return None
+        return replace(found, target=target, foil=foil if contrast else None)
+
+    return changed(data, change)
+
+
+def _first_piece(tokenizer: Any, word: str | None) -> str | None:
+    """The first token of a word as it stands after a blank, in letters; None where these are another token."""
+    if word is None:
+        return None
+    first = tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0]
+    written = str(tokenizer.decode([first])).strip()
+    return written if written and word_id(tokenizer, written) == first else None
 
 
 def half(data: Dataset, test: bool) -> Dataset:
