@@ -72,9 +72,9 @@ def _step(generation: Generation, step: int) -> dict[str, Any]:
 
 
 def _units(generation: Generation) -> dict[str, list[int]]:
-    """Where each unit begins, for those that differ from each other; turns before lines that are the same."""
+    """Where each unit begins, for those that differ from each other; turns rather than lines that are the same."""
     whole, found = generation.whole, dict[str, list[int]]()
-    for unit in sorted(UNITS, key=["token", "word", "turn", "sentence", "line"].index):
+    for unit in sorted(UNITS, key=lambda unit: unit not in ("token", "word", "turn")):
         groups = grouped(unit, whole.texts, whole.spans, whole.segments, whole.word_ids)
         starts = [members[0] for members in groups]
         if starts not in found.values():

@@ -18,7 +18,6 @@ import { saidText } from "./saidtext.js";
 import { store } from "./state.js";
 import { lookOf, watchTheme } from "./theme.js";
 
-const UNIT_NAMES = { token: "Tokens", word: "Words", sentence: "Sentences", line: "Lines", turn: "Turns" };
 const NAMED = 6; // sources in words
 const SAVED = [["json", "JSON", "everything; wherefrom.Generation loads it"], ["csv", "CSV", "a line for each token and source"]];
 const HELP = "Click a word of the answer: what it comes from lights up before it, and what was said later is pale. Point at any " +
@@ -125,7 +124,7 @@ export function mount(element, payload, options = {}) {
   const panel = othersPanel(said, { why, typed: why, canAsk: Boolean(options.ask) && said.towards });
   const title = make("h1", {});
   const words = make("p", { class: "readout" });
-  const unit = choice("Sources as", Object.keys(said.units).map((name) => [name, UNIT_NAMES[name]]), (name) => set({ unit: name }));
+  const unit = choice("Sources as", Object.keys(said.units).map((name) => [name, `${name.charAt(0).toUpperCase()}${name.slice(1)}s`]), (name) => set({ unit: name }));
   const show = choice("Show", [["map", "Heatmap"]], to.map);
   const walk = choice("Explained", [["previous", "‹"], ["all", "The whole answer"], ["next", "›"]],
     (where) => (where === "all" ? to.all() : to.step(where === "next" ? 1 : -1)));
