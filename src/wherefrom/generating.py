@@ -73,7 +73,7 @@ def generate(
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
     if model is None:
         raise InvalidOption("no model is named that could say something; expected model=, a causal language model")
-    chosen = _of_log_probability(choose(method))
+    chosen = of_log_probability(choose(method))
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     if opened.task != "causal-lm":
         raise InvalidOption(f"{opened.name} is for {opened.task} and says nothing; expected a causal language model")
@@ -105,7 +105,8 @@ def rather_than(generation: Generation, token: int, foil: int | str, model: Mode
     return replace(said, **{name: getattr(found, name) for name in kept})
 
 
-def _of_log_probability(chosen: MethodSpec) -> MethodSpec:
+def of_log_probability(chosen: MethodSpec) -> MethodSpec:
+    """The method, explaining log-probabilities where nothing else was asked for."""
     takes = chosen.method.class_specific and "of" in chosen.method.options
     return replace(chosen, options={"of": "log-probability", **chosen.options}) if takes else chosen
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from wherefrom.errors import UnknownName, WherefromError
 from wherefrom.model import Model
-from wherefrom.server import handlers
+from wherefrom.server import handlers, saying
 from wherefrom.server.catalog import examples, method_cards, model_cards
 from wherefrom.server.guard import Guard, Rules
 from wherefrom.server.limits import Limits
@@ -28,7 +28,8 @@ from wherefrom.version import __version__
 NDJSON = "application/x-ndjson"
 ABOUT = (
     "Where a Transformer's answer comes from, as JSON. Names and meanings are those of the Python package: the answer "
-    "of `/api/explain` is read by `Explanation.from_dict`, that of `/api/compare` by `Comparison.from_dict`. Closing "
+    "of `/api/explain` is read by `Explanation.from_dict`, that of `/api/compare` by `Comparison.from_dict`, that of "
+    "`/api/generate` by `Generation.from_dict`. Closing "
     'the connection cancels a request. Every error is `{"detail": "a sentence", "code": "a-word"}`.'
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -106,7 +107,7 @@ def _questions(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: 
 
     @app.get("/api/models", summary="The models that can be asked, the first of them by default")
     async def model_list() -> dict[str, Any]:
-        return {"models": models, "limits": {"characters": limits.characters, "tokens": limits.tokens}}
+        return {"models": models, "limits": {each: getattr(limits, each) for each in ("characters", "tokens", "said")}}
 
     @app.get("/api/methods", summary="The methods with their papers, options and aggregations")
     async def method_list() -> dict[str, Any]:
@@ -130,9 +131,23 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
         streams = NDJSON in request.headers.get("accept", "")
         return await answer(asked, request, handlers.told if streams else handlers.compared)
 
-    async def answer(asked: Any, request: Request, how: Callable[..., Iterator[Event]]) -> Response:
+    @app.post("/api/generate", summary="A language model's answer (wherefrom.generate)", responses={**ERRORS, **STREAM})
+    async def generate(asked: saying.GenerateBody, request: Request) -> Response:
+        streams = NDJSON in request.headers.get("accept", "")
+        return await answer(asked, request, saying.streamed if streams else saying.generated, saying.check_generate)
+
+    @app.post("/api/why-not", summary="Why one token was said rather than another", responses=ERRORS)
+    async def why_not(asked: saying.WhyNotBody, request: Request) -> Response:
+        return await answer(asked, request, saying.why_not, saying.check_why_not)
+
+    async def answer(
+        asked: Any,
+        request: Request,
+        how: Callable[..., Iterator[Event]],
+        check: Callable[[Any, Limits], None] = handlers.check_request,
+    ) -> Response:
         model = _model(opened, asked.model)
-        handlers.check_request(asked, limits)
+        check(asked, limits)
         try:
             job = line.enter(partial(how, asked, model, limits))
         except Full:
@@ -143,7 +158,7 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
             ) from None
         except Closed:
             return _refused(CLOSING)
-        if how is handlers.told:
+        if how in (handlers.told, saying.streamed):
             return Told(line, job, (text async for _, text in line.events(job)), NDJSON)
         return await _whole(request, line, job)
 

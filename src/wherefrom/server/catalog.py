@@ -119,6 +119,8 @@ def _model_card(name: str, opened: Model) -> dict[str, Any]:
         "dtype": opened.dtype,
         "device": str(opened.device),
         "causal": opened.causal,
+        "says": opened.task == "causal-lm",  # whether it goes on after a prompt,
+        "chat": bool(getattr(opened.tokenizer, "chat_template", None)),  # and answers in a chat
         "compared": list(usual(opened, opened.task != "encoder")),  # what to begin with
         "undefined": _undefined(opened),
     }

@@ -156,11 +156,16 @@ def check_request(asked: Body, limits: Limits) -> None:
         if unknown := asked.options.keys() - known:
             raise InvalidOption(f"no method that wherefrom chooses has an option {min(unknown)!r}")
     for each in chosen(asked).values():
-        for name, value in each.options.items():
-            if isinstance(value, int | float) and abs(value) > LARGEST:
-                raise InvalidOption(
-                    f"'{each.asked}' cannot have {name}={value}; this server takes numbers up to {LARGEST}",
-                )
+        refuse_large_numbers(each)
+
+
+def refuse_large_numbers(method: MethodSpec) -> None:
+    """An option that would keep the server busy for hours."""
+    for name, value in method.options.items():
+        if isinstance(value, int | float) and abs(value) > LARGEST:
+            raise InvalidOption(
+                f"'{method.asked}' cannot have {name}={value}; this server takes numbers up to {LARGEST}",
+            )
 
 
 def chosen(asked: Body) -> dict[str, MethodSpec]:
@@ -178,7 +183,7 @@ def chosen(asked: Body) -> dict[str, MethodSpec]:
 
 def explained(asked: ExplainBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `wherefrom.explain` returns."""
-    return _interruptible(opened, talk, _explained(asked, opened, limits))
+    return interruptible(opened, talk, _explained(asked, opened, limits))
 
 
 def _explained(asked: ExplainBody, opened: Model, limits: Limits) -> Iterator[Event]:
@@ -192,7 +197,7 @@ def _explained(asked: ExplainBody, opened: Model, limits: Limits) -> Iterator[Ev
 
 def compared(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     """One event with what `wherefrom.compare` returns."""
-    return _interruptible(opened, talk, _compared(asked, opened, limits))
+    return interruptible(opened, talk, _compared(asked, opened, limits))
 
 
 def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Event]:
@@ -265,7 +270,7 @@ def _results(asked: Body, found: Any, sentences: Sequence[Sentence], opened: Mod
 
 def told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     """Of each text one pass for all methods, their explanations as they are done, their agreement, their evidence."""
-    return _interruptible(opened, talk, _told(asked, opened, limits, talk))
+    return interruptible(opened, talk, _told(asked, opened, limits, talk))
 
 
 def _told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
@@ -474,7 +479,7 @@ def _room(numbers: float, limits: Limits) -> None:
         )
 
 
-def _interruptible(opened: Model, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
+def interruptible(opened: Model, talk: Talk, events: Iterator[Event]) -> Iterator[Event]:
     """The events, and a look before every block of every pass on the way to one whether the answer is still wanted."""
 
     while (event := watched(opened, lambda: next(events, None), talk.check)) is not None:

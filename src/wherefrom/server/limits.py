@@ -11,6 +11,7 @@ class Limits:
 
     characters: int = 10_000  # of one text, both parts of a pair together
     tokens: int = 512  # that a model reads of one text
+    said: int = 256  # tokens that a language model says after a prompt
     inputs: int = 16  # texts in one request
     methods: int = 16
     body: int = 256 * 1024  # bytes of a request

@@ -1,0 +1,192 @@
+"""What a language model says, and where it comes from: `generate`, and why one token was said rather than another.
+
+`generated` gives what Python gives, as one event. `streamed` gives the text as it is said, then where it comes from:
+
+    {"event": "said", "text": " of the"}                  letter by letter what stands after the prompt
+    {"event": "progress", "doing": "where it comes from"}
+    {"event": "generation", "generation": {…}}            or "payload", for the viewer
+    {"event": "done", "seconds": 0.8}
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from wherefrom.api import explain
+from wherefrom.errors import InvalidInput, InvalidTarget, OverLimit
+from wherefrom.generating import generate, of_log_probability
+from wherefrom.method import choose
+from wherefrom.model import Model
+from wherefrom.model.phrase import spelt
+from wherefrom.server.handlers import Choice, MethodName, Text, interruptible, refuse_large_numbers
+from wherefrom.server.limits import Limits
+from wherefrom.server.queue import Event, Talk
+
+TOKEN = Annotated[int, Field(ge=0, le=10_000_000)]
+METHOD = Field("alti-logit", description="One of /api/methods; with options: name(option=value).")
+MODEL = Field(None, max_length=300, description="One of /api/models that says something (default: the first model).")
+
+
+class Turn(BaseModel):
+    """One turn of a chat."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class GenerateBody(BaseModel):
+    """`wherefrom.generate`"""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    prompt: Text | None = Field(
+        None, description="A text to go on from.", examples=["Alice gave the book to Bob because"]
+    )
+    chat: list[Turn] | None = Field(None, max_length=64, description="Turns of a chat, in place of a prompt.")
+    model: str | None = MODEL
+    method: MethodName = METHOD
+    max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 20
+    temperature: Annotated[float, Field(ge=0.01, le=10)] | None = Field(
+        None, description="Sample at this temperature instead of the likeliest token."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(None, description="Of a sampled answer.")
+    alternatives: Annotated[int, Field(ge=0, le=3)] = Field(0, description="Foils of each token that come along.")
+    form: Literal["generation", "viewer"] = Field(
+        "generation", description="What Generation.from_dict reads, or the viewer's packed payload."
+    )
+
+
+class WhyNotBody(BaseModel):
+    """Why a language model said one token rather than another."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    ids: list[TOKEN] = Field(min_length=1, max_length=100_000, description="All tokens before it.")
+    target: TOKEN = Field(description="The token that was said.")
+    foil: Choice = Field(description="Another: its id, or a word.")
+    model: str | None = MODEL
+    method: MethodName = METHOD
+
+
+def check_generate(asked: GenerateBody, limits: Limits) -> None:
+    """Refuse what can be refused before the request waits in line."""
+    if (asked.prompt is None) == (asked.chat is None):
+        raise InvalidInput("expected either a prompt or a chat")
+    size = len(asked.prompt or "") + sum(len(turn.content) for turn in asked.chat or ())
+    if size > limits.characters:
+        raise OverLimit(f"{size:,} characters; this server takes at most {limits.characters:,}: shorten it")
+    if asked.max_new_tokens > limits.said:
+        raise OverLimit(
+            f"max_new_tokens={asked.max_new_tokens}; on this server a model says at most {limits.said} tokens"
+        )
+    refuse_large_numbers(choose(asked.method))
+
+
+def check_why_not(asked: WhyNotBody, limits: Limits) -> None:
+    if len(asked.ids) > limits.tokens:
+        raise OverLimit(f"{len(asked.ids)} tokens; this server reads at most {limits.tokens}")
+    refuse_large_numbers(choose(asked.method))
+
+
+def generated(asked: GenerateBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """One event with what `wherefrom.generate` returns."""
+    return interruptible(opened, talk, _generated(asked, opened, limits, None))
+
+
+def streamed(asked: GenerateBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
+    """The text as it is said, and then where it comes from."""
+    return interruptible(opened, talk, _generated(asked, opened, limits, _Heard(opened, talk)))
+
+
+def why_not(asked: WhyNotBody, opened: Model, _: Limits, talk: Talk) -> Iterator[Event]:
+    """One event: the scores of a token rather than another, over all tokens before it."""
+    return interruptible(opened, talk, _why_not(asked, opened))
+
+
+class _Heard:
+    """Listens to `model.generate`: each token as it is said, in letters."""
+
+    def __init__(self, opened: Model, talk: Talk) -> None:
+        self.opened, self.talk = opened, talk
+        self.ids: list[int] | None = None  # None: the prompt has not come yet
+        self.told = 0  # letters
+
+    def put(self, value: Any) -> None:
+        if self.ids is None:
+            self.ids = []
+            return
+        self.ids += [int(i) for i in value.flatten()]
+        text = spelt(self.opened.tokenizer, self.ids, 0)[0]
+        whole = text.rstrip("\ufffd")  # of a character whose bytes are several tokens, when it is there
+        if len(whole) > self.told:
+            self.talk.say({"event": "said", "text": whole[self.told :]})
+            self.told = len(whole)
+
+    def end(self) -> None:
+        self.talk.say({"event": "progress", "doing": "where it comes from"})
+
+
+def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard | None) -> Iterator[Event]:
+    begin = time.perf_counter()
+    prompt: Any = asked.prompt if asked.chat is None else [turn.model_dump() for turn in asked.chat]
+    _refuse_long(prompt, asked.max_new_tokens, opened, limits)
+    how: dict[str, Any] = {"do_sample": asked.temperature is not None}
+    if asked.temperature is not None:
+        how |= {"temperature": asked.temperature, "seed": asked.seed}
+    if heard is not None:
+        how["streamer"] = heard
+    found = generate(
+        prompt,
+        opened,
+        method=asked.method,
+        max_new_tokens=asked.max_new_tokens,
+        alternatives=asked.alternatives,
+        **how,
+    )
+    if asked.form == "viewer":
+        from wherefrom.view.said_html import payload
+
+        shown = {"payload": payload(found)}
+    else:
+        shown = {"generation": found.to_dict()}
+    if heard is None:
+        yield {"event": "result", "result": next(iter(shown.values()))}
+        return
+    yield {"event": "generation", **shown}
+    yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
+
+
+def _refuse_long(prompt: Any, more: int, opened: Model, limits: Limits) -> None:
+    """Before anything is said: prompt and answer together must be no longer than the model and this server read."""
+    sentence = opened.reader().read(prompt)[0][0]
+    most = min(limits.tokens, opened.max_length or limits.tokens)
+    if len(sentence) + more - 1 > most:
+        raise OverLimit(
+            f"the prompt has {len(sentence)} tokens and the answer may have {more}; together they may have {most} "
+            f"here: shorten the prompt, or ask for fewer tokens"
+        )
+
+
+def _why_not(asked: WhyNotBody, opened: Model) -> Iterator[Event]:
+    method = of_log_probability(choose(asked.method))
+    read = {"input_ids": asked.ids}
+    found: Any = explain(read, opened, method=method, target=asked.target, foil=asked.foil, keep="scores")
+    if len(found) != len(asked.ids):
+        raise InvalidTarget(f"{asked.foil!r} is several tokens; expected a foil of one, as the token is that was said")
+    target = found.target
+    yield {
+        "event": "result",
+        "result": {
+            "token": target.foil,
+            "name": target.foil_label,
+            "probability": found.probabilities.get(str(target.foil_label)),
+            "explained": found.explained,
+            "scores": found.scores.tolist(),
+        },
+    }

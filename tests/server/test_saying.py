@@ -1,0 +1,103 @@
+"""What a language model says over HTTP: what Python gives, streamed, and why not another word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+import wherefrom
+from server.conftest import client_of
+from wherefrom.model import Model, open_model
+from wherefrom.result.generation import Generation
+from wherefrom.server.limits import Limits
+
+PROMPT = "the cat is not very good . the dog"
+TEMPLATE = "{% for turn in messages %}[CLS] {{ turn['content'] }} [SEP] {% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def lm() -> Model:
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None
+    tokenizer.chat_template = TEMPLATE
+    model = tiny.model("llama", "causal-lm", dtype=torch.float64, num_hidden_layers=1, eos_token_id=None)
+    return open_model(model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def speaking(lm: Model) -> Iterator[Any]:
+    with client_of({"lm": lm, "tiny": open_model(tiny.model(), tiny.tokenizer())}, limits=Limits(said=20)) as found:
+        yield found
+
+
+def test_generate_is_pythons(speaking: Any, lm: Model) -> None:
+    answer = speaking.post("/api/generate", json={"prompt": PROMPT, "max_new_tokens": 3, "alternatives": 1})
+    assert answer.status_code == 200, answer.text
+    found = Generation.from_dict(answer.json())
+    expected = wherefrom.generate(PROMPT, lm, max_new_tokens=3, do_sample=False, alternatives=1)
+    assert found.ids == expected.ids
+    assert np.allclose(found.scores, expected.scores)
+    assert found.steps == expected.steps
+    assert (
+        speaking.get("/api/models").json()["models"][0] | {"says": True, "chat": True}
+        == (speaking.get("/api/models").json()["models"][0])
+    )
+
+
+def test_the_answer_is_streamed_as_it_is_said(speaking: Any, lm: Model) -> None:
+    chat = [{"role": "user", "content": "a good film"}]
+    asked = {"chat": chat, "max_new_tokens": 4, "temperature": 1.5, "seed": 3, "form": "viewer"}
+    answer = speaking.post("/api/generate", json=asked, headers={"accept": "application/x-ndjson"})
+    events = [json.loads(line) for line in answer.text.splitlines()]
+    told = [each for each in events if each["event"] != "waiting"]
+    said = [each["text"] for each in told if each["event"] == "said"]
+    assert [each["event"] for each in told][len(said) :] == ["progress", "generation", "done"]
+    expected = wherefrom.generate(chat, lm, max_new_tokens=4, do_sample=True, temperature=1.5, seed=3)
+    assert "".join(said) == expected.text
+    assert len(said) > 1
+    assert told[-2]["payload"]["ids"] == expected.ids
+
+
+def test_why_not_another_word(speaking: Any, lm: Model) -> None:
+    found = wherefrom.generate(PROMPT, lm, max_new_tokens=2, do_sample=False, alternatives=2)
+    foil = found.steps[1].foils[1]
+    asked = {"ids": found.ids[: found.start + 1], "target": found.ids[found.start + 1], "foil": foil.foil}
+    answer = speaking.post("/api/why-not", json=asked).json()
+    assert (answer["token"], answer["name"]) == (foil.foil, foil.foil_label)
+    assert np.allclose(answer["scores"], found.why_not(1, str(foil.foil_label)).scores)
+    assert answer["probability"] == pytest.approx(found.steps[1].probabilities[str(foil.foil_label)])
+    word = speaking.post("/api/why-not", json={**asked, "foil": "very"}).json()
+    assert word["name"] == "very"
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "code"),
+    [
+        ("generate", {}, 400, "invalid-input"),
+        ("generate", {"prompt": "a", "chat": []}, 400, "invalid-input"),
+        ("generate", {"prompt": "a", "max_new_tokens": 21}, 400, "over-limit"),
+        ("generate", {"prompt": "a " * 6000}, 400, "over-limit"),
+        ("generate", {"prompt": "a " * 35, "max_new_tokens": 8}, 400, "over-limit"),
+        ("generate", {"prompt": "a", "model": "tiny", "max_new_tokens": 2}, 422, "invalid-option"),
+        ("generate", {"prompt": "a", "model": "nobody"}, 404, "unknown-name"),
+        ("generate", {"prompt": "a", "method": "guess"}, 404, "unknown-name"),
+        ("generate", {"prompt": "a", "top": 3}, 422, "invalid-request"),
+        ("generate", {"chat": [{"role": "robot", "content": "a"}]}, 422, "invalid-request"),
+        ("generate", {"prompt": "a", "method": "integrated-gradients(n_steps=100000)"}, 422, "invalid-option"),
+        ("why-not", {"ids": [5, 99999], "target": 1, "foil": 2}, 400, "invalid-input"),
+        ("why-not", {"ids": [5, 6], "target": 1, "foil": "no such word"}, 422, "invalid-target"),
+        ("why-not", {"ids": [5] * 600, "target": 1, "foil": 2}, 400, "over-limit"),
+        ("why-not", {"ids": [5, 6], "target": 7, "foil": 8, "method": "alti"}, 422, "invalid-target"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(
+    speaking: Any, path: str, asked: dict[str, Any], status: int, code: str
+) -> None:
+    answer = speaking.post(f"/api/{path}", json=asked)
+    assert (answer.status_code, answer.json().get("code")) == (status, code), answer.text
