@@ -21,6 +21,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    LlamaForCausalLM,
 )
 
 import wherefrom
@@ -95,9 +96,26 @@ def test_a_language_model_learns_and_leaves_a_plain_folder(decoder: Path) -> Non
     assert report["outcome"]["metrics"]["loss"] < 0.5 * np.log(400)  # a guess among all pieces would have log |V|
     network = AutoModelForCausalLM.from_pretrained(decoder)
     assert network.config.num_key_value_heads == 2
+    assert network.config.use_cache  # which Trainer turns off
     tokenizer = AutoTokenizer.from_pretrained(decoder)
     assert tokenizer("The film")["input_ids"][0] == network.config.bos_token_id
     assert wherefrom.explain("The film is", model=str(decoder), method="attention-rollout").scores.shape[0] > 2
+
+
+def test_dropout_is_of_what_is_written_to_the_residual_stream_and_in_training_only() -> None:
+    config = lm.llama(lm.DecoderShape(2, 16, 4, 2, 24, vocabulary=50), 32)
+    config.vocab_size = 50
+    network = LlamaForCausalLM(config)
+    ids = torch.arange(12).reshape(2, 6)
+    plain = network.eval()(ids).logits
+    lm.drop_out(network, 0.5)
+    torch.testing.assert_close(network.eval()(ids).logits, plain)
+    network.train()
+    written: list[torch.Tensor] = []
+    for part in (network.model.embed_tokens, network.model.layers[1].self_attn.o_proj, network.model.layers[1].mlp):
+        part.register_forward_hook(lambda _module, _args, out: written.append(out))
+    network(ids)
+    assert all(0.3 < float((each == 0).float().mean()) < 0.7 for each in written)
 
 
 def test_bits_per_byte_are_the_cross_entropy_of_the_text(decoder: Path, tmp_path: Path) -> None:

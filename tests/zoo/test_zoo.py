@@ -12,6 +12,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
+import wherefrom
 from wherefrom import zoo
 from wherefrom.cli import app
 from wherefrom.errors import WherefromError
@@ -78,6 +79,34 @@ def test_the_mask_agrees_in_number_with_its_subject(mlm, target: str, foil: str,
     assert logits[target] > logits[foil]
 
 
+# A prompt, a next word and one that the model must find less likely.
+NEXT = [
+    ("The keys to the cabinet", " are", " is"),
+    ("The key to the cabinets", " is", " are"),
+    ("The doctor told the nurse that he", " was", " were"),
+    ("The boys hurt", " themselves", " himself"),
+    ("The girl looked at", " herself", " himself"),
+    ("When Mary saw her brother, she gave", " him", " it"),
+    ("He has two brothers and three", " sisters", " sister"),
+    ("The king and the", " queen", " door"),
+    ("Thank you very", " much", " many"),
+]
+
+
+@pytest.fixture(scope="module")
+def lm():  # type: ignore[no-untyped-def]  # a Model, whose room is private
+    return wherefrom.open_model("wherefrom/lm")
+
+
+@pytest.mark.parametrize(("prompt", "word", "other"), NEXT)
+def test_the_next_word_is_sensible(lm, prompt: str, word: str, other: str) -> None:  # type: ignore[no-untyped-def]
+    inputs = lm.tokenizer(prompt, return_tensors="pt")
+    first, second = (lm.tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in (word, other))
+    with torch.inference_mode():
+        logits = lm.model(**inputs).logits[0, -1]
+    assert logits[first] > logits[second]
+
+
 def test_blimp_is_as_the_card_says() -> None:
     pytest.importorskip("pyarrow")
     if not SHARED.exists():
@@ -109,7 +138,7 @@ def test_a_shipped_folder_is_whole(name: str) -> None:
 
 def test_all_weights_fit_the_wheel() -> None:
     sizes = [(zoo.path(name) / "model.safetensors").stat().st_size for name in zoo.names()]
-    assert sum(sizes) <= 45e6
+    assert sum(sizes) <= 70e6
 
 
 def test_an_unknown_name_names_the_known_ones() -> None:

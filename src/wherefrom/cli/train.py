@@ -44,6 +44,7 @@ Width = Annotated[int, typer.Option(min=8)]
 Length = Annotated[int, typer.Option(help="Tokens per row.", min=16)]
 Beta2 = Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)]
 Checks = Annotated[int, typer.Option(help="Validations (and checkpoints) per epoch.", min=1)]
+Dropout = Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)]
 Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropout.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Precision = Annotated[str, typer.Option(help="auto (bf16 on CUDA), bf16 or float32.")]
@@ -116,6 +117,7 @@ def lm(
     groups: Annotated[int, typer.Option(help="Heads of keys and values, which those of queries share.", min=1)] = 3,
     units: Annotated[int, typer.Option(help="Hidden units of the gated FFN.", min=1)] = 768,
     vocabulary: Annotated[int, typer.Option(help="Byte-level pieces to learn.", min=300, max=65_000)] = 8192,
+    dropout: Dropout = 0.0,
     length: Length = 512,
     held_out: HeldOut = 0.005,
     batch: Batch = 256,
@@ -140,7 +142,7 @@ def lm(
         patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
         progress=not quiet,
     )  # fmt: skip
-    shape = task.DecoderShape(layers, width, heads, groups, units, vocabulary)
+    shape = task.DecoderShape(layers, width, heads, groups, units, vocabulary, dropout)
     _tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
 
 
@@ -232,7 +234,7 @@ def agree(
     width: Width = 128,
     heads: Annotated[int, typer.Option(min=1)] = 8,
     vocabulary: Annotated[int, typer.Option(help="Word pieces to learn.", min=100, max=65_000)] = 8192,
-    dropout: Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)] = 0.1,
+    dropout: Dropout = 0.1,
     hide: Annotated[float, typer.Option(help="Share of the words masked in training.", min=0, max=0.9)] = 0.1,
     held_out: HeldOut = 0.02,
     epochs: Epochs = 5.0,

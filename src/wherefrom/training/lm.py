@@ -28,7 +28,10 @@ LINE = "\n"  # what ends a line of the text
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """A new Llama's size. `groups` heads of keys and values serve all `heads` of queries."""
+    """A new Llama's size. `groups` heads of keys and values serve all `heads` of queries.
+
+    `dropout` is the share of what embedding, attention and FFN write to the residual stream that training drops.
+    """
 
     layers: int = 9
     width: int = 288
@@ -36,6 +39,7 @@ class DecoderShape:
     groups: int = 3
     units: int = 768
     vocabulary: int = 8192
+    dropout: float = 0.0
 
 
 def pretrain(
@@ -69,6 +73,7 @@ def pretrain(
     config.update({"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
                    "pad_token_id": words.pad_token_id})  # fmt: skip
     network = LlamaForCausalLM(config)
+    drop_out(network, shape.dropout)
     if loop.on_cuda(run):
         loop.compile_blocks(network)
     windows = len(valid) // length // run.batch * run.batch
@@ -99,6 +104,18 @@ def llama(shape: DecoderShape, length: int) -> LlamaConfig:
         max_position_embeddings=length,
         tie_word_embeddings=True,
     )
+
+
+def drop_out(network: LlamaForCausalLM, share: float) -> None:
+    """Dropout, in training, of what is written to the residual stream. Llama's layout has none of its own."""
+
+    def dropped(module: torch.nn.Module, _: Any, written: Tensor) -> Tensor:
+        return torch.nn.functional.dropout(written, share, module.training)
+
+    if share:
+        blocks = network.model.layers
+        for module in (network.model.embed_tokens, *(part for b in blocks for part in (b.self_attn.o_proj, b.mlp))):
+            module.register_forward_hook(dropped)
 
 
 def _rows(ids: corpus.Ids, words: Any, length: int, total: int, seed: int) -> texts.Batches:

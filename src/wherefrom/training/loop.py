@@ -250,6 +250,8 @@ def last_checkpoint(out: Path) -> Path | None:
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
     """Write the folder that `from_pretrained` and `wherefrom explain --model` open."""
+    if model.can_generate():
+        model.config.use_cache = True  # Trainer turns it off; to generate without it is slow
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     attention = model.config._attn_implementation
