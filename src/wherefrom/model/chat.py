@@ -12,10 +12,16 @@ from wherefrom.typecheck import shown
 
 if TYPE_CHECKING:
     from wherefrom.model.inputs import Reader, Sentence
+    from wherefrom.model.model import Model
 
 Chat: TypeAlias = Sequence[Mapping[str, Any]]  # turns
 
 TEMPLATE = "template"  # what the template writes after the last turn, for the answer to begin
+
+
+def chats(reads: Model | Reader) -> bool:
+    """Whether the tokenizer has a template by which chats are written out."""
+    return bool(getattr(reads.tokenizer, "chat_template", None))
 
 
 def is_chat(inputs: Any) -> bool:
@@ -36,7 +42,7 @@ def given_or_chat(inputs: Any, chat: Chat | None) -> Any:
 
 def read_chat(reader: Reader, turns: Chat) -> Sentence:
     """The turns as one text; after the last one the model's own turn begins, unless that one is the model's already."""
-    if not getattr(reader.tokenizer, "chat_template", None):
+    if not chats(reader):
         raise InvalidInput("a chat was given and the tokenizer has no chat template; give the prompt as a text")
     if odd := [each for each in turns if not isinstance(each["content"], str)]:
         raise InvalidInput(f"a turn of the {odd[0]['role']} is no text; expected a string as its content")

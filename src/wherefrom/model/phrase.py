@@ -78,6 +78,11 @@ def continued(opened: Model, sentence: Sentence, said: Sequence[int], name: str 
     )
 
 
+def in_letters(opened: Model, ids: Sequence[int]) -> str:
+    """What these tokens are as a text."""
+    return spelt(opened.tokenizer, ids, 0)[0]
+
+
 def spelt(tokenizer: Any, ids: Sequence[int], which: int) -> tuple[str, list[Span | None]]:
     """What these tokens are in letters, and where each stands in it, as text number `which` of a sentence.
 

@@ -12,6 +12,7 @@ from wherefrom.errors import InvalidOption
 from wherefrom.method import lookup, methods, presets
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, open_model
+from wherefrom.model.chat import chats
 from wherefrom.pipeline.auto import usual
 from wherefrom.pipeline.windows import TASKS
 
@@ -120,7 +121,7 @@ def _model_card(name: str, opened: Model) -> dict[str, Any]:
         "device": str(opened.device),
         "causal": opened.causal,
         "says": opened.task == "causal-lm",  # whether it goes on after a prompt,
-        "chat": bool(getattr(opened.tokenizer, "chat_template", None)),  # and answers in a chat
+        "chat": chats(opened),  # and answers in a chat
         "compared": list(usual(opened, opened.task != "encoder")),  # what to begin with
         "undefined": _undefined(opened),
     }

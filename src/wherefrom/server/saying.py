@@ -21,7 +21,7 @@ from wherefrom.errors import InvalidInput, InvalidTarget, OverLimit
 from wherefrom.generating import generate, of_log_probability
 from wherefrom.method import choose
 from wherefrom.model import Model
-from wherefrom.model.phrase import spelt
+from wherefrom.model.phrase import in_letters
 from wherefrom.server.handlers import Choice, MethodName, Text, interruptible, refuse_large_numbers
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Event, Talk
@@ -31,7 +31,7 @@ METHOD = Field("alti-logit", description="One of /api/methods; with options: nam
 MODEL = Field(None, max_length=300, description="One of /api/models that says something (default: the first model).")
 
 
-class Turn(BaseModel):
+class ChatTurn(BaseModel):
     """One turn of a chat."""
 
     model_config = ConfigDict(extra="forbid")
@@ -48,7 +48,7 @@ class GenerateBody(BaseModel):
     prompt: Text | None = Field(
         None, description="A text to go on from.", examples=["Alice gave the book to Bob because"]
     )
-    chat: list[Turn] | None = Field(None, max_length=64, description="Turns of a chat, in place of a prompt.")
+    chat: list[ChatTurn] | None = Field(None, max_length=64, description="Turns of a chat, in place of a prompt.")
     model: str | None = MODEL
     method: MethodName = METHOD
     max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 20
@@ -122,7 +122,7 @@ class _Heard:
             self.ids = []
             return
         self.ids += [int(i) for i in value.flatten()]
-        text = spelt(self.opened.tokenizer, self.ids, 0)[0]
+        text = in_letters(self.opened, self.ids)
         whole = text.rstrip("\ufffd")  # of a character whose bytes are several tokens, when it is there
         if len(whole) > self.told:
             self.talk.say({"event": "said", "text": whole[self.told :]})
