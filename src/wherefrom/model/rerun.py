@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from wherefrom.model.alike import numbers_alike
 from wherefrom.model.batching import by_length
 from wherefrom.model.capture import check_order, rerunning
 from wherefrom.model.inputs import Batch, Sentence, collate
@@ -21,6 +22,7 @@ from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
 TOKENS = 4096  # tokens in one batch of reruns
+FEW = 4  # sentences of which it does not pay to ask how they begin
 
 
 def numbers(
@@ -56,7 +58,24 @@ def several_numbers(
         each = [([answers[i][which] for i in members], [of[i][which] for i in members]) for which in range(count)]
         return torch.stack([explained(opened, output, asked, lengths, meant) for asked, meant in each], -1)
 
+    if own_attention and (found := _alike(opened, sentences, answers, of)) is not None:
+        return found
     return readings(opened, sentences, read, count, own_attention=own_attention)
+
+
+def _alike(
+    opened: Model, sentences: Sequence[Sentence], answers: Sequence[Sequence[Answer]], of: Sequence[Sequence[str]]
+) -> Tensor | None:
+    """The same where the sentences are changes of the first, of all of which the same is read."""
+    if len(sentences) < FEW or any(each != answers[0] for each in answers):
+        return None
+
+    def read(output: Any, texts: int, which: Sequence[int]) -> Tensor:
+        n = len(sentences[0])
+        each = [explained(opened, output, [answers[0][i]] * texts, [n] * texts, of[0][i]) for i in which]
+        return torch.stack(each, -1)
+
+    return numbers_alike(opened, sentences, answers[0], read, TOKENS)
 
 
 def readings(
