@@ -187,21 +187,52 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon-sequential": ("falcon", {"parallel_attn": False, "multi_query": False}),
     "granitemoehybrid-experts": ("granitemoehybrid", {**EXPERTS, "shared_intermediate_size": 20}),
     "gpt_neox-sequential": ("gpt_neox", {"use_parallel_residual": False}),
-    "bloom-odd": ("bloom", {"hidden_size": 21, "num_attention_heads": 3, "vocab_size": 61}),  # slopes of ALiBi
-    "gemma2-odd": ("gemma2", {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 10}),
     "hyperclovax-pre-norm": ("hyperclovax", {"use_post_norm": False}),
     "llama-biased": ("llama", {"attention_bias": True, "mlp_bias": True}),
-    "llama-odd": (
-        "llama",
-        {"hidden_size": 20, "num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 6, "vocab_size": 61},
-    ),
     "llama-tied": ("llama", {"tie_word_embeddings": True}),
-    "mixtral-odd": ("mixtral", {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 10}),
-    "mpt-odd": ("mpt", {"d_model": 21, "n_heads": 3}),
     "opt-350m": ("opt", {"do_layer_norm_before": False, "word_embed_proj_dim": 16}),
     "opt-post-norm": ("opt", {"do_layer_norm_before": False}),
     "stablelm-parallel": ("stablelm", {"use_parallel_residual": True}),
 }
+
+# Sizes of which none is another's multiple, where a configuration allows it: an odd width, heads that are no part of
+# it, three to a key, uneven FFNs. Some want a width that their heads divide (EVEN), or one that is theirs (WHOLE).
+WIDE: dict[str, Any] = {
+    "hidden_size": 21,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 10,
+    "intermediate_size": 37,
+    "vocab_size": 61,
+}
+EVEN: dict[str, Any] = {**WIDE, "hidden_size": 18}
+WHOLE: dict[str, Any] = {"hidden_size": 36, "num_attention_heads": 3, "num_key_value_heads": 1, "vocab_size": 61}
+WHOLE |= dict.fromkeys(("intermediate_size", "ffn_dim", "dff", "n_inner"), 37)
+WHOLE_HEADS: dict[str, Any] = {**WHOLE, "head_dim": 12}
+ODD_LATENT: dict[str, Any] = {**WIDE, "num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 4}
+ODD: dict[str, dict[str, Any]] = {
+    **{name: WIDE if "head_dim" in shape else WHOLE for name, shape in OTHERS.items()},
+    **dict.fromkeys(("arcee", "cwm", "eurobert", "gemma2", "gemma3_text", "granitemoehybrid", "hyperclovax"), EVEN),
+    **dict.fromkeys(("jais2", "llama", "ultrabert", "vaultgemma"), EVEN),
+    **dict.fromkeys(("aria_text", "helium", "olmoe"), WHOLE_HEADS),
+    **dict.fromkeys(("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"), ODD_LATENT),
+    "bloom": {**WHOLE, "hidden_size": 21},  # ALiBi has other slopes for heads that are no power of 2
+    "codegen": {"n_embd": 40, "n_inner": 37, "vocab_size": 61},  # four heads, or a multiple of it
+    "dbrx": {"d_model": 30, "n_heads": 3, "attn_config": {"kv_n_heads": 1, "clip_qkv": 1.0, "rope_theta": 10000.0}},
+    "falcon": {**WHOLE, "num_attention_heads": 6},
+    "mimo_v2_flash": {"hidden_size": 21, "intermediate_size": 37, "vocab_size": 61},
+    "mistral4": {**ODD_LATENT, "head_dim": 8},
+    "mpt": {**WHOLE, "d_model": 21, "n_heads": 3},
+    "opt": {**WHOLE, "word_embed_proj_dim": 36},
+    "stablelm": {**WHOLE, "hidden_size": 24},
+}
+
+
+def odd(layout: str) -> dict[str, Any]:
+    """What makes a layout one of odd sizes, beside what makes it that layout."""
+    kind, own = LAYOUTS[layout]
+    return {name: value for name, value in ODD[kind].items() if name not in own}
+
 
 # The same architecture in another use: Abnar & Zuidema's encoder of GPT-2 blocks.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -38,7 +38,7 @@ def no_grad() -> Any:
 
 
 def encoder(layout: str, dtype: torch.dtype = torch.float64) -> Any:
-    return tiny.model(layout, "encoder", dtype=dtype)
+    return tiny.model(layout, "encoder", dtype=dtype, **tiny.odd(layout))
 
 
 def headed(layout: str) -> Any:
@@ -46,7 +46,7 @@ def headed(layout: str) -> Any:
     config = type(tiny.config(layout))
     tasks = ("causal-lm", "classification") if FAMILIES[config.model_type][0].causal else ("classification",)
     task = next(task for task in tasks if config in tiny.HEADS[task]._model_mapping)
-    return tiny.model(layout, task, dtype=torch.float64, pad_token_id=0)
+    return tiny.model(layout, task, dtype=torch.float64, pad_token_id=0, **tiny.odd(layout))
 
 
 def layers(layout: str) -> list[LayerTrace]:
@@ -82,6 +82,7 @@ def test_the_output_under_capture_is_the_models_own(layout: str) -> None:
     trace = wherefrom.capture(LONG, model)
     assert state(model) == before
     model.set_attn_implementation("eager")
+    model.set_experts_implementation("eager")  # the others want sizes that are multiples of 16 bytes
     with torch.no_grad():
         own = model(torch.tensor([LONG])).last_hidden_state
     torch.testing.assert_close(trace.output.last_hidden_state, own, rtol=1e-5, atol=1e-5)
@@ -117,6 +118,7 @@ def test_value_zeroing_is_the_block_run_again_without_a_value(layout: str) -> No
         np.testing.assert_allclose(found[layer.index], expected, atol=1e-6 if block.opaque else 1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:alti")  # some rows of these random models hold no contribution
 @layouts
 def test_a_batch_and_padding_change_nothing(layout: str) -> None:
     """Maps, gradients and texts changed and read again; in float64, because a router's ties are no test of padding."""
