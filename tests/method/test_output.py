@@ -407,7 +407,7 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
         (
             "ablation",
             {"by": "noise"},
-            "by='noise'; expected 'unknown', 'mask', 'pad', 'delete', 'attention' or",
+            "by='noise'; expected 'auto', 'unknown', 'mask', 'pad', 'delete', 'attention' or",
         ),
         ("ablation", {"by": 99}, "no token to blank out"),
         ("ablation", {"unit": "letter"}, "expected 'token' or 'word'"),
@@ -438,4 +438,4 @@ def test_without_a_token_to_stand_in_baselines_and_ablation_are_refused() -> Non
         wherefrom.explain([5, 6, 7], tiny.model(), method="deeplift")
     assert abs(wherefrom.explain([5, 6, 7], tiny.model(dtype=torch.float64), method="IG", baseline="zero").delta) < 1e-4
     with pytest.raises(wherefrom.WherefromError, match="no token to blank out by 'unknown'"):
-        wherefrom.explain([5, 6, 7], tiny.model(), method="ablation")
+        wherefrom.explain([5, 6, 7], tiny.model(), method="ablation(by=unknown)")

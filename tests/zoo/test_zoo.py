@@ -158,3 +158,11 @@ def test_the_command_lists_models_and_prints_cards() -> None:
     printed = CliRunner().invoke(app, ["models", "wherefrom/mlm"])
     assert "wherefrom train pretrain" in printed.output
     assert "BLiMP" in printed.output
+
+
+def test_ablation_of_a_language_model_without_an_unknown_token_hides_tokens(lm) -> None:  # type: ignore[no-untyped-def]
+    asked = {"model": lm, "target": " are", "foil": " is"}
+    found = wherefrom.explain("The keys to the cabinet", method="ablation", **asked)
+    hidden = wherefrom.explain("The keys to the cabinet", method="ablation(by=attention)", **asked)
+    assert found.scores == pytest.approx(hidden.scores)
+    assert found.tokens[1 + int(abs(found.scores[1:]).argmax())] == "ys"  # after the mark of the beginning

@@ -4,7 +4,8 @@ r"""Blank-out: how much the prediction loses when a token is taken away.
 
 Token i is replaced by the unknown token (Abnar & Zuidema; Value Zeroing), the mask (ALTI), padding or a token of
 choice, or deleted; or with `by="attention"` no token sees it, in any layer, and all keep their positions (the erasure
-of Yin & Neubig). p is the softmax probability over all classes, or over target and foil alone where a foil is given
+of Yin & Neubig). `by="auto"` is the unknown token, and attention where the tokenizer has none, as in most language
+models. p is the softmax probability over all classes, or over target and foil alone where a foil is given
 (Value Zeroing, section 7; `over` decides otherwise, and with "difference" it is p(target) − p(foil) over all, Yin &
 Neubig's); `of="logit"` takes logits, `of="log-probability"` logarithms, as it does by itself of a phrase. With
 `unit="word"` all pieces of a word go at once and share its score. It takes one forward pass for each token.
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
 IDEA = "taking tokens away"
-Away = Literal["unknown", "mask", "pad", "delete", "attention"] | int  # or the id of a token that stands in
+Away = Literal["auto", "unknown", "mask", "pad", "delete", "attention"] | int  # or the id of a token that stands in
 Over = Literal["auto", "all", "pair", "difference"]  # among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
@@ -66,7 +67,7 @@ def reruns(s: BatchShape, variants: int) -> Work:
 def ablation(
     output: OutputTrace,
     *,
-    by: Away = "unknown",
+    by: Away = "auto",
     of: Of = "auto",
     over: Over = "auto",
     unit: Literal["token", "word"] = "token",
@@ -97,7 +98,7 @@ def ablation(
     class_specific=True,
     aggregate=None,
 )
-def ablation_pairs(output: OutputTrace, *, by: Away = "unknown", of: Of = "auto", over: Over = "auto") -> list[Tensor]:
+def ablation_pairs(output: OutputTrace, *, by: Away = "auto", of: Of = "auto", over: Over = "auto") -> list[Tensor]:
     """Drop in probability when two tokens are blanked out together; the diagonal is `ablation`."""
     lengths = output.trace.batch.lengths
     pairs = [[[i, j] if i < j else [i] for i in range(n) for j in range(i, n)] for n in lengths]
@@ -108,8 +109,10 @@ def ablation_pairs(output: OutputTrace, *, by: Away = "unknown", of: Of = "auto"
     return [maps]
 
 
-def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int, of: str, over: str) -> list[Tensor]:
+def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: Away, of: str, over: str) -> list[Tensor]:
     """For each sentence the loss at each group of tokens."""
+    if by == "auto":
+        by = found_way(output.trace.opened)
     if over == "difference":
         answers = [_over(answer, over) for answer in output.answers]
         foils = [replace(each, target=replace(each.target, index=each.target.foil)) for each in answers]
@@ -128,7 +131,7 @@ def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: str | int
 def _losses(
     output: OutputTrace,
     groups: Sequence[list[list[int]]],
-    by: str | int,
+    by: Away,
     of: str,
     asked: Sequence[Sequence[Answer]],
 ) -> list[Tensor]:
@@ -164,6 +167,11 @@ def _over(answer: Answer, over: str) -> Answer:
     if over in ("pair", "difference") and answer.target.foil is None:
         raise InvalidTarget(f"over={over!r} needs a foil= beside the target")
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
+
+
+def found_way(opened: Model) -> Away:
+    """The unknown token, or attention where there is none and the blocks are known."""
+    return "unknown" if stand_in_for(opened, "unknown") is not None or not opened.family.mapped else "attention"
 
 
 def changing(opened: Model, by: str | int) -> Change:
