@@ -8,7 +8,7 @@ from pathlib import Path
 from wherefrom.errors import DamagedFile
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import AGAINST, DARK, FOR, STRENGTH, WHITE, Colour, hexadecimal, ink
-from wherefrom.view.html import document
+from wherefrom.view.html import document, page
 
 PAGE = Path(__file__).parent / "page"
 VIEWER = Path(__file__).parents[1] / "view" / "viewer"
@@ -29,6 +29,8 @@ class File:
 def page_files() -> dict[str, File]:
     """Everything but the API, by its path."""
     found = {"/": _file(PAGE / "index.html"), "/document.html": File(blank_document(), KINDS[".html"])}
+    found["/generate"] = _file(PAGE / "generate.html")
+    found["/generation.html"] = File(page({"title": ""}, "", "generation").encode(), KINDS[".html"])
     found["/page/colours.css"] = File(colours().encode(), KINDS[".css"])
     for prefix, folder in (("/page", PAGE), ("/viewer", VIEWER)):
         for file in sorted(folder.iterdir()):

@@ -72,13 +72,15 @@ def _step(generation: Generation, step: int) -> dict[str, Any]:
 
 
 def _units(generation: Generation) -> dict[str, list[int]]:
-    """Where each unit begins, for those that differ from each other; turns rather than lines that are the same."""
-    whole, found = generation.whole, dict[str, list[int]]()
+    """Where each unit begins, of those that differ by more than special tokens: turns rather than equal lines."""
+    whole, found, seen = generation.whole, dict[str, list[int]](), set[tuple[int, ...]]()
     for unit in sorted(UNITS, key=lambda unit: unit not in ("token", "word", "turn")):
         groups = grouped(unit, whole.texts, whole.spans, whole.segments, whole.word_ids)
-        starts = [members[0] for members in groups]
-        if starts not in found.values():
-            found[unit] = starts
+        lettered = [[token for token in members if not whole.special[token]] for members in groups]
+        firsts = tuple(members[0] for members in lettered if members)
+        if firsts not in seen:
+            seen.add(firsts)
+            found[unit] = [members[0] for members in groups]
     return {unit: found[unit] for unit in UNITS if unit in found}
 
 

@@ -12,14 +12,18 @@ export async function get(path) {
   return read(await reach(path, {}));
 }
 
-/** Calls `told(event)` for each event of `/api/compare`, as they come; aborting the signal cancels the work. */
-export async function compare(asked, told, signal) {
-  const response = await reach("/api/compare", {
-    method: "POST",
-    headers: { "content-type": "application/json", accept: "application/x-ndjson" },
-    body: JSON.stringify(asked),
-    signal,
-  });
+/** The answer to a question, whole. */
+export async function post(path, asked) {
+  return read(await send(path, asked, "application/json"));
+}
+
+function send(path, asked, accept, signal) {
+  return reach(path, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify(asked), signal });
+}
+
+/** Calls `told(event)` for each event of an answer, as they come; aborting the signal cancels the work. */
+export async function stream(path, asked, told, signal) {
+  const response = await send(path, asked, "application/x-ndjson", signal);
   if (!response.ok) await read(response);
   const lines = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let parts = []; // of a line that has not ended yet

@@ -1,6 +1,6 @@
 // One run: what was asked of the server, and what has come back so far. Plain data, so that it can be kept and shown again.
 
-import { compare } from "./api.js";
+import { stream } from "./api.js";
 
 /** What is compared: one side, or two texts, or two models. */
 function sidesOf(asked) {
@@ -35,7 +35,7 @@ export async function perform(run, { changed, tell, signal }) {
   const sides = sidesOf(run.asked);
   for (const [which, side] of sides.entries()) {
     const name = (method) => (side.label ? `${method} · ${side.label}` : method);
-    await compare(question(run.asked, side), (event) => {
+    await stream("/api/compare", question(run.asked, side), (event) => {
       if (event.event === "waiting") tell({ waiting: event.ahead });
       if (event.event === "progress") tell({ share: (which + event.done / event.of) / sides.length, doing: name(event.doing) });
       if (grow(run, event, name, sides)) changed(event.event);

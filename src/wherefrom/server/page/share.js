@@ -2,8 +2,8 @@
 
 import { make } from "/viewer/dom.js";
 
-export async function save(run, extras) {
-  const blank = await (await fetch("/document.html", { credentials: "same-origin" })).text();
+export async function save(run, extras, document = "/document.html") {
+  const blank = await (await fetch(document, { credentials: "same-origin" })).text();
   const inside = `<script type="application/json">${text(run.payload)}</script>${extras.map((each) => each.outerHTML).join("")}`;
   const page = blank
     .replace(/(<main [^>]*>)[^]*(<\/main>)/, (_, open, close) => open + inside + close)

@@ -1,0 +1,97 @@
+"""The page on which a language model speaks, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tiny
+from browser import chromium, expect, window
+from server.conftest import listening
+from wherefrom.model import Model, open_model
+
+TEMPLATE = "{% for turn in messages %}[CLS] {{ turn['content'] }} [SEP] {% endfor %}"
+
+
+def speaking(template: str | None) -> Model:
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None
+    tokenizer.chat_template = template
+    model = tiny.model("llama", "causal-lm", num_hidden_layers=1, eos_token_id=None, dtype=torch.float32)
+    return open_model(model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with listening({"chat": speaking(TEMPLATE), "plain": speaking(None)}) as found:
+        yield found
+
+
+@pytest.fixture
+def page(address: str) -> Iterator[Any]:
+    wrong: list[str] = []
+    with chromium() as browser:
+        found = window(browser).new_page()
+        found.on("pageerror", lambda error: wrong.append(str(error)))
+        found.on("request", lambda asked: None if asked.url.startswith((address, "blob:")) else wrong.append(asked.url))
+        found.goto(address)
+        found.locator("html[data-ready]").wait_for(state="attached")
+        yield found
+    assert wrong == []
+
+
+def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: Path) -> None:
+    page.get_by_role("link", name="Let a model speak").click()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.get_by_label("Message")).to_be_visible()
+    page.get_by_label("Tokens at most").fill("1000")
+    page.get_by_label("Message").fill("the film is good")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("from 1 to 256 tokens")
+    page.get_by_label("Tokens at most").fill("4")
+    page.get_by_role("button", name="Send").click()
+    tokens = page.locator(".token.answer")
+    expect(tokens).to_have_count(4)
+    expect(page.locator("#status")).to_contain_text("Done in")
+    assert page.locator(".who").all_inner_texts() == ["user", "answer"]
+    tokens.nth(2).focus()
+    page.keyboard.press("Enter")
+    expect(tokens.nth(2)).to_have_attribute("aria-pressed", "true")
+    page.locator(".why").first.click()  # asks the server
+    expect(page.locator(".viewer h1")).to_contain_text("rather than")
+    page.get_by_label("Another word").fill("no such word")
+    page.keyboard.press("Enter")
+    expect(page.locator(".live")).to_contain_text("That did not work")
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="Share as a file").click()
+    caught.value.save_as(tmp_path / "shared.html")
+    shared = (tmp_path / "shared.html").read_text(encoding="utf-8")
+    assert re.search(r"<title>[^<]*film[^<]* · wherefrom", shared)
+    assert '"format":"wherefrom.view.generation"' in shared
+    # The chat goes on; and begins anew.
+    page.get_by_label("Message").fill("is it ?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".who")).to_have_text(["user 1", "assistant", "user 2", "answer"])
+    page.get_by_label("Model").select_option("plain")
+    expect(page.get_by_role("button", name="New chat")).to_be_hidden()
+    page.get_by_role("textbox", name="Prompt").fill("the dog")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator(".who")).to_have_count(0)
+    expect(tokens).to_have_count(4)
+
+
+@pytest.mark.slow
+def test_without_a_language_model_the_page_says_so() -> None:
+    with listening({"tiny": open_model(tiny.model(), tiny.tokenizer())}) as address, chromium() as browser:
+        page = window(browser).new_page()
+        page.goto(address)
+        page.locator("html[data-ready]").wait_for(state="attached")
+        expect(page.get_by_role("link", name="Let a model speak")).to_be_hidden()
+        page.goto(f"{address}/generate")
+        expect(page.get_by_role("alert")).to_contain_text("name a language model at the start")
+        expect(page.get_by_role("button", name="Go on")).to_be_disabled()
