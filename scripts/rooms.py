@@ -48,6 +48,7 @@ ORDER = (
     "api",
     "generating",
     "lens",
+    "paths",
     "analysis",
     "evaluation",
     "training",

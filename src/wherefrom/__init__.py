@@ -44,6 +44,8 @@ _HOMES = {
     "norm_outliers": "wherefrom.analysis",
     "logit_lens": "wherefrom.lens",
     "LogitLens": "wherefrom.result.by_layer",
+    "routes": "wherefrom.paths",
+    "Routes": "wherefrom.result.routes",
     "WherefromError": "wherefrom.errors",
     "WherefromWarning": "wherefrom.errors",
 }
@@ -59,6 +61,7 @@ __all__ = [
     "Generation",
     "LayerTrace",
     "LogitLens",
+    "Routes",
     "Run",
     "Trace",
     "WherefromError",
@@ -81,6 +84,7 @@ __all__ = [
     "open_model",
     "presets",
     "reproduce",
+    "routes",
     "similarity",
 ]
 
@@ -100,11 +104,13 @@ if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, Trace, open_model
     from wherefrom.options import similarity
     from wherefrom.papers import reproduce
+    from wherefrom.paths import routes
     from wherefrom.result.by_layer import LogitLens
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation
     from wherefrom.result.explanations import Explanations
     from wherefrom.result.generation import Generation
+    from wherefrom.result.routes import Routes
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ VIEWS = {
     "plain-text": "wherefrom.view.terminal:plain",
     "title": "wherefrom.view.terminal:title",
     "picture": "wherefrom.view.plot:draw",
+    "picture-routes": "wherefrom.view.plot:routes",
     "picture-file": "wherefrom.view.plot:save",
     "html-page": "wherefrom.view.html:document",
     "html-cell": "wherefrom.view.html:fragment",

@@ -220,6 +220,21 @@ def test_information_flow_is_the_oracles(case: str) -> None:
         assert apart(found.maps, edges / edges.sum(-1, keepdims=True)) < 1e-10
 
 
+@having("oracle", "s1/info_flow/ffn")
+def test_what_the_ffn_brings_is_the_oracles_and_the_authors(case: str) -> None:
+    """Above no threshold, and above the authors' 0.04; where values have no bias, with attention's edges."""
+    oracle = arrays(case, "oracle")
+    for number in (each for each in (0, 1) if f"s{each}/info_flow/ffn" in oracle):
+        whole = wherefrom.routes(sentence(case, number)[0], model(case), threshold=0.0)
+        for found, name in ((whole.ffn, "ffn"), (whole.ffn_residual, "ffn_residual")):
+            assert apart(found, oracle[f"s{number}/info_flow/{name}"]) < 1e-10
+            if (FOLDER / case / "info_flow.npz").exists():
+                assert apart(found, arrays(case, "info_flow")[f"s{number}/{name}"]) < 3e-5
+        if case in ("llama_a", "mistral_a", "qwen3_a"):
+            flow = wherefrom.routes(sentence(case, number)[0], model(case)).flow
+            assert apart(flow.maps, arrays(case, "info_flow")[f"s{number}/edges_threshold0.04"]) < 3e-5
+
+
 @having("info_flow")
 def test_information_flow_is_the_authors(case: str) -> None:
     """Their 1e-6 in every component, and 1e-5 for tokens that are not seen."""

@@ -6,7 +6,8 @@ r"""Information flow routes: how near each head's share of each token comes to t
 
 It is ALTI's nearness (alti.py) with every head a part of its own: heads that cancel each other count both. With
 `threshold=` τ the parts of at most τ are dropped and the rest shares out what they had, as the authors' graph of routes
-does (their tool begins with 0.04).
+does (their tool begins with 0.04). The sum that the FFN makes, o_i = u_i + FFN, has two parts in the same way, both of
+token i (`ffn_shares`); `wherefrom.routes` puts the two together.
 
 The authors' tool gives the 1e-5 to tokens that cannot be seen, too; here they have nothing. It counts biases of values
 twice; here they count once. In a block with a norm on attention's branch (Gemma 2) the parts go through it.
@@ -76,6 +77,16 @@ def shares(layer: LayerTrace, threshold: float, budget: int | None) -> tuple[Ten
     residual = gained(layer.u, layer.x).clamp(min=FLOOR)
     found, residual = _shared_out(found, residual)
     return _shared_out(found * (found > threshold), residual * (residual > threshold))
+
+
+@torch.no_grad()
+def ffn_shares(layer: LayerTrace, threshold: float = 0.0) -> tuple[Tensor, Tensor]:
+    """What the FFN brings to the stream after the block, and what the residual connection beside it keeps: [B, n]."""
+    before = layer.u if layer.block.post is None else layer.block.post(layer.u)
+    ffn, residual = (gained(layer.w, part).clamp(min=FLOOR) for part in (layer.w - before, before))
+    total = ffn + residual
+    ffn, residual = (torch.where(part > threshold * total, part, 0) for part in (ffn, residual))
+    return ffn / nonzero(ffn + residual), residual / nonzero(ffn + residual)
 
 
 def _shared_out(found: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:

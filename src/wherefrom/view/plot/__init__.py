@@ -25,7 +25,7 @@ need("matplotlib", extra="plot")  # said before the first module below fails to 
 
 from wherefrom.view.plot.canvas import Picture, inches, save, theme  # noqa: E402
 from wherefrom.view.plot.charts import Series, bars, curves, erasure, grid, outliers  # noqa: E402
-from wherefrom.view.plot.graph import graph  # noqa: E402
+from wherefrom.view.plot.graph import graph, routes  # noqa: E402
 from wherefrom.view.plot.maps import layers, maps, one_map, tokens  # noqa: E402
 from wherefrom.view.plot.runs import measured  # noqa: E402
 from wherefrom.view.plot.text import highlighted  # noqa: E402
@@ -33,7 +33,20 @@ from wherefrom.view.plot.text import highlighted  # noqa: E402
 if TYPE_CHECKING:
     from wherefrom.result.explanation import Explanation
 
-__all__ = ["KINDS", "Picture", "Series", "bars", "curves", "draw", "erasure", "grid", "measured", "outliers", "save"]
+__all__ = [
+    "KINDS",
+    "Picture",
+    "Series",
+    "bars",
+    "curves",
+    "draw",
+    "erasure",
+    "grid",
+    "measured",
+    "outliers",
+    "routes",
+    "save",
+]
 
 
 def scores(named: Mapping[str, Explanation], width: float, theme: Any, *, special: bool = True) -> Picture:

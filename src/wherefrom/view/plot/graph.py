@@ -8,6 +8,7 @@ input j. `edges="paths"` shows how much of the answer takes each edge on its way
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -15,8 +16,9 @@ from matplotlib.collections import LineCollection
 from wherefrom.aggregate.rollout import through
 from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.result.explanation import Array, Explanation
+from wherefrom.result.routes import Routes
 from wherefrom.view.colour import hexadecimal, shade, shades
-from wherefrom.view.plot.canvas import GAP, SIZE, SMALL, Picture, Theme
+from wherefrom.view.plot.canvas import GAP, SIZE, SMALL, Picture, Theme, inches, theme
 from wherefrom.view.plot.heat import label_size, label_step
 from wherefrom.view.plot.lettering import extent, short, widest
 
@@ -26,6 +28,7 @@ CLOSEST = 0.17  # inches from layer to layer
 THICKEST = 2.6  # points, of at most
 MOST = 6000  # edges drawn of one graph, the thickest
 FAINTEST = 0.01  # of the thickest: not seen, and not drawn
+LARGEST = 22.0  # points², of a square
 EDGES = ("weight", "answer", "paths")
 
 
@@ -62,6 +65,21 @@ def graph(
         start = GAP + title + (number // across) * (title + height + axis)
         picture.write(left, start - GAP * 0.8, name, va="baseline")
         _draw(picture, explanation, weights[name], left, start, each_width, height, name)
+    return picture
+
+
+def routes(found: Routes, width: str | float | None = None, *, dark: bool = False) -> Picture:
+    """The routes of information flow alone; a square where the FFN brings its share, as large as that."""
+    reached, flow = found.reached, found.flow
+    assert flow.maps is not None
+    kept = replace(flow, maps=flow.maps * reached[1:, :, None])
+    picture = graph({f"routes above {found.threshold:g}": kept}, inches(width, "page"), theme(dark), own=True)
+    layers, tokens = np.nonzero(reached[1:] & (found.ffn > 0))
+    colour = hexadecimal(shade(0.8, True, picture.theme.ground))
+    (axes,) = picture.axes
+    axes.scatter(
+        layers + 1, tokens, s=LARGEST * found.ffn[layers, tokens], color=colour, marker="s", linewidths=0, zorder=5
+    )
     return picture
 
 
