@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ from wherefrom.method import lookup
 LISTS = ("methods", "metrics", "models", "reproduce")
 
 
-def printed(*arguments: str, columns: int) -> str:
+def printed(*arguments: str, columns: int = 160) -> str:
     result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)}, catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
@@ -63,6 +64,21 @@ def test_a_method_is_cited() -> None:
         method, preset = lookup(name)
         assert f"cite: {method.paper if preset is None else preset.paper}" in said
         assert "Paper(" not in said
+
+
+def test_cite_prints_each_paper_once_and_braces_that_close() -> None:
+    said = printed("cite", "alti", "ALTI", "attention-rollout", "transformer-attribution")
+    assert [line for line in said.splitlines() if line.startswith("@")] == [
+        "@inproceedings{ferrando2022measuring,",
+        "@inproceedings{abnar2020quantifying,",
+        "@inproceedings{chefer2021transformer,",
+    ]
+    assert "author = {Samira Abnar and Willem Zuidema}," in said
+    assert f"version = {{{wherefrom.__version__}}}" in printed("cite")
+    for each in wherefrom.methods():
+        entry = lookup(each.name)[0].paper.bibtex
+        assert entry.count("{") == entry.count("}")
+        assert re.match(r"@(article|inproceedings)\{[a-z]+\d{4}[a-z0-9]+,\n", entry)
 
 
 @pytest.mark.parametrize("columns", [80, 160])

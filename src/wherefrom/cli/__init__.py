@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli import doctor, estimate, evaluate, explain, generate, models, reproduce, serve, train
+from wherefrom.cli import cite, doctor, estimate, evaluate, explain, generate, models, reproduce, serve, train
 from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.version import __version__
@@ -43,6 +43,7 @@ evaluate.register(app)
 models.register(app)
 doctor.register(app)
 reproduce.register(app)
+cite.register(app)
 serve.register(app)
 train.register(app)
 
