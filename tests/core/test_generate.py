@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption
 from wherefrom.generating import rather_than
 
 PROMPT = "the cat is not very good . the dog"
+GOOD_OR_BAD: Any = {"target": " good", "foil": " bad"}
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +190,36 @@ def test_units_add_up(model: Any) -> None:
     assert found[0].by([(4, 7)]).tokens[1] == "cat"
     with pytest.raises(InvalidOption, match="unknown unit 'page'"):
         found.by("page")
+
+
+def test_documents_of_a_prompt_are_units(model: Any) -> None:
+    """Parted by empty lines, by a mark of one's own, or given as spans: one document, one score."""
+    documents = ["the cat is good .", "the film is bad . the film", "a dog and a cat"]
+    empty, marked = "\n\n".join([*documents, "the dog"]), " ! ".join([*documents, "the dog"])
+    ends = np.cumsum([len(each) + 3 for each in documents]).tolist()
+    spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    for prompt, unit in ((empty, "document"), (marked, re.compile(" ! ")), (marked, spans)):
+        plain = wherefrom.explain(prompt, model, method="alti-logit", target="good")
+        found = plain.by(unit)
+        assert [each.removesuffix(" !") for each in found.tokens[:3]] == documents
+        assert found.scores.sum() == pytest.approx(plain.scores.sum())
+        tokens = len(model.tokenizer(documents[0])["input_ids"]) + (prompt == marked)
+        assert found.scores[0] == pytest.approx(plain.scores[:tokens].sum())
+
+
+def test_a_classification_by_words_that_stand_for_its_classes() -> None:
+    """The example of docs/generation.md: "good" against "bad" after what is said of a film."""
+    found = [
+        wherefrom.explain(f"It was {film}. I thought it was very", "wherefrom/lm", method="attn-lrp", **GOOD_OR_BAD)
+        for film in ("a deep and beautiful film", "a dull and stupid film")
+    ]
+    good, bad = (each.probabilities["good"] / each.probabilities["bad"] for each in found)
+    assert good > 1 > bad
+    beautiful, dull = (
+        each.words().scores[each.words().tokens.index(word)]
+        for each, word in zip(found, ("beautiful", "dull"), strict=True)
+    )
+    assert beautiful > 0 > dull
 
 
 def test_what_says_nothing_is_refused(model: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Array = NDArray[np.floating[Any]]
-Unit = str | Sequence[tuple[int, int]]  # of a text: result/units.py
+Unit = str | re.Pattern[str] | Sequence[tuple[int, int]]  # of a text: result/units.py
 Place = int | str | slice  # a layer or a token, by its number; a token also by its name
 NO_TARGET = Target("none")
 NO_READOUT = Readout(None, "unknown")
@@ -255,8 +256,8 @@ class Explanation:
 
     def by(self, unit: Unit, how: str | None = None, *, rows: str | None = None) -> Explanation:
         """The same over larger units: "word", "sentence", "line", "document" (parted by empty lines) or "turn" (of a
-        chat; prompt and answer), or given spans, a list of (start, end) in the characters of the text; joined as in
-        `words`.
+        chat; prompt and answer); what a regular expression parts, re.compile("\\n---\\n"); or given spans, a list of
+        (start, end) in the characters of the text. Joined as in `words`.
         """
         groups = grouped(unit, self.texts, self.spans, self.segments, self.word_ids)
         return self._joined(groups, unit if isinstance(unit, str) else "span", how, rows)

@@ -27,8 +27,9 @@ def grouped(
 ) -> list[list[int]]:
     """Token indices by unit, in order; no unit reaches over the end of a segment, and no token is lost.
 
-    A unit is one of `UNITS`, or a list of spans (start, end) in the characters of the first text, beside which tokens
-    stand for themselves. A token that lies in two units belongs to the one in which it ends.
+    A unit is one of `UNITS`; a regular expression, of what parts two units; or a list of spans (start, end) in the
+    characters of the first text, beside which tokens stand for themselves. A token that lies in two units belongs to
+    the one in which it ends.
 
     >>> grouped("sentence", ["Go. Now"], [None, (0, 0, 2), (0, 2, 3), (0, 3, 7)], [])
     [[0], [1, 2], [3]]
@@ -39,11 +40,12 @@ def grouped(
         return group(texts, spans, word_ids)
     if unit == "turn":
         keys: list[Any] = list(segments or [""] * len(spans))
-    elif isinstance(unit, str) and unit in ENDS:
-        keys = [_part(ENDS[unit], texts, span) for span in spans]
+    elif isinstance(unit, re.Pattern) or (isinstance(unit, str) and unit in ENDS):
+        keys = [_part(ENDS[unit] if isinstance(unit, str) else unit, texts, span) for span in spans]
     elif isinstance(unit, str) or not _are_spans(unit):
         raise InvalidOption(
-            f"unknown unit {shown(unit)}; expected {', '.join(UNITS)}, or a list of spans (start, end) in the text"
+            f"unknown unit {shown(unit)}; expected {', '.join(UNITS)}, a compiled regular expression of what parts two "
+            f"units, or a list of spans (start, end) in the text"
         )
     else:
         keys = [_within(unit, span) for span in spans]
