@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from wherefrom.api import explain
+from wherefrom.defaults import SPEAKER
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
@@ -39,7 +40,7 @@ OURS = ("input_ids", "attention_mask", "return_dict_in_generate", "num_return_se
 @checks_arguments
 def generate(
     prompt: OneInput | Mapping[str, Any] | Chat | None = None,
-    model: ModelLike | None = None,
+    model: ModelLike = SPEAKER,
     tokenizer: TokenizerLike = None,
     method: MethodLike = "alti-logit",
     *,
@@ -61,6 +62,7 @@ def generate(
 
     prompt: a text, token ids, an encoding, or a chat: a list of turns, [{"role": "user", "content": …}, …].
     chat: a chat in place of a prompt.
+    model: a causal language model; the shipped one by default.
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
@@ -71,8 +73,6 @@ def generate(
     """
     if unfit := sorted(set(OURS) & set(sampling)):
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
-    if model is None:
-        raise InvalidOption("no model is named that could say something; expected model=, a causal language model")
     chosen = of_log_probability(choose(method))
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     if opened.task != "causal-lm":

@@ -300,5 +300,3 @@ def test_a_chat_may_be_given_by_its_name(model: Any) -> None:
         wherefrom.explain(**how)
     with pytest.raises(InvalidInput, match="chat='hello'; expected turns"):
         wherefrom.generate(chat="hello", **how)
-    with pytest.raises(InvalidOption, match="expected model="):
-        wherefrom.generate("the film")

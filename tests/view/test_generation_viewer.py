@@ -134,3 +134,30 @@ def test_methods_without_an_output_have_no_why_not(shown: Any, model: Any) -> No
     page = shown("token=1", document(found))
     assert page.locator(".why").count() == 0
     expect(page.locator(".others")).to_contain_text("looks at no output")
+
+
+@pytest.mark.slow
+def test_everything_has_a_name_and_fits_a_phone(shown: Any) -> None:
+    page = shown("token=1")
+    shadow = "document.querySelector('[data-wherefrom]').shadowRoot"
+    nameless = f"""() => [...{shadow}.querySelectorAll("button, input, [role], [tabindex]")].filter((each) =>
+        !each.matches("[role=status]") && !(each.getAttribute("aria-label") ?? each.textContent).trim()).length"""
+    assert page.evaluate(nameless) == 0
+    stops = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        stops.update(page.evaluate(f"[...{shadow}.activeElement?.classList ?? []]"))
+    assert {"stage", "token", "why"} <= stops  # reached without a mouse
+    ground = f"getComputedStyle({shadow}.querySelector('.wherefrom')).backgroundColor"
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    settle(page)
+    assert page.evaluate(ground) != "rgb(255, 255, 255)"
+    for width in (390, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        sizes = page.locator(".segments button, .buttons button, .why").evaluate_all(
+            "all => all.map(e => e.offsetHeight)"
+        )
+        assert min(sizes) >= 24  # WCAG 2.2, 2.5.8

@@ -22,7 +22,7 @@ from wherefrom.cli.flags import (
     complete_model,
     shared,
 )
-from wherefrom.defaults import DEFAULT_MODEL
+from wherefrom.defaults import DEFAULT_MODEL, SPEAKER
 from wherefrom.errors import InvalidOption
 
 ModelChoice = Annotated[
@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 @shared(asked=(MODEL,))
 def generate_command(
     text: Written,
-    model: ModelChoice,
+    model: ModelChoice = SPEAKER,
     method: MethodChoice = "alti-logit",
     token: Token = None,
     foil: Rather = None,

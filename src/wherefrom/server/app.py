@@ -122,6 +122,8 @@ def _questions(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: 
 
 
 def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: JobQueue) -> None:
+    speaker = next((name for name, each in opened.items() if each.task == "causal-lm"), None)
+
     @app.post("/api/explain", summary="One method (wherefrom.explain)", responses={**ERRORS, **STREAM})
     async def explain(asked: handlers.ExplainBody, request: Request) -> Response:
         return await answer(asked, request, handlers.explained)
@@ -133,20 +135,21 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
 
     @app.post("/api/generate", summary="A language model's answer (wherefrom.generate)", responses={**ERRORS, **STREAM})
     async def generate(asked: saying.GenerateBody, request: Request) -> Response:
-        streams = NDJSON in request.headers.get("accept", "")
-        return await answer(asked, request, saying.streamed if streams else saying.generated, saying.check_generate)
+        how = saying.streamed if NDJSON in request.headers.get("accept", "") else saying.generated
+        return await answer(asked, request, how, saying.check_generate, speaker)
 
     @app.post("/api/why-not", summary="Why one token was said rather than another", responses=ERRORS)
     async def why_not(asked: saying.WhyNotBody, request: Request) -> Response:
-        return await answer(asked, request, saying.why_not, saying.check_why_not)
+        return await answer(asked, request, saying.why_not, saying.check_why_not, speaker)
 
     async def answer(
         asked: Any,
         request: Request,
         how: Callable[..., Iterator[Event]],
         check: Callable[[Any, Limits], None] = handlers.check_request,
+        default: str | None = None,
     ) -> Response:
-        model = _model(opened, asked.model)
+        model = _model(opened, asked.model or default)
         check(asked, limits)
         try:
             job = line.enter(partial(how, asked, model, limits))

@@ -28,7 +28,7 @@ from wherefrom.server.queue import Event, Talk
 
 TOKEN = Annotated[int, Field(ge=0, le=10_000_000)]
 METHOD = Field("alti-logit", description="One of /api/methods; with options: name(option=value).")
-MODEL = Field(None, max_length=300, description="One of /api/models that says something (default: the first model).")
+MODEL = Field(None, max_length=300, description="One of /api/models that says something (default: the first of these).")
 
 
 class ChatTurn(BaseModel):

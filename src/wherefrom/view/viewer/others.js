@@ -39,7 +39,7 @@ export function othersPanel(said, { why, typed, canAsk }) {
         onclick: () => why(state.from, pressed ? null : token) }, pressed ? "why not ✓" : "why not?");
       return make("li", { class: pressed ? "foil" : null }, bar(p), make("span", { class: "name" }, word(name)), number(p), button || null);
     });
-    return [heading, make("ol", {}, ...rows), canAsk ? field(state, busy) : null,
+    return [heading, make("ol", { class: any ? "asks" : null }, ...rows), canAsk ? field(state, busy) : null,
       any ? null : make("p", { class: "note" }, said.towards
         ? "generate(…, alternatives=3) takes along why each word was said rather than these."
         : "This method looks at no output, and says nothing of why not.")].filter(Boolean);
