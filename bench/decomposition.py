@@ -1,6 +1,7 @@
 """Time and memory of decompositions and of methods that read a frozen pass, beside a plain forward pass and LXT.
 
     python bench/decomposition.py [--quick] [--threads 2]
+    PYTHONPATH=src python3 bench/decomposition.py --gpu     the same BERT, and a Llama of 8 B in bfloat16, on a GPU
 
 Randomly initialised models in float32: a classifier of BERT-base's shape, and a language model of the shape of a Llama
 of 135 million weights, where LXT runs beside it (`pip install lxt "transformers<5.10"`). LXT changes classes for the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -188,6 +190,73 @@ def forward_table(lengths: Sequence[int], threads: int) -> str:
     return "\n".join(lines)
 
 
+# On a GPU -------------------------------------------------------------------------------------------------
+
+
+def gpu_times(model: Any, batch: int, n: int, method: str, runs: int) -> tuple[float, float, float]:
+    """Median seconds of a forward pass and of a method, and GB that the method holds beyond the weights."""
+    import torch
+
+    import wherefrom
+
+    opened, weights = wherefrom.open_model(model), torch.cuda.memory_allocated()
+    inputs = torch.randint(1000, 20000, (batch, n), device="cuda")
+
+    @torch.no_grad()
+    def forward() -> None:
+        model(inputs)
+
+    def explained() -> None:
+        wherefrom.explain(inputs.tolist(), opened, method=method, target=0, batch_size=batch)
+
+    found = []
+    for go in (forward, explained):
+        seconds = []
+        for _ in range(runs + 1):  # the first warms up
+            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            go()
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        found.append(statistics.median(seconds[1:]))
+    return found[0], found[1], (torch.cuda.max_memory_allocated() - weights) / 2**30
+
+
+def gpu_table(runs: int) -> str:
+    """`decompx` the forward way on BERT-base, and AttnLRP on a Llama of 8 B."""
+    import decoders
+    import torch
+    import transformers
+
+    lines = [
+        "## Frozen passes on a GPU (`PYTHONPATH=src python3 bench/decomposition.py --gpu`)",
+        "",
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, random "
+        f"weights, median of {runs} runs. BERT-base in float32 with random biases: `decompx` as it comes, all n² "
+        "vectors taken forward. A Llama of 8 B in bfloat16: `attn-lrp` of the first logit.",
+        "",
+        "| model | method | n | texts | forward pass | method | in forward passes | peak beyond the weights |",
+        "|---" * 8 + "|",
+    ]
+
+    def measure(name: str, model: Any, method: str, sizes: list[tuple[int, int]]) -> None:
+        for n, batch in sizes:
+            forward, seconds, held = gpu_times(model, batch, n, method, runs)
+            lines.append(
+                f"| {name} | {method} | {n} | {batch} | {1000 * forward:.1f} ms | {1000 * seconds:.0f} ms | "
+                f"**{seconds / forward:.1f} ×** | {held:.2f} GB |"
+            )
+            print(lines[-1], flush=True)
+
+    bert = made("bert").cuda()
+    for weight_name, weight in bert.named_parameters():
+        weight.data += 0.1 * torch.randn_like(weight) * weight_name.endswith("bias")
+    measure("BERT-base", bert, FORWARD, [(64, 1), (128, 1), (64, 8)])
+    measure("Llama 8 B", decoders.llama(decoders.ON_GPU), "attn-lrp", [(128, 1), (512, 1), (128, 8)])
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one text, n = 32 only, and nothing written")
@@ -197,7 +266,12 @@ def main() -> None:
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--lxt", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--slow", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--gpu", action="store_true", help="on a GPU, and nothing on the CPU")
     options = parser.parse_args()
+    if options.gpu:
+        text = gpu_table(options.runs)
+        written.put("decomposition-gpu", text)
+        return
     if options.time or options.peak:
         import torch
 

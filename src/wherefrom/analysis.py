@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.method import norms
-from wherefrom.method.contributions import after_attention, kept, own, squared_norms
+from wherefrom.method.contributions import after_attention, kept, lengths, own
 from wherefrom.model import Inputs, LayerTrace, Model, ModelLike, Sentence, TokenizerLike, collate, open_model, stream
 from wherefrom.options import Keywords, LoadOptions, ModelOptions
 
@@ -108,10 +108,10 @@ def _outputs(layer: LayerTrace) -> tuple[Tensor, int]:
 def _transformed(layer: LayerTrace) -> tuple[Tensor, int]:
     """The same of T_ij. Linear in f, so that the sum over i comes first and no T_ij is built."""
     view = after_attention(layer)
-    lengths = squared_norms(layer, view.name).sqrt()  # ‖L Σ_h α f‖; the scale has no part in a direction
-    off_diagonal = ~torch.eye(lengths.shape[-1], dtype=torch.bool, device=lengths.device)
-    counted = (lengths > 0) & layer.mask.unsqueeze(-1) & off_diagonal
-    inverse = torch.where(counted, 1 / torch.where(counted, lengths, torch.ones_like(lengths)), 0.0)
+    given = lengths(layer, view.name)  # ‖L Σ_h α f‖; the scale has no part in a direction
+    off_diagonal = ~torch.eye(given.shape[-1], dtype=torch.bool, device=given.device)
+    counted = (given > 0) & layer.mask.unsqueeze(-1) & off_diagonal
+    inverse = torch.where(counted, 1 / torch.where(counted, given, torch.ones_like(given)), 0.0)
     weights = torch.einsum("bhij,bij->bhj", layer.attention, inverse)
     total = torch.einsum("bhj,bhjk,hkd->d", weights, layer.value, layer.block.w_o)
     self = (own(layer) + layer.x)[layer.mask] / kept(layer, view)[layer.mask].unsqueeze(-1)

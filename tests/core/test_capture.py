@@ -232,3 +232,12 @@ def test_gradients_flow_when_asked_for() -> None:
     assert all(float(g.abs().sum()) > 0 for g in gradient)
     assert all(p.grad is None for p in model.parameters())
     assert not wherefrom.capture(tiny.ids(6), model).output.logits.requires_grad
+
+
+def test_keys_and_values_are_noted_once_and_given_to_every_head() -> None:
+    layer = wherefrom.capture(tiny.ids(5), tiny.model("llama", "encoder")).layers[0]
+    heads, groups = layer.heads, layer.block.groups
+    assert groups < heads
+    for name in ("key", "value"):
+        assert layer.raw[name].shape[1] == groups
+        assert torch.equal(getattr(layer, name), layer.raw[name].repeat_interleave(heads // groups, 1))

@@ -51,3 +51,15 @@ def test_the_kernels_of_the_gpu_give_what_the_cpu_gives(variant: str, dtype: tor
             limit = (1e-4 if dtype == torch.float32 else 5e-2) * np.abs(a.maps).max()
             assert np.abs(a.maps - b.maps).max() <= limit, method
             assert np.abs(b.readout_rows - c.layer_scores).max() <= limit, method
+
+
+def test_the_kernels_follow_a_batch_with_padding_and_a_hidden_first_token() -> None:
+    """A row that sees nothing gives zeros, and no kernel reads beyond a text."""
+    model = tiny.model("llama", "encoder", dtype=torch.bfloat16).cuda()
+    ids = [tiny.ids(140), tiny.ids(17, 1)]
+    for method in ("alti", "globenc", "attention-rollout"):
+        together = wherefrom.explain(ids, model, method=method)
+        for each, found in zip(ids, together, strict=True):
+            alone = wherefrom.explain(each, model, method=method)
+            assert np.isfinite(found.scores).all()
+            assert np.abs(found.scores - alone.scores).max() <= 2e-2 * np.abs(alone.scores).max()

@@ -116,7 +116,7 @@ def test_no_layer_is_held_but_the_product() -> None:
         def add(self, maps: torch.Tensor, below: torch.Tensor | None = None) -> None:
             super().add(maps, below)
             assert self.joint is not None
-            held.append(sum(t.numel() for t in (self.joint, *self.found, *self.sizes)))
+            held.append(sum(t.numel() for t in (self.joint, *self.found, *(size for _, size in self.sizes))))
             shapes.append(tuple(maps.shape))
 
     shapes: list[tuple[int, ...]] = []

@@ -11,7 +11,7 @@ import tiny
 import traces
 import wherefrom
 from wherefrom.method import accelerated
-from wherefrom.method.contributions import VIEWS, _becoming_each_view, own, squared_norms
+from wherefrom.method.contributions import VIEWS, _becoming_each_view, lengths, own
 from wherefrom.method.tiling import DEVICE_BYTES
 
 
@@ -24,8 +24,8 @@ def test_norms_by_whole_batches_are_those_by_sentences(
     layer, same = (traces.layers(variant)[1] for _ in range(2))
     assert layer.causal == (variant != "bert")
     for view in VIEWS:
-        found = accelerated.squared_norms(layer, partial(_becoming_each_view, layer.block), view)
-        expected = squared_norms(same, view)
+        found = accelerated.lengths(layer, partial(_becoming_each_view, layer.block), view)
+        expected = lengths(same, view)
         for row, n in enumerate(traces.LENGTHS):
             assert traces.apart(found[row, :n, :n], expected[row, :n, :n]) <= 1e-12
             assert traces.apart(own(layer)[row, :n], own(same)[row, :n]) <= 1e-12
@@ -34,8 +34,8 @@ def test_norms_by_whole_batches_are_those_by_sentences(
 def test_half_precision_moves_norms_no_further_than_its_own_rounding() -> None:
     model = tiny.model("llama", "encoder", dtype=torch.bfloat16)
     layer, same = (wherefrom.capture(tiny.ids(9), model).layers[1] for _ in range(2))
-    found = accelerated.squared_norms(layer, partial(_becoming_each_view, layer.block), "plain").sqrt()
-    assert traces.apart(found, squared_norms(same, "plain").sqrt()) <= 2**-8
+    found = accelerated.lengths(layer, partial(_becoming_each_view, layer.block), "plain")
+    assert traces.apart(found, lengths(same, "plain")) <= 2**-8
 
 
 def test_copies_of_half_precision_weights_are_not_kept() -> None:

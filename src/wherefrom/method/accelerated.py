@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.method.tiling import DEVICE_BYTES, tiles
+from wherefrom.model.attended import by_head
 from wherefrom.model.parts import promote
 
 if TYPE_CHECKING:
@@ -30,22 +31,24 @@ def on_accelerator(layer: LayerTrace) -> bool:
     return layer.mask.device.type == "cuda"
 
 
-def squared_norms(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, ...]]], name: str) -> Tensor:
-    """`‖L Σ_h α^h_ij f^h_j‖²` in the view of that name, which is one of those that f becomes: [B, n, n]."""
+def lengths(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, ...]]], name: str) -> Tensor:
+    """`‖L Σ_h α^h_ij f^h_j‖` in the view of that name, which is one of those that f becomes: [B, n, n]."""
     batch, n = layer.mask.shape
-    found = layer.x.new_zeros(batch, n, n)
-    own = torch.empty_like(layer.x)
+    found, own = layer.x.new_zeros(batch, n, n), layer.x.new_empty(layer.x.shape)
     for sources, first, weights, f in _by_sources(layer, 3 * layer.x.element_size()):
-        own[:, sources] = _given_to_itself(weights, f, first - sources.start)
-        a = torch.empty_like(weights.permute(0, 3, 1, 2), dtype=layer.x.dtype, memory_format=torch.contiguous_format)
-        a = a.copy_(weights.permute(0, 3, 1, 2)).flatten(0, 1)  # [B J, H, I]
-        for names in becoming(f):
-            if name in names:
-                squares = (_gram(f) @ a).mul_(a).sum(1).clamp_(min=0)  # [B J, I]
-                found[:, first:, sources] = squares.view(batch, -1, n - first).transpose(1, 2)
-                break
+        _own_into(own, sources, weights, f, first)
+        seen = next(f for names in becoming(f) if name in names)  # f itself, changed in place
+        found[:, first:, sources] = _by_products(seen, weights, layer.x.dtype)
     layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
     return found
+
+
+def _by_products(f: Tensor, weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """The lengths of a tile in steps of torch's: [B, I, J]."""
+    a = torch.empty_like(weights.permute(0, 3, 1, 2), dtype=dtype, memory_format=torch.contiguous_format)
+    a = a.copy_(weights.permute(0, 3, 1, 2)).flatten(0, 1)  # [B J, H, I]
+    squares = (_gram(f) @ a).mul_(a).sum(1).clamp_(min=0)  # [B J, I]
+    return squares.sqrt_().view(len(weights), -1, weights.shape[2]).transpose(1, 2)
 
 
 def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
@@ -58,13 +61,13 @@ def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
     if kernel is None or result.dtype != torch.float32:
         return None
     batch, n, _ = result.shape
-    found, own = result.new_zeros(batch, n, n), torch.empty_like(result)
-    goal = (result * view.scale).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
+    found, own = result.new_zeros(batch, n, n), result.new_empty(result.shape)
+    goal = view.unscaled(result).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
     for sources, first, weights, f in _by_sources(layer, layer.raw["value"].element_size()):
-        own[:, sources] = _given_to_itself(weights, f, first - sources.start)
+        _own_into(own, sources, weights, f, first)
         kernel(weights, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
     layer.once("own", lambda _: own)
-    return found / view.scale
+    return view.scaled(found)
 
 
 def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
@@ -72,8 +75,8 @@ def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
     and f, [B J, H, d]. `beside` bytes are wanted for each number of α.
     """
     half = layer.raw["value"].dtype in (torch.bfloat16, torch.float16)
-    value = layer.raw["value"] if half else layer.value
-    carrier = layer.block.w_c.to(value.dtype)  # [H, d_h, d]
+    value = by_head(layer.raw["value"], layer.heads) if half else layer.value
+    carrier = layer.block.w_c_in(value.dtype)  # [H, d_h, d]
     alpha = layer.raw["attention"] if half and layer.block.after is None else layer.weights
     batch, heads, n, _ = value.shape
     for sources in tiles(n, batch * heads * (carrier.shape[-1] * value.element_size() + n * beside), DEVICE_BYTES):
@@ -82,11 +85,11 @@ def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
         yield sources, first, alpha[:, :, first:, sources], f
 
 
-def _given_to_itself(weights: Tensor, f: Tensor, offset: int) -> Tensor:
-    """`Σ_h α^h_jj f^h_j` of a tile, whose source k is its target `offset` + k: [B, J, d]."""
-    itself = weights.diagonal(offset, dim1=2, dim2=3).transpose(1, 2)  # [B, J, H]
+def _own_into(own: Tensor, sources: slice, weights: Tensor, f: Tensor, first: int) -> None:
+    """`Σ_h α^h_jj f^h_j` of a tile's sources into their places: [B, n, d]."""
+    itself = weights.diagonal(first - sources.start, dim1=2, dim2=3).transpose(1, 2)  # [B, J, H]
     given = torch.bmm(itself.flatten(0, 1).unsqueeze(1).to(f.dtype), f)
-    return promote(given).view(*itself.shape[:2], -1)
+    own[:, sources] = given.view(*itself.shape[:2], -1)
 
 
 def _gram(f: Tensor) -> Tensor:

@@ -109,9 +109,9 @@ def alti(
     if metric == "l1" and on_accelerator(layer):
         near = nearness(layer, view, result)
         if near is not None:
-            near.diagonal(dim1=1, dim2=2).copy_(gained(result, view.linear(itself(layer, view)) / view.scale))
+            near.diagonal(dim1=1, dim2=2).copy_(gained(result, view.scaled(view.linear(itself(layer, view)))))
             return to_one_or_self(near.clamp_(min=0), layer, "alti")
-    self = view.linear(itself(layer, view)) / view.scale  # T_ii
+    self = view.scaled(view.linear(itself(layer, view)))  # T_ii
     budget = budget_for(result, budget)
     if metric == "l1":
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)

@@ -29,7 +29,7 @@ https://aclanthology.org/2021.emnlp-main.373
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -38,6 +38,7 @@ from torch.linalg import vector_norm
 
 from wherefrom.method import accelerated
 from wherefrom.method.tiling import CPU_BYTES, budget_for, tiles
+from wherefrom.model.undo import outside_inference_mode
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
@@ -49,13 +50,28 @@ VIEWS = ("plain", "attention", "block")  # as attention leaves it, through the f
 class View(NamedTuple):
     """One linear way of looking at contributions."""
 
-    name: str  # one of VIEWS
+    name: str  # one of VIEWS, or "residual"
     linear: Callable[[Tensor], Tensor]  # [..., d] -> [..., d]
     scale: Tensor  # what divides the result: [B, n, 1]
+    bare: bool = False  # nothing: the scale is 1
+
+    def scaled(self, t: Tensor) -> Tensor:
+        """[B, n, …] divided by the scale."""
+        return t if self.bare else t / self.scale
+
+    def unscaled(self, t: Tensor) -> Tensor:
+        return t if self.bare else t * self.scale
 
 
 def plain(layer: LayerTrace) -> View:
-    return View("plain", lambda t: t, torch.ones_like(layer.u[..., :1]))
+    batch, n = layer.mask.shape
+    return View("plain", lambda t: t, _one(layer.device, layer.x.dtype).expand(batch, n, 1), True)
+
+
+@cache
+def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Made once: to fill a tensor takes an accelerator as long as to begin anything else."""
+    return outside_inference_mode(lambda: torch.ones((), device=device, dtype=dtype))
 
 
 def after_attention(layer: LayerTrace) -> View:
@@ -155,15 +171,15 @@ def carried(layer: LayerTrace, sentence: int, tokens: slice, out: Tensor | None 
     return torch.bmm(value, w_c, out=out).transpose(0, 1)
 
 
-def squared_norms(layer: LayerTrace, view: str) -> Tensor:
-    """`‖L Σ_h α^h_ij f^h_j‖²` in the view of that name, before the division by scale: [B, n, n]."""
+def lengths(layer: LayerTrace, view: str) -> Tensor:
+    """`‖L Σ_h α^h_ij f^h_j‖` in the view of that name, before the division by scale: [B, n, n]."""
     if accelerated.on_accelerator(layer):
         becoming = partial(_becoming_each_view, layer.block)
-        return layer.once(f"squared norms {view}", lambda _: accelerated.squared_norms(layer, becoming, view))
-    return layer.once("squared norms", _squared_norms)[view]  # all three: f is in the cache
+        return layer.once(f"lengths {view}", lambda _: accelerated.lengths(layer, becoming, view))
+    return layer.once("lengths", _lengths)[view]  # all three: f is in the cache
 
 
-def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
+def _lengths(layer: LayerTrace) -> dict[str, Tensor]:
     attention = layer.weights
     batch, heads, n, _ = attention.shape
     maps = {name: torch.empty_like(attention[:, 0]) for name in VIEWS}
@@ -180,9 +196,9 @@ def _squared_norms(layer: LayerTrace) -> dict[str, Tensor]:
             own[sentence, sources] = (to_itself.unsqueeze(1) @ f).squeeze(1)
             for names in _becoming_each_view(layer.block, f):
                 gram = f @ f.transpose(1, 2)  # [J, H, H]
-                squares = (gram @ a).mul_(a).sum(1).clamp_(min=0).T
+                found = (gram @ a).mul_(a).sum(1).clamp_(min=0).sqrt_().T
                 for name in names:
-                    maps[name][sentence, :, sources] = squares
+                    maps[name][sentence, :, sources] = found
     layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
     return maps
 

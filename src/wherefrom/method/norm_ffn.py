@@ -23,7 +23,7 @@ from torch.linalg import vector_norm
 
 from wherefrom.method.base import method
 from wherefrom.method.citations import KOBAYASHI_2024
-from wherefrom.method.contributions import own, squared_norms
+from wherefrom.method.contributions import lengths, own
 from wherefrom.method.decomposition import DecompositionRules, local_cost, local_norms
 from wherefrom.method.frozen import Freeze
 from wherefrom.method.normalise import to_one
@@ -53,7 +53,6 @@ def norm_ffn(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 
 def _beside(layer: LayerTrace) -> Tensor:
     """Of a parallel block."""
-    norms = squared_norms(layer, "plain").sqrt()
-    lengths: Tensor = vector_norm(own(layer) + layer.x + layer.fed, dim=-1)
-    norms.diagonal(dim1=1, dim2=2).copy_(lengths)
+    norms = lengths(layer, "plain").clone()
+    norms.diagonal(dim1=1, dim2=2).copy_(vector_norm(own(layer) + layer.x + layer.fed, dim=-1))
     return norms

@@ -61,12 +61,15 @@ def one_hot(tokens: Tensor, like: Tensor) -> Tensor:
 def _or_self(scores: Tensor, real: Tensor, itself: Tensor, layer: LayerTrace, name: str) -> Tensor:
     total = scores.sum(-1, keepdim=True)
     empty = (total == 0) & real.unsqueeze(-1)
-    layer.afterwards(partial(_warn_of_empty, empty, real, f"{name}: {{}} of {{}} rows of layer {layer.index}"))
+    warn_of_empty(empty, real, layer, name)
     return torch.where(empty, itself, scores / nonzero(total))
 
 
+def warn_of_empty(empty: Tensor, real: Tensor, layer: LayerTrace, name: str) -> None:
+    """Say which rows were empty: at the end of the pass, holding until then these two and not the layer."""
+    layer.afterwards(empty, partial(_warn_of_empty, empty, real, f"{name}: {{}} of {{}} rows of layer {layer.index}"))
+
+
 def _warn_of_empty(empty: Tensor, real: Tensor, where: str) -> None:
-    """Holds these two and not the layer: it may have to wait for the end of the pass."""
-    if bool(empty.any()):
-        said = where.format(int(empty.sum()), int(real.sum()))
-        warn(f"{said} hold no contribution above zero; such a token is taken to come from itself alone")
+    said = where.format(int(empty.sum()), int(real.sum()))
+    warn(f"{said} hold no contribution above zero; such a token is taken to come from itself alone")

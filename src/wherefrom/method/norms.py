@@ -33,13 +33,13 @@ from wherefrom.method.contributions import (
     after_attention,
     after_block,
     kept,
+    lengths,
     others,
     own,
     plain,
     row_of,
     row_with_itself,
     rows_at,
-    squared_norms,
 )
 from wherefrom.method.normalise import identity_like, nonzero, one_hot, to_one
 from wherefrom.work import MB, BatchShape, Options, Work
@@ -54,8 +54,8 @@ IDEA = "norms of what tokens give"
 def head_norms(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """`‖α^h_ij f^h_j‖` of every head: [B, H, n, n]."""
     # ‖f‖ head by head, because all heads' f together are H times as large as a hidden state.
-    lengths = [vector_norm(layer.value[:, h] @ w, dim=-1) for h, w in enumerate(layer.block.w_c)]
-    return _finished(layer.weights * torch.stack(lengths, 1).unsqueeze(2), normalize)
+    norms = [vector_norm(layer.value[:, h] @ w, dim=-1) for h, w in enumerate(layer.block.w_c)]
+    return _finished(layer.weights * torch.stack(norms, 1).unsqueeze(2), normalize)
 
 
 @torch.no_grad()
@@ -110,7 +110,7 @@ def cost(s: BatchShape, _: Options) -> Work:
 @torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     """Norm of what attention carries from token to token: ‖Σ_h α f‖. `normalize` makes rows sum to one."""
-    return _finished(squared_norms(layer, "plain").sqrt(), normalize)
+    return _finished(lengths(layer, "plain"), normalize)
 
 
 @method(
@@ -219,8 +219,8 @@ def _ratio(others: Tensor, kept: Tensor) -> Tensor:
 
 def _norms(layer: LayerTrace, view: View) -> Tensor:
     """Norms of all t_ij in a view: Gram products off the diagonal, vectors on it, where x_i joins."""
-    norms: Tensor = squared_norms(layer, view.name).sqrt() / view.scale
-    norms.diagonal(dim1=1, dim2=2).copy_(kept(layer, view) / view.scale.squeeze(-1))
+    norms = lengths(layer, view.name) / view.scale
+    norms.diagonal(dim1=1, dim2=2).copy_(view.scaled(kept(layer, view).unsqueeze(-1)).squeeze(-1))
     return norms
 
 

@@ -26,6 +26,11 @@ def blind_rows(mask: Tensor | None) -> Tensor | None:
     return found
 
 
+def by_head(t: Tensor, heads: int) -> Tensor:
+    """Keys or values once for each head that they serve: [B, G, n, d_h] -> [B, H, n, d_h]."""
+    return t if t.shape[1] == heads else t.repeat_interleave(heads // t.shape[1], 1)
+
+
 def weights_among(output: Any) -> Tensor:
     """The attention weights among what a module returns: of four axes, the last two as long as each other."""
     for each in output if isinstance(output, tuple | list) else ():

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import UnsupportedModel
-from wherefrom.model.attended import blind_rows, values_of, weights_among, without_blind_rows
+from wherefrom.model.attended import blind_rows, by_head, values_of, weights_among, without_blind_rows
 from wherefrom.model.double import computing_in_double
 from wherefrom.model.finite import check_finite
 from wherefrom.model.freeze import Freezing, Switch, freeze
@@ -39,6 +39,7 @@ from wherefrom.model.undo import (
     hook,
     on_leaving,
     outside_inference_mode,
+    parts_of,
     routing_eagerly,
 )
 from wherefrom.model.unseen import without_unseen
@@ -53,8 +54,9 @@ _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", defau
 class LayerTrace:
     """What one block did with one batch. `[B, …]`, right-padded; float32 or float64 whatever the model's dtype.
 
-    `raw` holds the model's own tensors (with their graph, when gradients were asked for). Row i is the token
-    being built, column j the token it draws on; columns of padding are 0, rows of padding are meaningless.
+    `raw` holds the model's own tensors (with their graph, when gradients were asked for), keys and values once for the
+    heads that share them. Row i is the token being built, column j the token it draws on; columns of padding are 0,
+    rows of padding are meaningless.
     """
 
     index: int
@@ -88,12 +90,12 @@ class LayerTrace:
 
     @cached_property
     def key(self) -> Tensor:
-        return promote(self.raw["key"])
+        return promote(by_head(self.raw["key"], self.heads))
 
     @cached_property
     def value(self) -> Tensor:
         """v^h_j, bias included: [B, H, n, d_h]."""
-        return promote(self.raw["value"])
+        return promote(by_head(self.raw["value"], self.heads))
 
     @cached_property
     def attention(self) -> Tensor:
@@ -153,14 +155,15 @@ class LayerTrace:
     def heads(self) -> int:
         return self.block.heads
 
-    def afterwards(self, check: Callable[[], None]) -> None:
-        """Look at a number of this layer: at once on a CPU; elsewhere, as it means to wait for the device, after the
-        pass if that still runs.
+    def afterwards(self, flags: Tensor, then: Callable[[], None]) -> None:
+        """Where one of `flags` holds, do something: at once on a CPU; elsewhere, as to look at them means to wait for
+        the device, after the pass if that still runs.
         """
         if self._later is None or self._later.over or self.mask.device.type == "cpu":
-            check()
+            if bool(flags.any()):
+                then()
         else:
-            self._later.checks.append(check)
+            self._later.checks.append((flags, then))
 
     def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
         """`make(self)`, computed once per layer: what several methods on one pass have in common."""
@@ -275,15 +278,11 @@ def attention_forward(
     attention_mask = without_unseen(attention_mask, query)
     output, attention = _eager(type(module))(module, query, key, value, attention_mask, **more)
     blind, recorder = blind_rows(attention_mask), _RECORDER.get()
-    if blind is None and recorder is None:
-        return output, attention
-    shared = query.shape[1] // value.shape[1]  # heads that share keys and values
-    key, value = (t if shared == 1 else t.repeat_interleave(shared, 1) for t in (key, value))
     if blind is not None:
         # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well,
         # or be NaN, which the next block would pass on to every token.
         attention = attention.masked_fill(blind, 0)
-        output = (attention @ value).transpose(1, 2).contiguous()
+        output = (attention @ by_head(value, query.shape[1])).transpose(1, 2).contiguous()
     if recorder is not None:
         scaling = more.get("scaling")
         recorder.scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -411,7 +410,7 @@ def _hook_head(opened: Model, recorder: _Recorder) -> None:
         if recorder.mine() and recorder.count == opened.depth:
             recorder.after.append((module, args[0], output))
 
-    inside = {id(part) for block in opened.blocks for part in block.module.modules()}
+    inside = {id(part) for block in opened.blocks for part in parts_of(block.module)}
     closing = opened.part(opened.family.closing) if opened.family.closing else None
     for part in parts_after_blocks(opened.model, inside, closing) if opened.blocks else ():
         hook(part, passes)

@@ -101,6 +101,14 @@ def _stored(module: Any, weight: Tensor) -> Linear:
     return _biased(module, weight.T if isinstance(module, nn.Linear) else weight)
 
 
+def stored_in(dtype: torch.dtype, module: Any) -> Tensor | None:
+    """W, [in, out], as a plain module keeps it; None where there is none in this dtype to be had without a copy."""
+    if type(module).forward not in PLAIN or not _is_plain(weight := module.weight) or weight.is_meta:
+        return None
+    found: Tensor | None = weight.detach() if weight.dtype == dtype else None
+    return found if found is None or not isinstance(module, nn.Linear) else found.T
+
+
 def _biased(module: Any, weight: Tensor) -> Linear:
     bias = module.bias
     return Linear(weight, weight.new_zeros(weight.shape[1]) if bias is None else promote(bias.detach()))

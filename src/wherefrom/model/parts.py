@@ -30,7 +30,7 @@ from wherefrom.model.double import computing_in_double
 from wherefrom.model.kept import Matrix, kept
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import Linear as Linear
-from wherefrom.model.linear import device_of, present, sizes
+from wherefrom.model.linear import device_of, present, sizes, stored_in
 from wherefrom.model.linear import linear_of as linear_of
 from wherefrom.model.linear import promote as promote
 from wherefrom.model.undo import borrowed, routing_eagerly, without_gradients
@@ -265,6 +265,12 @@ class Block:
     def w_c(self) -> Tensor:
         """W_O by head as the stream sees it, through the norm on the branch but for its scale: [H, d_h, d]."""
         return self.w_o if self.after is None else self.after.linear(self.w_o)
+
+    def w_c_in(self, dtype: torch.dtype) -> Tensor:
+        """W_C in a dtype: the model's own memory, where it has it so."""
+        bare = self.after is None and self.multiplier == 1
+        own = stored_in(dtype, self.part(self.family.attention.output)) if bare else None
+        return self.w_c.to(dtype) if own is None else own.reshape(self.heads, -1, own.shape[1])
 
     # The FFN ------------------------------------------------------------------------------------------------
 

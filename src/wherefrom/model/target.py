@@ -473,7 +473,7 @@ def _likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> 
     Where two tokens show the same word ("Ġthe", "the") the later is named as its vocabulary has it; where that is the
     same word again, with its number.
     """
-    listed = [int(i) for i in p.topk(min(max(TOP, most), len(p))).indices]
+    listed = p.topk(min(max(TOP, most), len(p))).indices.tolist()
     names: dict[int, str] = {}
     for index in dict.fromkeys([*listed, *(i for i in wanted if i is not None)]):
         spelt = _token_name(opened, index)
@@ -487,7 +487,7 @@ def _ids(names: Mapping[int, str]) -> dict[str, int]:
 
 
 def _by_name(names: Mapping[int, str], p: Tensor) -> dict[str, float]:
-    return {name: float(p[index]) for index, name in names.items()}
+    return dict(zip(names.values(), p[list(names)].tolist(), strict=True))  # one look at the device
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

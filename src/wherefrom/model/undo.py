@@ -165,7 +165,7 @@ def on_leaving(undo: Callable[[], object]) -> None:
 def evaluating(model: nn.Module) -> None:
     """Eval mode, and nothing compiled: a compiled part would not see our hooks."""
     _uncompiled()
-    training = [module for module in model.modules() if module.training]
+    training = [module for module in parts_of(model) if module.training]
     if not training:  # to set what is set takes milliseconds in a large model
         return
 
@@ -254,13 +254,24 @@ def _unwatch(model: nn.Module) -> None:
 def configs(model: nn.Module) -> list[PreTrainedConfig]:
     """Every config object in use anywhere in the model, sub-configs included, each once."""
     found: dict[int, PreTrainedConfig] = {}
-    pending = [getattr(module, "config", None) for module in model.modules()]
+    pending = [getattr(module, "config", None) for module in parts_of(model)]
     while pending:
         config = pending.pop()
         if isinstance(config, PreTrainedConfig) and id(config) not in found:
             found[id(config)] = config
             pending += [getattr(config, name, None) for name in config.sub_configs]
     return list(found.values())
+
+
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """As `model.modules()`, each once, but in a fraction of the time: a pass of few tokens is not much longer."""
+    found, known = [model], {id(model)}
+    for module in found:  # which grows
+        for part in module._modules.values():
+            if part is not None and id(part) not in known:
+                known.add(id(part))
+                found.append(part)
+    return found
 
 
 def hook(module: nn.Module, function: Callable[..., Any], *, before: bool = False) -> None:

@@ -19,6 +19,8 @@ from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, an
 from wherefrom.model.freeze import Freezing
 from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
+from wherefrom.pipeline.fetching import Fetching, on_host
+from wherefrom.pipeline.joint_maps import JointMaps, joining
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
 from wherefrom.pipeline.resolution import Job, Question, Reach
@@ -43,6 +45,8 @@ class _Shelf:
     below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
     rows: ReadoutRows | None = None  # what is kept instead of maps
+    joint: JointMaps | None = None  # what they make together, where it is computed on their way
+    fetching: Fetching = field(default_factory=Fetching)
     joined: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by sentence, what became of them
     scores: Scores | None = None
     seconds: float = 0.0
@@ -170,6 +174,7 @@ def _run_batch(
         return
     for shelf in shelves.values():
         shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
+        shelf.joint = joining(shelf.job, [len(each) for each in read], shelf.fetching, opened.device)
     output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
     for which in range(len(found[0])):
         output = output.among(found, which)
@@ -220,8 +225,9 @@ def _passed(
     begin = time.perf_counter()
     trace = replace(stream(opened, batch, each, grad=gradient, frozen=frozen), layers=kept)
     shared = time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
+    seen = on_host(trace.output)
     found = [
-        answers(opened, sentence, trace.output, row, question.target, question.foil, question.position)
+        answers(opened, sentence, seen, row, question.target, question.foil, question.position)
         for row, (sentence, question) in enumerate(zip(batch.sentences, questions, strict=True))
     ]
     if len({len(each) for each in found}) > 1:
@@ -254,6 +260,7 @@ def _explained(output: OutputTrace, shelf: _Shelf) -> None:
             _work_towards(shelf, output)
     if shelf.error:
         return
+    shelf.fetching.wait()
     try:
         with _memory(lengths, [shelf.job]):
             shelf.explanations.append([_explanation(output, row, shelf) for row in range(len(lengths))])
@@ -263,7 +270,7 @@ def _explained(output: OutputTrace, shelf: _Shelf) -> None:
 
 def _work(shelf: _Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> None:
     """One job's share of one layer. Maps that are kept move to the CPU, where they wait for the other layers."""
-    job, rows = shelf.job, shelf.rows
+    job, rows, fetched = shelf.job, shelf.rows, shelf.fetching.take
     if shelf.error or not job.reach.start <= layer.index < job.reach.end:
         return
 
@@ -276,21 +283,23 @@ def _work(shelf: _Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> No
         return
     whole = sunk(job.method.run(layer, **job.options))
     if job.head is None:
-        rows.add(whole) if rows is not None else shelf.maps.append(whole.cpu())
+        rows.add(whole) if rows is not None else shelf.maps.append(fetched(whole))
+        if shelf.joint is not None:
+            shelf.joint.add(whole)
         return
     assert job.method.heads is not None
     heads = sunk(job.method.heads(layer, **job.options))
     if job.head == "all":
-        shelf.maps.append(whole.cpu())
-        shelf.heads.append(heads.cpu())
+        shelf.maps.append(fetched(whole))
+        shelf.heads.append(fetched(heads))
         return
     if not 0 <= int(job.head) < layer.heads:
         raise InvalidOption(f"head {job.head} is outside the model's {layer.heads} heads (0 to {layer.heads - 1})")
     if rows is not None:
         rows.add(heads[:, int(job.head)], whole)
         return
-    shelf.maps.append(heads[:, int(job.head)].cpu())
-    shelf.below.append(whole.cpu())
+    shelf.maps.append(fetched(heads[:, int(job.head)]))
+    shelf.below.append(fetched(whole))
 
 
 def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
@@ -305,7 +314,7 @@ def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
         maps = [layer.detach() for layer in found[job.reach.start : job.reach.end]]
         if job.reach.drop_sink:
             maps = [without_sink(each, output.trace.batch.sentences) for each in maps]
-        shelf.maps = [each.cpu() for each in maps]
+        shelf.maps = [shelf.fetching.take(each) for each in maps]
 
 
 def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
@@ -425,8 +434,11 @@ def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str
     readout, sentence = output.answers[row].readout, output.trace.batch.sentences[row]
     found = shelf.joined.get(row)
     if found is None:
-        maps = one(shelf.maps)
-        reached = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)
+        maps, joint = one(shelf.maps), None if shelf.joint is None else shelf.joint.of(row)
+        if joint is not None:
+            reached = joint, None
+        else:
+            reached = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)
         found = maps, *reached, one(shelf.heads)
     if job.method.by_layer and not job.reach.readout_only:
         shelf.joined[row] = found  # one for all targets, each of which has another row of it

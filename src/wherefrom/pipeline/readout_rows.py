@@ -10,15 +10,16 @@ twice. From the first layer on, n² numbers are held, R, and each layer costs on
 costs (n² H d for the cheapest that looks at values) that is little while n is no larger than H d, and it gives the row
 of every layer, not of the last alone. It runs where the map was made and waits for no device.
 
-R is float64 and divided by its largest number after every layer, as products of many maps that are not normalised
-leave the range of their numbers (wherefrom/aggregate/rollout.py). Few steps, whatever they compute: on an accelerator a
-layer of a short text takes as long as it takes to begin twenty.
+R is float64 and divided by its largest number after every few layers, as products of many maps that are not normalised
+leave the range of their numbers (wherefrom/aggregate/rollout.py); of four maps in float32 none does. Few steps,
+whatever they compute: on an accelerator a layer of a short text takes as long as it takes to begin twenty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,11 @@ from torch import Tensor
 from wherefrom.aggregate import AGGREGATIONS, aggregate
 from wherefrom.aggregate.rollout import in_range
 from wherefrom.model import Model, Sentence, foreseen
+from wherefrom.pipeline.joint_maps import without_padding
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Readout
 
-TINY = 1e-30  # instead of the largest number of a product that is all zero
+EVERY = 4  # layers after which R of maps in float32 is brought into range
 
 
 @dataclass
@@ -45,7 +47,9 @@ class ReadoutRows:
     found: list[Tensor] = field(default_factory=list)  # [B, n] each
     below: list[Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     joint: Tensor | None = None  # R of the layers so far: [B, n, n]
-    sizes: list[Tensor] = field(default_factory=list)  # what R was divided by after each of them: [B, 1, 1]
+    places: dict[torch.device, Tensor] = field(default_factory=dict)  # of the readout rows: [B, 1, n]
+    layers: int = 0  # that are in R
+    sizes: list[tuple[int, Tensor]] = field(default_factory=list)  # what it was divided by, after how many: [B, 1, 1]
 
     @property
     def joins(self) -> bool:
@@ -74,8 +78,18 @@ class ReadoutRows:
         self.found.append(joint[:, 0] if row else self._readout(joint))
         if below is not None:
             joint = self._times(self._real(below))
-        self.sizes.append(torch.linalg.vector_norm(joint, ord=torch.inf, dim=(1, 2), keepdim=True).clamp(min=TINY))
-        self.joint = joint / self.sizes[-1]
+        self.joint = joint if row else self._in_range(joint, maps.dtype)
+
+    def _in_range(self, joint: Tensor, dtype: torch.dtype) -> Tensor:
+        """R divided by its largest number, which is noted, where it is time for that."""
+        self.layers += 1
+        if self.layers % EVERY and dtype == torch.float32 and joint.dtype == torch.float64:
+            return joint
+        least = torch.finfo(joint.dtype).tiny  # for a product that is all zero
+        size = torch.linalg.vector_norm(joint, ord=torch.inf, dim=(1, 2), keepdim=True).clamp(min=least)
+        self.sizes.append((self.layers, size))
+        scaled: Tensor = joint / size
+        return scaled
 
     def _times(self, maps: Tensor) -> Tensor:
         """Rows of this layer's map times R of those below it."""
@@ -83,15 +97,14 @@ class ReadoutRows:
         return maps if self.joint is None else maps @ self.joint.to(maps.device)
 
     def _real(self, maps: Tensor) -> Tensor:
-        """Without the rows of padding, which may hold anything."""
-        n = maps.shape[-1]
-        if all(length == n for length in self.lengths):
-            return maps
-        real = torch.arange(n, device=maps.device) < torch.tensor(self.lengths, device=maps.device)[:, None]
-        return maps.masked_fill(~(real[:, :, None] & real[:, None]), 0)
+        return without_padding(maps, self.lengths)
 
     def _readout(self, maps: Tensor) -> Tensor:
         """[B, n, n] -> [B, n]."""
+        if all(each.position is not None for each in self.readouts):
+            if maps.device not in self.places:  # to send them means to wait for the device
+                self.places[maps.device] = self.targets(maps)[:, None, None].expand(-1, 1, maps.shape[-1])
+            return maps.gather(1, self.places[maps.device])[:, 0]
         rows = [
             maps[i, each.position]
             if each.position is not None
@@ -105,34 +118,43 @@ class ReadoutRows:
     def of(self, sentence: int) -> np.ndarray[Any, Any]:
         """The readout row of one sentence at every layer: [L, n]."""
         n = self.lengths[sentence]
-        rows = _on_cpu(self.found)[:, sentence, :n]
+        rows = self._fetched[0][:, sentence, :n]
         name = self.job.reach.aggregate
         if self.joins:
-            fractions, powers = _cumulated(_on_cpu(self.sizes)[:, sentence, 0, 0])
+            fractions, powers = self._cumulated(sentence)
             rows = rows * fractions[:, None]
             more = np.frexp(np.abs(rows).max(-1))[1]  # near 1, lest they vanish in float32
             found: np.ndarray[Any, Any] = in_range(np.ldexp(rows, -more[:, None]).astype(self.dtype), powers + more)
             return found
         if name is None:
             return rows
-        under = _on_cpu(self.below)[:, sentence, None, :n] if self.below else None
+        under = self._fetched[1][:, sentence, None, :n] if self.below else None
         return aggregate(name, rows[:, None], under)[:, 0]
+
+    @cached_property
+    def _fetched(self) -> list[np.ndarray[Any, Any]]:
+        """Rows, those below and sizes of all sentences on the host, when no layer is to come."""
+        return [_on_cpu(each) for each in (self.found, self.below, [size for _, size in self.sizes])]
+
+    def _cumulated(self, sentence: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """What R had been divided by before each layer, as fractions and powers of two."""
+        sizes = np.ones(len(self.found))
+        if self.sizes:
+            sizes[[after - 1 for after, _ in self.sizes]] = self._fetched[2][:, sentence, 0, 0]
+        fractions, powers, fraction, power = [], [], 1.0, 0
+        for size in sizes:
+            fractions.append(fraction)
+            powers.append(power)
+            fraction, more = np.frexp(fraction * size)
+            power += int(more)
+        return np.array(fractions), np.array(powers, dtype=np.int64)
 
 
 def _on_cpu(rows: Sequence[Tensor]) -> np.ndarray[Any, Any]:
+    if not rows:
+        return np.empty(0)
     found: np.ndarray[Any, Any] = torch.stack([each.to(rows[0].device) for each in rows]).cpu().numpy()
     return found
-
-
-def _cumulated(sizes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The product of the sizes before each layer, as fractions and powers of two."""
-    fractions, powers, fraction, power = [], [], 1.0, 0
-    for size in sizes:
-        fractions.append(fraction)
-        powers.append(power)
-        fraction, more = np.frexp(fraction * size)
-        power += int(more)
-    return np.array(fractions), np.array(powers, dtype=np.int64)
 
 
 def rows_alone(

@@ -1,0 +1,102 @@
+"""Methods on a GPU beside a forward pass of the same batch: BERT-base's shape, random weights, nothing downloaded.
+
+    PYTHONPATH=src python3 bench/gpu.py [--runs 3] [--quick]
+
+Each call is `wherefrom.explain` of a whole batch, tokens in and explanations out, maps kept where a method has maps. In
+each setting the contestants take turns after a first round, in which kernels are compiled. Peak memory is that of
+torch's allocator beyond the weights. Writes its table into bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from decoders import timed
+from written import put
+
+import wherefrom
+
+
+class Setting(NamedTuple):
+    dtype: torch.dtype
+    batch: int
+    n: int
+    methods: tuple[str, ...]
+
+
+MAPS = ("attention-rollout", "globenc", "alti")
+SETTINGS = [
+    Setting(torch.float32, 64, 128, (*MAPS, "attcat", "TransAtt")),
+    Setting(torch.float32, 32, 512, (*MAPS, "TransAtt")),
+    Setting(torch.bfloat16, 64, 128, MAPS),
+    Setting(torch.float32, 1, 32, MAPS),
+]
+
+
+def contestants(model: Any, setting: Setting) -> dict[str, Callable[[], Any]]:
+    inputs = torch.randint(1000, 20000, (setting.batch, setting.n), device="cuda")
+    ids, opened = inputs.tolist(), wherefrom.open_model(model)
+
+    @torch.no_grad()
+    def forward() -> None:
+        model(inputs)
+
+    def explained(method: str) -> Callable[[], Any]:
+        return lambda: wherefrom.explain(ids, opened, method=method, target=0, batch_size=setting.batch)
+
+    return {"forward": forward, **{name: explained(name) for name in setting.methods}}
+
+
+def rows(setting: Setting, runs: int) -> list[str]:
+    torch.manual_seed(0)
+    model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval().to("cuda", setting.dtype)
+    weights, found = torch.cuda.memory_allocated(), contestants(model, setting)
+    seconds: dict[str, list[float]] = {name: [] for name in found}
+    peaks: dict[str, float] = {}
+    for _ in range(runs + 1):
+        for name, go in found.items():
+            torch.cuda.reset_peak_memory_stats()
+            seconds[name].append(timed(go, "cuda"))
+            peaks[name] = (torch.cuda.max_memory_allocated() - weights) / 2**30
+    forward = statistics.median(seconds["forward"][1:])
+    kind = str(setting.dtype).removeprefix("torch.")
+    lines = []
+    for name, each in seconds.items():
+        time = statistics.median(each[1:])
+        lines.append(
+            f"| {kind} | {setting.batch} × {setting.n} | {name} | {1000 * time:.1f} ms | **{time / forward:.1f} ×** | "
+            f"{peaks[name]:.2f} GB | {each[0]:.1f} s |"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="the first setting, and nothing written")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", wherefrom.WherefromWarning)
+    lines = [
+        "## BERT-base on a GPU (`PYTHONPATH=src python3 bench/gpu.py`)",
+        "",
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, median "
+        f"of {options.runs} runs after a first, in which kernels are compiled.",
+        "",
+        "| dtype | texts × tokens | method | time | in forward passes | peak beyond the weights | first run |",
+        "|---" * 7 + "|",
+    ]
+    for setting in SETTINGS[:1] if options.quick else SETTINGS:
+        lines += rows(setting, options.runs)
+    if not options.quick:
+        put("gpu", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
