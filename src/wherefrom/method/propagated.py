@@ -7,14 +7,14 @@ token gives to it: relevance propagation and decomposition are this one thing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from wherefrom.model.backward import by_row, taken_back
+from wherefrom.model.backward import taken_back
 from wherefrom.model.capture import Trace, capture
 from wherefrom.model.freeze import Freezing, Shares
-from wherefrom.model.output import explained, read_at
+from wherefrom.model.output import explained, ways_of
 from wherefrom.model.parts import promote
 
 if TYPE_CHECKING:
@@ -56,14 +56,15 @@ def frozen_gradients(output: OutputTrace, shares: Shares, how: Freezing = USUAL)
 def _taken_back(outputs: Sequence[OutputTrace], trace: Trace, shares: Shares) -> list[FrozenGradients]:
     assert trace.switch is not None
     trace.switch.shares = shares
-    read = by_row(trace.output) if len(outputs) > 1 else trace.output
-    numbers = [
-        explained(trace.opened, read, each.answers, trace.batch.lengths, "logit", frozen=True) for each in outputs
-    ]
+
+    def number(each: OutputTrace, read: Any) -> Tensor:
+        return explained(trace.opened, read, each.answers, trace.batch.lengths, "logit", frozen=True)
+
+    given, which = ways_of(outputs[0], trace, str(shares), number), [each.which for each in outputs]
     wanted = [trace.words, trace.embeddings, *(layer.raw["x"] for layer in trace.layers)]
     made = []
-    for number, found in zip(numbers, taken_back(trace, numbers, read_at(outputs), wanted), strict=True):
+    for i, found in zip(which, taken_back(trace, given, which, wanted), strict=True):
         words, embeddings, *rest = [promote(g) for g in found]
         states = [gradient.to(layer.device) for gradient, layer in zip(rest, trace.layers, strict=True)]
-        made.append(FrozenGradients(number.detach(), words, embeddings, states))
+        made.append(FrozenGradients(given.numbers[i].detach(), words, embeddings, states))
     return made

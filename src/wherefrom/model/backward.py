@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,23 +51,39 @@ def by_row(output: Any) -> Any:
     return SimpleNamespace(**{**output, "logits": [sentence.unbind(0) for sentence in logits.unbind(0)]})
 
 
-def taken_back(
-    trace: Trace, numbers: Sequence[Tensor], places: Sequence[Sequence[int | None]], wanted: Sequence[Tensor]
-) -> list[tuple[Tensor, ...]]:
-    """The gradients of each number, [B] of its own for each sentence, with respect to the `wanted` tensors.
+class Ways(NamedTuple):
+    """Several numbers of a pass, [B] each, and their gradients at the last block's output, if that parts the graph."""
 
-    `places` has, number by number, the token of each sentence that it is read at, None where that is not one.
+    numbers: list[Tensor]
+    starts: list[Tensor] | None = None
+
+
+def ways(trace: Trace, numbers: list[Tensor], places: Sequence[Sequence[int | None]]) -> Ways:
+    """`places` has, number by number, the token of each sentence that it is read at, None where that is not one."""
+    if (
+        len(numbers) == 1
+        or not trace.layers
+        or not _parted(numbers, last := trace.layers[-1].raw["output"], trace.words)
+    ):
+        return Ways(numbers)
+    return Ways(numbers, _at_last([number.sum() for number in numbers], last, places))
+
+
+def taken_back(trace: Trace, given: Ways, which: Sequence[int], wanted: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """The gradients of some of the numbers with respect to the `wanted` tensors.
+
+    Sentences do not see each other, so the gradient of the sum over a batch is each one's own.
     """
-    # Sentences do not see each other, so the gradient of the sum is each one's own.
-    sums = [number.sum() for number in numbers]
-    if len(sums) > 1 and trace.layers and _parted(sums, last := trace.layers[-1].raw["output"], trace.words):
-        starts = _at_last(sums, last, places)
+    if given.starts is None:
+        return [torch.autograd.grad(given.numbers[i].sum(), wanted, retain_graph=True) for i in which]
+    last, starts = trace.layers[-1].raw["output"], [given.starts[i] for i in which]
+    if len(starts) > 1:
         try:
             found = torch.autograd.grad(last, wanted, torch.stack(starts), retain_graph=True, is_grads_batched=True)
             return list(zip(*(each.unbind(0) for each in found), strict=True))
         except RuntimeError:  # an operation that takes no stack, or too little memory for it
-            return [torch.autograd.grad(last, wanted, start, retain_graph=True) for start in starts]
-    return [torch.autograd.grad(each, wanted, retain_graph=True) for each in sums]
+            pass
+    return [torch.autograd.grad(last, wanted, start, retain_graph=True) for start in starts]
 
 
 def _parted(numbers: Sequence[Tensor], last: Tensor, words: Tensor) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from wherefrom.errors import InvalidOption
-from wherefrom.model.backward import at_once, by_row, taken_back
+from wherefrom.model.backward import Ways, at_once, by_row, taken_back, ways
 from wherefrom.model.capture import Trace
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.model import Model
@@ -117,19 +117,27 @@ def _gradients(outputs: Sequence[OutputTrace], of: str, *, attention: bool) -> l
     hidden = [layer.raw["x"] for layer in trace.layers] + [layer.raw["output"] for layer in trace.layers[-1:]]
     # A block's input may come from another device than the block's own, on which everything of it is.
     places = [layer.device for layer in [*trace.layers, *trace.layers[-1:]]]
-    read = by_row(trace.output) if len(outputs) > 1 else trace.output
-    numbers = [each.number(of, read) for each in outputs]
+    given = ways_of(outputs[0], trace, of, lambda each, read: each.number(of, read))
     wanted, made = [trace.words, trace.embeddings, *hidden, *weights], []
-    for found in taken_back(trace, numbers, read_at(outputs), wanted):
+    for found in taken_back(trace, given, [each.which for each in outputs], wanted):
         words, embeddings, *rest = [promote(g) for g in found]
         states = [gradient.to(place) for gradient, place in zip(rest, places, strict=False)]
         made.append(Gradients(words, embeddings, states, rest[len(hidden) :]))
     return made
 
 
-def read_at(outputs: Sequence[OutputTrace]) -> list[list[int | None]]:
-    """The token of each sentence at which each of several numbers is read, None where that is not one."""
-    return [[answer.readout.position for answer in each.answers] for each in outputs]
+def ways_of(output: OutputTrace, trace: Trace, key: str, number: Callable[[OutputTrace, Any], Tensor]) -> Ways:
+    """Where the ways back of all numbers begin that are asked of a pass, found once; `number` reads one of them."""
+    if not output.several:
+        return Ways([number(output, trace.output)])
+
+    def make(_: Trace) -> Ways:
+        read = by_row(trace.output)
+        each = [output.among(output.asked, which) for which in range(len(output.asked[0]))]
+        places = [[answer.readout.position for answer in one.answers] for one in each]
+        return ways(trace, [number(one, read) for one in each], places)
+
+    return trace.once(f"ways back of {key}", make)
 
 
 def explained(

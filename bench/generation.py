@@ -1,0 +1,277 @@
+"""Time and memory of explaining an answer, token by token, beside Inseq, Captum and LXT.
+
+    python bench/generation.py [--threads 2] [--peer-python PATH] [--write]
+
+A Llama of 135 M with random weights; 64 tokens that were said after a prompt of 192, given to all, so that nobody
+generates. Ours is `wherefrom.generate` after that: one pass, and every token of the answer explained. The peers run in
+a process of their own, of `--peer-python` where they want other versions (`pip install inseq==0.7.0 captum lxt
+"transformers<5.10"`), on a model of the same shape and the same tokens; what is not installed is left out with a line.
+They take one token after the other, so that a few tokens are timed after a prompt as long as the average one has
+before it, and multiplied; Captum's ablation has all tokens in one pass for each token of the prompt, of which a few are
+timed. With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh
+process holds at its peak beyond the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any
+
+import torch
+import transformers
+from memory import peak
+from written import put
+
+SHAPE = {
+    "hidden_size": 576,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "intermediate_size": 1536,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+}
+PROMPT, SAID = 192, 64
+BLANK = 0  # the token that stands in for one that is taken away
+# What is explained how: ours, and what peers call the same.
+METHODS = {
+    "saliency": ["inseq saliency"],
+    "gradient-x-input": ["inseq input_x_gradient", "captum gradient"],
+    "attn-lrp": ["lxt"],
+    f"ablation(by={BLANK})": ["inseq occlusion", "captum ablation"],
+    "raw-attention": ["inseq attention"],
+    "attention-rollout": ["inseq attention"],
+    "alti": [],
+    "decompx": [],
+}
+WANTED = {"saliency": 10, "gradient-x-input": 10, f"ablation(by={BLANK})": 10, "raw-attention": 20}
+
+
+def llama(layers: int, attention: str = "sdpa") -> Any:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**{**SHAPE, "num_hidden_layers": layers}, attn_implementation=attention)
+    return transformers.LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+def tokens(count: int, seed: int) -> list[int]:
+    return torch.randint(3, SHAPE["vocab_size"], (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+# Ours -----------------------------------------------------------------------------------------------------
+
+
+def ours(method: str, layers: int) -> tuple[Callable[[], Any], float]:
+    """The call, and the number of answers like ours that it has explained."""
+    import wherefrom
+
+    opened = wherefrom.open_model(llama(layers), prove=False)
+    prompt, said = tokens(PROMPT, 1), tokens(SAID, 2)
+    opened.model.generate = lambda **_: torch.tensor([prompt + said])
+    return lambda: wherefrom.generate(prompt, opened, method=method, max_new_tokens=SAID), 1.0
+
+
+def forward(layers: int) -> tuple[Callable[[], Any], float]:
+    model, ids = llama(layers), torch.tensor([tokens(PROMPT + SAID - 1, 1)])
+    return lambda: model(ids), 1.0
+
+
+# Theirs ---------------------------------------------------------------------------------------------------
+
+
+def spelt(ids: list[int]) -> str:
+    return " ".join(f"w{i}" for i in ids)
+
+
+def tokenizer() -> Any:
+    """A word for each token: peers take texts."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    own = ["<pad>", "<s>", "</s>"]
+    words = own + [f"w{i}" for i in range(len(own), SHAPE["vocab_size"])]
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=own[0]))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    names = dict(zip(("pad_token", "bos_token", "eos_token"), own, strict=True))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token=own[0], **names)
+
+
+def theirs(peer: str, layers: int, count: int) -> tuple[Callable[[], Any], float]:
+    """The same for a peer: `count` tokens of the answer, or of the prompt where those take the time."""
+    name, _, method = peer.partition(" ")
+    before = PROMPT + (SAID - 1) // 2  # what a token has before it on the average
+    prompt, said = tokens(before, 1), tokens(count, 2)
+    model = llama(layers, "eager" if method == "attention" else "sdpa")
+    if name == "inseq":
+        import inseq
+
+        read = inseq.load_model(model, method, tokenizer=tokenizer())
+        texts = spelt(prompt), spelt(prompt + said)
+        return lambda: read.attribute(*texts, show_progress=False), count / SAID
+    if name == "lxt":
+        return lxt(model, torch.tensor([prompt])), 1 / SAID
+    return captum(model, method, prompt, count)
+
+
+def captum(model: Any, method: str, prompt: list[int], count: int) -> tuple[Callable[[], Any], float]:
+    from captum.attr import (
+        FeatureAblation,
+        LayerGradientXActivation,
+        LLMAttribution,
+        LLMGradientAttribution,
+        TextTokenInput,
+    )
+
+    words = tokenizer()
+    if method == "gradient":
+        of_gradients = LLMGradientAttribution(LayerGradientXActivation(model, model.model.embed_tokens), words)
+        given, said = TextTokenInput(spelt(prompt), words), torch.tensor(tokens(count, 2))
+        return lambda: of_gradients.attribute(given, target=said), count / SAID
+    ablated = LLMAttribution(FeatureAblation(model), words)
+    prompt, said = tokens(PROMPT, 1), torch.tensor(tokens(SAID, 2))
+    skipped = torch.tensor(prompt[count:])  # tokens of the prompt that stay
+    given = TextTokenInput(spelt(prompt), words, skip_tokens=skipped.tolist())
+    # One pass more than tokens that are taken away, for the whole; and ours takes those of the answer away, too.
+    return lambda: ablated.attribute(given, target=said, num_trials=1), (count + 1) / (PROMPT + 1)
+
+
+class Table(dict[str, Any]):
+    """LXT puts a plain dictionary where transformers looks attention up by `get_interface`."""
+
+    get_interface = dict.get
+
+
+def lxt(model: Any, inputs: Any) -> Callable[[], Any]:
+    """AttnLRP of the last token's first logit, as LXT's README computes it."""
+    from transformers.models.llama import modeling_llama
+
+    # LXT 2.1 imports its files for BERT and for torchvision too, which want what is not here; they are not called.
+    transformers.pytorch_utils.find_pruneable_heads_and_indices = None
+    vision: Any = ModuleType("torchvision.models")
+    vision.vision_transformer = ModuleType("vision_transformer")
+    vision.vision_transformer.nn = torch.nn
+    for name in ("torchvision", "torchvision.models"):
+        sys.modules.setdefault(name, vision)
+    from lxt.efficient import monkey_patch
+
+    monkey_patch(modeling_llama)
+    modeling_llama.ALL_ATTENTION_FUNCTIONS = Table(modeling_llama.ALL_ATTENTION_FUNCTIONS)
+
+    def run() -> None:
+        words = model.get_input_embeddings()(inputs).requires_grad_()
+        model(inputs_embeds=words, use_cache=False).logits[:, -1, 0].sum().backward()
+        (words * words.grad).sum(-1)
+
+    return run
+
+
+# The run --------------------------------------------------------------------------------------------------
+
+
+def measured(options: Any) -> dict[str, float]:
+    """In a process of its own: the seconds of a whole answer, and megabytes."""
+    name = options.measure
+    if name in PEERS:
+        go, part = theirs(name, options.layers, options.count)
+    else:
+        go, part = forward(options.layers) if name == "forward" else ours(name, options.layers)
+    clock = time.process_time if options.threads == 1 else time.perf_counter
+    if name not in METHODS:  # a long one is its own warm-up
+        go()
+    torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
+    seconds = []
+
+    def timed() -> None:
+        begin = clock()
+        go()
+        seconds.append(clock() - begin)
+
+    held = peak(timed)
+    for _ in range(options.runs - 1):
+        timed()
+    return {"seconds": min(seconds) / part, "mb": held, "transformers": version("transformers")}
+
+
+PEERS = sorted({peer for peers in METHODS.values() for peer in peers})
+
+
+def child(name: str, options: Any) -> dict[str, Any] | None:
+    """What is measured of one contestant; None with a line where it does not run."""
+    python = options.peer_python if name in PEERS else sys.executable
+    more = {"threads": options.threads, "layers": options.layers, "runs": options.runs}
+    count = 1 if "occlusion" in name else options.count
+    command = [python, __file__, "--measure", name, "--count", str(count)]
+    command += [part for key, value in more.items() for part in (f"--{key}", str(value))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"left out: {name} ({done.stderr.strip().splitlines()[-1][:200]})", flush=True)
+        return None
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(json.dumps({"what": name, **found}), flush=True)
+    return found
+
+
+def table(options: Any) -> str:
+    known = {"forward": child("forward", options)}
+    rows = []
+    for method, peers in METHODS.items():
+        if options.only and method not in options.only:
+            continue
+        for name in (method, *peers):
+            known[name] = known.get(name) or child(name, options)
+        mine, once = known[method], known["forward"]
+        assert mine is not None, "ours does not run"
+        assert once is not None
+        head = f"| {method} | {mine['seconds']:.1f} s | {mine['seconds'] / once['seconds']:.1f} × | {mine['mb']:.0f} |"
+        beside = [(peer, found) for peer in peers if (found := known[peer]) is not None]
+        for peer, found in beside:
+            ratio = found["seconds"] / mine["seconds"]
+            wanted = f" ({WANTED[method]} × wanted)" if method in WANTED else ""
+            rows.append(f"{head} {peer} | {found['seconds']:.1f} s | **{ratio:.1f} ×**{wanted} | {found['mb']:.0f} |")
+        if not beside:
+            rows.append(f"{head} – | | | |")
+    return "\n".join([*said_of(options), *rows])
+
+
+def said_of(options: Any) -> list[str]:
+    clock = "CPU seconds of one thread" if options.threads == 1 else f"{options.threads} threads"
+    layers = "" if options.layers == SHAPE["num_hidden_layers"] else f" with {options.layers} of its layers"
+    return [
+        "## An answer, token by token (`python bench/generation.py --peer-python PATH --write`)",
+        "",
+        f"A Llama of 135 M{layers}, random weights, float32, {clock}, torch {torch.__version__}; {SAID} tokens said "
+        f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (Inseq's occlusion: one).",
+        "",
+        "| method | all tokens | in forward passes | peak MB | peer | its time | slower than ours | its peak MB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"], help="fewer, to try it")
+    parser.add_argument("--count", type=int, default=4, help="tokens that are timed of peers")
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="these methods of ours, and their peers")
+    parser.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="where the peers are installed")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.measure:
+        print(json.dumps(measured(options)))
+        return
+    text = table(options)
+    print(text)
+    if options.write:
+        put("generation", text)
+
+
+if __name__ == "__main__":
+    main()
