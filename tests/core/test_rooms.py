@@ -22,7 +22,7 @@ LINES, FUNCTION = 500, 60
 # Modules of one name that mean the same in two rooms: a method or a metric as it is registered; a method and the paper
 # that it comes from.
 SAME_NAME = {"base": {"method", "metric"}} | {
-    name: {"method", "papers"} for name in ("alti", "alti_logit", "decompx", "value_zeroing")
+    name: {"method", "papers"} for name in ("alti", "alti_logit", "attn_lrp", "decompx", "value_zeroing")
 }
 HEAVY = {"torch", "transformers", "tokenizers", "huggingface_hub", "safetensors"}
 INSIDES = {"config", "pretrained", "tokenizer", "blocks"}  # of a Model: what Hugging Face made

@@ -201,7 +201,12 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
         ("compares with no other method", "globenc", "aopc:saliency", {}),
         ("cannot be taken at '@layers'", "globenc", "aopc@layers", {}),
         ("has no option 'way'", "globenc", "aopc(way=mask)", {}),
-        ("by='fire'; expected 'unknown', 'mask', 'pad', 'delete' or a whole number", "globenc", "aopc(by=fire)", {}),
+        (
+            "by='fire'; expected 'unknown', 'mask', 'pad', 'delete', 'attention' or a whole number",
+            "globenc",
+            "aopc(by=fire)",
+            {},
+        ),
         ("by=True; expected 'unknown'", "globenc", "aopc(by=true)", {}),
         ("shares=0.1; expected a list", "globenc", "aopc(shares=0.1)", {}),
         ("threshold='half'; expected a number", "globenc", "iou-f1(threshold=half)", {}),

@@ -142,6 +142,8 @@ def check_model(opened: Model, setting: Setting) -> None:
                     f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; replace them: "
                     f"{asked.metric.name}(by=mask)"
                 )
+        if asked.rerun is not None and opened.task == "encoder":
+            raise NotDefined(f"'{asked.name}' measures an output, and {opened.name} is a bare encoder")
         if asked.metric.gold and opened.task != "classification":
             raise NotDefined(f"'{asked.name}' is the accuracy of a classifier, and {opened.name} is not one")
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):

@@ -22,13 +22,14 @@ from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, Wheref
 from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
-from wherefrom.metric.base import Again, Case, MetricSpec, Number
+from wherefrom.metric.base import Again, Case, MetricSpec, Number, Rerun
 from wherefrom.metric.consistency import Second
 from wherefrom.metric.probing import layer_states, readout_vectors
 from wherefrom.metric.sanity import Alone, Disturbed
 from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
 from wherefrom.model.target import class_index
 from wherefrom.pipeline.execution import run
+from wherefrom.pipeline.phrases import with_phrases
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import Explanation
@@ -173,6 +174,7 @@ class Worker:
             for batch in self.batches(readable):
                 waiting += self._measure(batch, seconds)
             self._erase(waiting)
+            self._rerun(waiting)
             self._explain_again(waiting)
             if any(asked.probe is not None for asked in self.asked):
                 self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
@@ -185,8 +187,14 @@ class Worker:
         return example if mask is None else example.with_mask(mask)
 
     def read(self, example: Example) -> Sentence:
-        """An example as this model reads it."""
-        return self.reader.read(self._masked(example).text)[0][0]
+        """An example as this model reads it; a target of several tokens stands at the end of a language model's."""
+        found = self.reader.read(self._masked(example).text)[0][0]
+        if self.opened.task != "causal-lm" or self.setting.target is not None or self._has_mask(example):
+            return found
+        found, other = with_phrases(self.opened, found, Question(example.target, example.foil, None))
+        if other is not None:
+            raise InvalidInput("a phrase is measured by itself, and not against another; leave the example's foil out")
+        return found
 
     def try_read(self, example: Example) -> Sentence | str:
         """An example as this model reads it, or why it cannot."""
@@ -319,7 +327,7 @@ class Worker:
             for asked in self.asked:
                 if asked.at_once:
                     outcome.records += [Record(name, number) for number in asked.measure(case)]
-            if any(asked.way is not None or asked.again is not None for asked in self.asked):
+            if any(not asked.at_once and asked.probe is None for asked in self.asked):
                 waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))
         return waiting
 
@@ -366,6 +374,30 @@ class Worker:
             if len(wanted) == 1:
                 return [str(error)]
             return [found for one in wanted for found in self._curves([one])]
+
+    # The model run again ----------------------------------------------------------------------------------
+
+    def _rerun(self, waiting: Sequence[_Waiting]) -> None:
+        """What each rerun gives of all explanations of the shard, and what the metrics make of it."""
+        for how in dict.fromkeys(asked.rerun for asked in self.asked if asked.rerun is not None):
+            for each, found in zip(waiting, self._measured(how, waiting), strict=True):
+                case = Case(each.outcome.item.example, each.explanation, reruns={how: found})
+                for asked in (asked for asked in self.asked if asked.rerun == how):
+                    numbers = (
+                        [Number(asked.name, None, float("nan"), found)]
+                        if isinstance(found, str)
+                        else asked.measure(case)
+                    )
+                    each.outcome.records += [Record(each.method, number) for number in numbers]
+
+    def _measured(self, how: Rerun, waiting: Sequence[_Waiting]) -> list[Any]:
+        """What came of each; the reason where nothing did."""
+        try:
+            return list(how.measured(self.opened, [(each.sentence, each.explanation) for each in waiting]))
+        except EXAMPLE_ERRORS as error:
+            if len(waiting) == 1:
+                return [str(error)]
+            return [found for one in waiting for found in self._measured(how, [one])]
 
     # Once more, and the layers' vectors -------------------------------------------------------------------
 

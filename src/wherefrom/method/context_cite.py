@@ -80,7 +80,6 @@ def context_cite(
     """
     batch = output.trace.batch.sentences
     asked = list(output.asked) or [[each] for each in output.answers]
-    which = list(asked[0]).index(output.answers[0])
     parts = [removable(each, answers, unit) for each, answers in zip(batch, asked, strict=True)]
     masks = [random_masks(len(each), n_masks, keep, seed) for each in parts]
     key = f"answers without {unit} {n_masks} {keep} {of} {by} {seed}"
@@ -89,7 +88,7 @@ def context_cite(
     surrogates = []
     for row, units in enumerate(parts):
         tokens = max(1, len(output.answers[row].target.tokens))
-        fit = surrogate(masks[row], found[row][:, which], alpha, tokens, seed)
+        fit = surrogate(masks[row], found[row][:, output.which], alpha, tokens, seed)
         surrogates.append({**fit, "units": _named(batch[row], units, fit["units"])})
         for members, one in zip(units, fit["units"], strict=True):
             scores[row, members] = one["weight"] / len(members)

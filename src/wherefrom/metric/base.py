@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from wherefrom.typecheck import kinds_of
 
 if TYPE_CHECKING:
     from wherefrom.data import Example
+    from wherefrom.model import Model, Sentence
 
 NEEDS = {
     "cues": "cue words",
@@ -27,6 +28,15 @@ NEEDS = {
     "group": "a group",
     "target": "a target word",
 }
+
+
+class Rerun(Protocol):
+    """What the model is run again for, beside erasure: a frozen dataclass whose fields are options of its metrics."""
+
+    def measured(self, opened: Model, cases: Sequence[tuple[Sentence, Explanation]]) -> Sequence[Any]:
+        """What came of each case, for the metric's own function."""
+
+
 Again = consistency.Second | sanity.Randomised | sanity.Disturbed | sanity.Alone
 
 
@@ -40,6 +50,7 @@ class Case:
     classes: Mapping[str, Explanation] = field(default_factory=dict)  # towards every class, by label
     curves: Mapping[erasure.Way, erasure.Curve] = field(default_factory=dict)
     again: Mapping[Again, Mapping[str, Explanation]] = field(default_factory=dict)  # once more, by what was changed
+    reruns: Mapping[Rerun, Any] = field(default_factory=dict)
     gold: int | None = None  # the model's class that the gold label is, where a metric asks for it
 
 
@@ -76,6 +87,7 @@ class Metric:
     every_class: bool = False  # explains every class, not only the predicted one
     way: erasure.Way | None = None  # takes tokens away like this
     again: Again | None = None  # explains once more like this
+    rerun: Rerun | None = None  # runs the model again like this
     probe: Probe | None = None  # reads the vectors of the whole dataset like this
     requires: tuple[str, ...] = ()  # options that must be given
     at: str = "in layer"  # how a number of one layer is spoken of
@@ -90,19 +102,19 @@ class Metric:
     @property
     def options(self) -> dict[str, Any]:
         """The options and their defaults."""
-        more = (chosen_by(each) for each in (self.way, self.again, self.probe))
+        more = (chosen_by(each) for each in (self.way, self.again, self.rerun, self.probe))
         return {name: value for each in (options_of(self.run), *more) for name, value in each.items()}
 
     @property
     def kinds(self) -> dict[str, Any]:
         """What each option may be, as annotations (`wherefrom.typecheck`)."""
-        more = (type(each).__init__ for each in (self.way, self.again, self.probe) if each is not None)
+        more = (type(each).__init__ for each in (self.way, self.again, self.rerun, self.probe) if each is not None)
         known = {name: kind for each in (self.run, *more) for name, kind in kinds_of(each).items()}
         return {name: {**known, **self.narrowed}[name] for name in self.options}
 
 
-def chosen_by(more: erasure.Way | Again | Probe | None) -> dict[str, Any]:
-    """Those by which a metric's way, change or probe is chosen; keeping tokens is a metric of its own."""
+def chosen_by(more: Any) -> dict[str, Any]:
+    """Those by which a metric's way, change, rerun or probe is chosen; keeping tokens is a metric of its own."""
     return {} if more is None else {each.name: getattr(more, each.name) for each in fields(more) if each.name != "keep"}
 
 
@@ -117,12 +129,13 @@ class MetricSpec:
     where: str = ""
     way: erasure.Way | None = None
     again: Again | None = None
+    rerun: Rerun | None = None
     probe: Probe | None = None
 
     @property
     def at_once(self) -> bool:
         """Whether it is measured from the explanation alone."""
-        return self.way is None and self.again is None and self.probe is None
+        return all(each is None for each in (self.way, self.again, self.rerun, self.probe))
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ r"""Erasure: what becomes of the prediction when the highest-scored tokens go fi
 
 Tokens are taken in the order of their scores, in K = 10 steps of a tenth of those that the tokenizer did not add
 itself, the last step all of them: of 13 tokens 0, 1, 3, 4, 5, 6, 8, 9, 10, 12, 13. They are deleted, or replaced by
-padding, the mask or the unknown token. The curve is kept, so that the area under it and every metric come from one set
-of forward passes. Shares are rounded to whole tokens; one above 0 is at least one token.
+padding, the mask or the unknown token, or (`by="attention"`) no token sees them any more. The curve is kept, so that
+the area under it and every metric come from one set of forward passes. Shares are rounded to whole tokens; one above 0
+is at least one token.
 
 `protocol="attcat-code"` repeats AttCAT's notebooks, which differ from their text: nine steps of a ninth of all tokens,
 special ones counted but passed over, the last token in the order never taken, padding attended, and the absolute change
@@ -22,7 +23,7 @@ sufficiency fall; and the drops at the five shares summed and divided by six.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
@@ -38,7 +39,7 @@ from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.output import explained, predicted
 from wherefrom.model.perturb import By, stand_in_for, untokenized
 from wherefrom.model.rerun import readings
-from wherefrom.result.explanation import Explanation
+from wherefrom.result.explanation import SAID, Explanation
 from wherefrom.typecheck import check_fields
 
 STARTS = ("bos_token_id", "cls_token_id", "eos_token_id")  # what a text may begin with
@@ -47,6 +48,7 @@ NINE = TENTHS[1:-1]  # 10 to 90 % (DecompX)
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
 Protocol = Literal["text", "attcat-code", "alti-code"]
 TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
+UNSEEN = "attention"  # no token stands in, and none is deleted
 SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
 
 
@@ -163,7 +165,7 @@ def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) ->
     steps: list[list[int]] = []
     for sentence, explanation, way in asked:
         blank = blank_id(opened, way.by)
-        order, taken = _plan(sentence, explanation, way)
+        order, taken = plan(sentence, explanation, way)
         steps.append(taken)
         for step, k in enumerate(taken):  # the whole sentence first
             gone = (order[k:] if way.keep else order[:k]) if step else []
@@ -183,24 +185,35 @@ class Erased(NamedTuple):
     gone: frozenset[int]
 
 
-def without(opened: Model, cases: Sequence[Erased], blank: int | None) -> NDArray[np.float64]:
-    """The probability of each explanation's target without the tokens: deleted, or replaced by `blank` (an id)."""
-    found: NDArray[np.float64] = _readings(opened, [_variant(opened, case, blank) for case in cases])[:, 0]
+Blank = int | str | None  # the id of what stands in for a token; UNSEEN where nothing does, None where it is deleted
+
+
+def without(opened: Model, cases: Sequence[Erased], blank: Blank) -> NDArray[np.float64]:
+    """The probability of each explanation's target without the tokens: deleted, replaced by a token, or unseen."""
+    found: NDArray[np.float64] = numbers_without(opened, cases, blank, ["probability"])[:, 0]
     return found
 
 
-def _variant(opened: Model, case: Erased, blank: int | None) -> tuple[Sentence, Answer]:
+def numbers_without(opened: Model, cases: Sequence[Erased], blank: Blank, of: Sequence[str]) -> NDArray[np.float64]:
+    """The same of several numbers of the target, its logit or a logarithm: [cases, numbers]."""
+    found: NDArray[np.float64] = _readings(opened, [_variant(opened, case, blank) for case in cases], of)[:, :-1]
+    return found
+
+
+def _variant(opened: Model, case: Erased, blank: Blank) -> tuple[Sentence, Answer]:
     return _without(opened, case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
 
 
-def _readings(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -> NDArray[np.float64]:
-    """The target's probability and the prediction of each variant: [N, 2].
+def _readings(
+    opened: Model, variants: Sequence[tuple[Sentence, Answer]], of: Sequence[str] = ("probability",)
+) -> NDArray[np.float64]:
+    """The target's probability (or other numbers `of` it), and last the prediction of each variant: [N, numbers + 1].
 
     What several orders have in common (all there, all gone, the same few gone) is read once.
     """
     keys = [
         (
-            *(tuple(part or ()) for part in (each.ids, each.embedded, each.types, each.visible)),
+            *(tuple(part or ()) for part in (each.ids, each.embedded, each.types, each.visible, each.unseen)),
             answer.target,
             answer.readout,
         )
@@ -212,23 +225,23 @@ def _readings(opened: Model, variants: Sequence[tuple[Sentence, Answer]]) -> NDA
 
     def read(output: Any, members: Sequence[int], lengths: Sequence[int]) -> Tensor:
         asked = [answers[i] for i in members]
-        probability = explained(opened, output, asked, lengths, "probability")
-        return torch.stack([probability, predicted(opened, output, asked).to(probability)], 1)
+        numbers = [explained(opened, output, asked, lengths, each) for each in of]
+        return torch.stack([*numbers, predicted(opened, output, asked).to(numbers[0])], 1)
 
     found = readings(
         opened,
         [different[key][0] for key in places],
         read,
-        2,
+        len(of) + 1,
         tokens=TOKENS.get(opened.device.type, TOKENS["cpu"]),
         slack=SLACK,
-        own_attention=True,
+        own_attention=not any(sentence.unseen for sentence, _ in variants),
     ).numpy()
     one_each: NDArray[np.float64] = found[[places[key] for key in keys]]
     return one_each
 
 
-def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[int], list[int]]:
+def plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[int], list[int]]:
     """The order in which tokens go, and how many are gone (or kept) at each step; the first is the whole sentence."""
     if explanation.tokens != sentence.tokens:
         raise InvalidInput(
@@ -242,7 +255,7 @@ def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[
         walk = [i for i in order[: n - 1] if not explanation.special[i]]  # theirs stops before the last of the order
         return walk, [0, *(min(k, len(walk)) for k in counts)]
     if way.protocol == "alti-code":
-        inner = [i for i in order if 0 < i < n - 1 and i != _read_at(explanation)]
+        inner = [i for i in order if 0 < i < n - 1 and i not in _read_at(explanation)]
         return inner, [0, *([0] if way.keep else []), *(ceil(share * len(inner)) for share in way.shares)]
     free = erasable(explanation)
     own = [i for i in order if i in free]
@@ -253,8 +266,10 @@ def _plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[
     return own, counts if way.shares[0] == 0 else [0, *counts]
 
 
-def _without(opened: Model, sentence: Sentence, gone: frozenset[int], blank: int | None) -> Sentence:
-    if blank is not None:
+def _without(opened: Model, sentence: Sentence, gone: frozenset[int], blank: Blank) -> Sentence:
+    if blank == UNSEEN:
+        return replace(sentence, unseen=tuple(sorted(gone)))
+    if isinstance(blank, int):
         return sentence.blanked(gone, blank)
     if len(gone) < len(sentence):
         return sentence.without(gone)
@@ -269,18 +284,24 @@ def _without(opened: Model, sentence: Sentence, gone: frozenset[int], blank: int
 
 
 def erasable(explanation: Explanation) -> set[int]:
-    """The tokens that may go: those of the text, but not the one at which a word is predicted."""
-    return {i for i, special in enumerate(explanation.special) if not special and i != _read_at(explanation)}
+    """The tokens that may go: those of the text, but none at which a word is predicted, nor what is said after it."""
+    fixed = _read_at(explanation)
+    said = {i for i, name in enumerate(explanation.segments) if name in SAID}
+    return {i for i, special in enumerate(explanation.special) if not special and i not in fixed | said}
 
 
-def _read_at(explanation: Explanation) -> int | None:
-    return explanation.position if explanation.measured.kind == "token" else None
+def _read_at(explanation: Explanation) -> set[int | None]:
+    readout = explanation.readout
+    return {readout.position, *readout.rows} if explanation.measured.kind in ("token", "phrase") else set()
 
 
-def blank_id(opened: Model, by: str | int) -> int | None:
-    """The token that stands in for those erased, by a way that `Way` has let pass; None where they are deleted."""
+def blank_id(opened: Model, by: str | int) -> Blank:
+    """What stands in for the tokens erased, by a way that `Way` has let pass."""
     if by == "delete":
         return None
+    if by == UNSEEN:
+        opened.need_blocks(f"by={UNSEEN!r}")
+        return UNSEEN
     token = stand_in_for(opened, by)
     if token is None:
         raise InvalidOption(
@@ -289,7 +310,7 @@ def blank_id(opened: Model, by: str | int) -> int | None:
     return token
 
 
-def _answer(opened: Model, explanation: Explanation, blank: int | None) -> Answer:
+def _answer(opened: Model, explanation: Explanation, blank: Blank) -> Answer:
     target: Target = explanation.measured
     if target.kind == "none":
         raise NotDefined("erasure measures the probability of an output, and nothing is predicted here")

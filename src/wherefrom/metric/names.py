@@ -10,9 +10,9 @@ REFERENCE is another method, explained beside the measured one. WHERE says what 
 (the answer), `layers` (the readout row of everything aggregated up to each layer) or `maps` (each layer by itself);
 for precision it is K. A metric of one example is a few numbers, each with its layer or none; where it has no value it
 says why. What a metric needs of the data is stated, so that a dataset without it is refused before anything is run.
-Some metrics need more than the explanation: the model once more without tokens (`way`), the example explained once
-more by a changed model (`again`), or every example's vectors (`probe`, a metric of the model on the whole dataset).
-What they share with each other is computed once.
+Some metrics need more than the explanation: the model once more without tokens (`way`) or disturbed in another way
+(`rerun`), the example explained once more by a changed model (`again`), or every example's vectors (`probe`, a metric
+of the model on the whole dataset). What they share with each other is computed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption
-from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
+from wherefrom.metric import builtin, flipping, left_out, soft  # noqa: F401 (they register themselves)
 from wherefrom.metric.base import METRICS, NEEDS, Metric, MetricSpec, chosen_by
 from wherefrom.spec import apart, checked_options, parse
 
@@ -59,12 +59,12 @@ def lookup(text: str) -> MetricSpec:
         raise InvalidOption(f"'{name}' by {options['protocol']} compares whole maps; leave '@{where}' out")
     if missing := [option for option in found.requires if option not in options]:
         raise InvalidOption(f"'{name}' must be told its {missing[0]}; write {name}({missing[0]}=…)")
-    way, again, probe = (_resolved(more, options) for more in (found.way, found.again, found.probe))
-    return MetricSpec(text.strip(), found, options, reference or None, where, way, again, probe)
+    way, again, rerun, probe = (_resolved(each, options) for each in (found.way, found.again, found.rerun, found.probe))
+    return MetricSpec(text.strip(), found, options, reference or None, where, way, again, rerun, probe)
 
 
 def _resolved(default: Any, options: dict[str, Any]) -> Any:
-    """The way, change or probe that the options choose, which are taken out."""
+    """The way, change, rerun or probe that the options choose, which are taken out."""
     chosen = {key: options.pop(key) for key in chosen_by(default) if key in options}
     return None if default is None else replace(default, **chosen)
 

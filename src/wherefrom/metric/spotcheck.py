@@ -5,7 +5,8 @@ r"""Whether to believe one explanation: its own evidence, on its own sentence.
 
 The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
 pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
-token, an answer) they are replaced, by the mask or else the unknown token. An order that knows nothing lowers the
+token, an answer) they are replaced, by the mask or else the unknown token; a language model that has neither no longer
+sees them. An order that knows nothing lowers the
 probability too, more so in short sentences; what a method adds is the distance to it.
 
 **The verdict is a rank test.** The order of the scores is compared with 19 other orders, drawn at random and all
@@ -29,8 +30,10 @@ from numpy.typing import NDArray
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.metric.correlation import spearman
-from wherefrom.metric.erasure import TENTHS, Erased, blank_id, erasable, without
+from wherefrom.metric.erasure import TENTHS, UNSEEN, Blank, Erased, blank_id, erasable, without
 from wherefrom.model import Model, Sentence, open_model
+from wherefrom.model.perturb import stand_in_for
+from wherefrom.model.phrase import continued
 from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
 
@@ -40,7 +43,7 @@ OTHERS = 19  # random orders to be told from: coming first among 20 has a chance
 LONG = 64  # tokens beyond which the curve has fewer steps:
 FEW_STEPS = (0.0, 0.1, SPOKEN, 0.5)
 SMALLEST = 1e-8  # probabilities below are shown as this one would be
-NOISE = 1e-6  # a smaller difference of probabilities is rounding
+NOISE = 1e-6  # of the largest probability: a smaller difference is rounding
 
 Array = NDArray[np.float64]
 Words = list[list[int]]  # the tokens of each word
@@ -52,7 +55,7 @@ class Check:
 
     method: str
     target: Target
-    by: str  # "delete", "mask" or "unknown"
+    by: str  # "delete", "mask", "unknown" or "attention"
     words: list[str]  # in the order in which they go
     taken: list[int]  # how many words are gone at each step, 0 first
     probabilities: Array  # [K]
@@ -66,7 +69,8 @@ class Check:
     @property
     def beaten(self) -> int:
         """How many of the random orders leave a higher probability than this one, in the mean over all steps."""
-        return int((self.random.mean(1) > self.probabilities.mean() + NOISE).sum())
+        rounding = NOISE * max(self.probabilities.max(), self.random.max())
+        return int((self.random.mean(1) > self.probabilities.mean() + rounding).sum())
 
     @property
     def told(self) -> bool | None:
@@ -202,6 +206,8 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     if known is None or known.texts != texts:
         reader = opened.reader(truncate=True, tokenizer_kwargs=explanation.options.get("tokenizer_kwargs"))
         (known,), _ = reader.read(explanation.arguments["inputs"])
+        if explanation.measured.kind == "phrase":
+            known = continued(opened, known, explanation.measured.tokens)
     if known.tokens != explanation.tokens:
         raise InvalidInput("the explanation is of other tokens than this model reads; pass the model it explains")
     return known
@@ -210,7 +216,9 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
 def _way(opened: Model, explanation: Explanation) -> str:
     if explanation.measured.kind == "class" and opened.task == "classification":
         return "delete"
-    return "unknown" if opened.mask_id is None else "mask"
+    if opened.mask_id is not None:
+        return "mask"
+    return UNSEEN if stand_in_for(opened, "unknown") is None and opened.family.mapped else "unknown"
 
 
 def _digits(start: float) -> int:
@@ -235,7 +243,7 @@ def _curves(
     words: Words,
     orders: Sequence[Sequence[int]],
     taken: Sequence[int],
-    blank: int | None,
+    blank: Blank,
 ) -> Array:
     """[orders, steps]: all orders in one batch of reruns."""
     cases = [

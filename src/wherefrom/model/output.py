@@ -186,8 +186,13 @@ def predicted(opened: Model, output: Any, answers: Sequence[Answer]) -> Tensor:
         return torch.full((len(answers),), torch.nan)
     if opened.task == "classification":
         return promote(output.logits).argmax(-1).double()
-    rows = enumerate(answers)
-    return torch.stack([output.logits[row, answer.readout.position].argmax() for row, answer in rows]).double()
+    return torch.tensor(
+        [
+            torch.nan if (where := answer.readout.position) is None else int(output.logits[row, where].argmax())
+            for row, answer in enumerate(answers)
+        ],
+        dtype=torch.float64,
+    )
 
 
 def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bool:

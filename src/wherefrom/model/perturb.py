@@ -6,7 +6,7 @@ from typing import Literal
 
 from wherefrom.model.model import Model
 
-By = Literal["unknown", "mask", "pad", "delete"] | int  # what becomes of a token that is taken away: or a token id
+By = Literal["unknown", "mask", "pad", "delete", "attention"] | int  # how a token is taken away: or a token's id
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wherefrom.display import Listed
-from wherefrom.papers import abnar2020, alti, alti_logit, attcat, decompx, globenc, value_zeroing, yin_neubig  # noqa: F401
+from wherefrom.papers import abnar2020, alti, alti_logit, attcat, attn_lrp, decompx, globenc, value_zeroing, yin_neubig  # noqa: F401
 from wherefrom.papers.recipe import Recipe, all_recipes, lookup, resolve
 from wherefrom.papers.report import Result
 

@@ -1,0 +1,99 @@
+r"""Flipping tokens: what becomes of a next word or an answer as tokens go, the most relevant first and the least.
+
+    MoRF     1/(K+1) Σ_k y(x without the top k/K) − y(x)          the most relevant first: lower is better
+    LeRF     1/(K+1) Σ_k y(x without the lowest k/K) − y(x)       the least relevant first: higher is better
+    ΔA       LeRF − MoRF                                          the area between the two curves (Achtibat et al. 2024)
+
+y is the log-probability of what is explained, or its logit (`of`); of an answer of several tokens it is their sum. By
+default no token sees those that are gone, in any layer, and all others keep their places (`by="attention"`): a language
+model has no token that says that nothing stands here. What a curve of one order loses because the text has become
+strange, that of the other loses too, so that their distance says more than either.
+
+AttnLRP measures the logit; its step and what it puts in a token's place are not at hand.
+
+Achtibat et al. (2024), AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers. ICML.
+https://arxiv.org/abs/2402.05602
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wherefrom.metric.base import Case, MetricSpec, Part, metric
+from wherefrom.metric.erasure import TENTHS, Erased, Way, blank_id, numbers_without, plan
+from wherefrom.model import Model, Sentence
+from wherefrom.model.perturb import By
+from wherefrom.result.explanation import Explanation
+
+Array = NDArray[np.float64]
+
+
+class Flipped(NamedTuple):
+    """The explained number after each share of the tokens is gone, the whole text first."""
+
+    morf: Array
+    lerf: Array
+
+
+Of = Literal["log-probability", "logit", "probability"]
+
+
+@dataclass(frozen=True)
+class Flips:
+    """How tokens go, and after which shares one looks."""
+
+    by: By = "attention"
+    shares: tuple[float, ...] = TENTHS
+
+    def __post_init__(self) -> None:
+        Way(self.by, self.shares)  # refuses what is no way
+
+    def measured(self, opened: Model, cases: Sequence[tuple[Sentence, Explanation]]) -> list[dict[str, Flipped]]:
+        """Of each case the curves of every number that could be looked at, from one set of forward passes."""
+        erased, steps = [], []
+        for sentence, explanation in cases:
+            order, taken = plan(sentence, explanation, Way(self.by, self.shares))
+            steps.append(len(taken))
+            for walk in (order, order[::-1]):
+                erased += [Erased(sentence, explanation, frozenset(walk[:k])) for k in taken]
+        found = numbers_without(opened, erased, blank_id(opened, self.by), get_args(Of))
+        each = np.split(found, np.cumsum([2 * count for count in steps])[:-1])
+        return [
+            {of: Flipped(curve[:count], curve[count:]) for of, curve in zip(get_args(Of), numbers.T, strict=True)}
+            for numbers, count in zip(each, steps, strict=True)
+        ]
+
+
+def change(numbers: Array) -> float:
+    """By how much the number has changed, on average over the steps."""
+    return float((numbers - numbers[0]).mean())
+
+
+def _flipped(case: Case, asked: MetricSpec, of: Of) -> Flipped:
+    assert asked.rerun is not None
+    found: Flipped = case.reruns[asked.rerun][of]
+    return found
+
+
+@metric("morf", better="lower", rerun=Flips())
+def morf(case: Case, asked: MetricSpec, *, of: Of = "log-probability") -> Iterator[Part]:
+    """Change of the answer's log-probability as the most relevant tokens go first, mean over tenths (AttnLRP)."""
+    yield Part(None, change(_flipped(case, asked, of).morf))
+
+
+@metric("lerf", rerun=Flips())
+def lerf(case: Case, asked: MetricSpec, *, of: Of = "log-probability") -> Iterator[Part]:
+    """Change of the answer's log-probability as the least relevant tokens go first, mean over tenths (AttnLRP)."""
+    yield Part(None, change(_flipped(case, asked, of).lerf))
+
+
+@metric("lerf-morf", rerun=Flips())
+def between(case: Case, asked: MetricSpec, *, of: Of = "log-probability") -> Iterator[Part]:
+    """Area between the curves of the least and of the most relevant tokens going first (AttnLRP)."""
+    found = _flipped(case, asked, of)
+    yield Part(None, change(found.lerf) - change(found.morf))
