@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from wherefrom.errors import NotDefined
-from wherefrom.method.ablation import IDEA, Away, changing, reruns
+from wherefrom.method.ablation import IDEA, Away, changing, found_way, reruns
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import COHEN_WANG_2024
 from wherefrom.result.answer import Answer
@@ -144,6 +144,7 @@ def answers_without(
     """For each sentence the numbers asked of it, with the units that each mask keeps: [masks, numbers]."""
     from wherefrom.model.rerun import several_numbers
 
+    by = found_way(opened) if by == "auto" else by
     change = changing(opened, by)
     texts: list[Sentence] = []
     wanted, places = [], []

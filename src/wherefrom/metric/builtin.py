@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wherefrom.errors import NotDefined
 from wherefrom.metric import confidence as between
 from wherefrom.metric import consistency as models
-from wherefrom.metric import correlation, erasure, layerwise, plausibility, precision, sanity
+from wherefrom.metric import correlation, erasure, flipping, layerwise, left_out, plausibility, precision, sanity, soft
 from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.metric.ranks import Ties, token_ranks
@@ -158,6 +158,56 @@ def masked_accuracy(case: Case, asked: MetricSpec) -> Iterator[Part]:
 def prediction_performance(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """How often the top 10, 20, … 90 % of the tokens alone leave the model's prediction as it is (after DecompX)."""
     yield Part(None, _curve(case, asked).accuracy())
+
+
+# The model run again on a prompt ---------------------------------------------------------------------------
+
+
+def _rerun(case: Case, asked: MetricSpec) -> Any:
+    assert asked.rerun is not None
+    return case.reruns[asked.rerun]
+
+
+@metric("morf", better="lower", rerun=flipping.Flips())
+def morf(case: Case, asked: MetricSpec, *, of: flipping.Of = "log-probability") -> Iterator[Part]:
+    """Change of the answer's log-probability as the most relevant tokens go first, mean over tenths (AttnLRP)."""
+    yield Part(None, flipping.change(_rerun(case, asked)[of].morf))
+
+
+@metric("lerf", rerun=flipping.Flips())
+def lerf(case: Case, asked: MetricSpec, *, of: flipping.Of = "log-probability") -> Iterator[Part]:
+    """Change of the answer's log-probability as the least relevant tokens go first, mean over tenths (AttnLRP)."""
+    yield Part(None, flipping.change(_rerun(case, asked)[of].lerf))
+
+
+@metric("lerf-morf", rerun=flipping.Flips())
+def lerf_morf(case: Case, asked: MetricSpec, *, of: flipping.Of = "log-probability") -> Iterator[Part]:
+    """Area between the curves of the least and of the most relevant tokens going first (AttnLRP)."""
+    yield Part(None, _rerun(case, asked)[of].between)
+
+
+@metric("soft-sufficiency", rerun=soft.Dimming(keep=True))
+def soft_sufficiency(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """How much of the answer stays when every token is kept as far as its score says (Zhao & Aletras)."""
+    yield Part(None, _rerun(case, asked).sufficiency)
+
+
+@metric("soft-comprehensiveness", rerun=soft.Dimming())
+def soft_comprehensiveness(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """How much of the answer is lost when every token is dimmed as far as its score says (Zhao & Aletras)."""
+    yield Part(None, _rerun(case, asked).comprehensiveness)
+
+
+@metric("lds", rerun=left_out.Masks())
+def lds(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """Spearman's ρ of the answer with the scores of what is left, over random parts of the prompt (ContextCite)."""
+    yield Part(None, _rerun(case, asked).lds)
+
+
+@metric("top-k-drop", rerun=left_out.Top())
+def top_k_drop(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """How far the answer's log-probability falls without the k parts of the highest scores (ContextCite)."""
+    yield Part(None, _rerun(case, asked))
 
 
 # Between classes, and tokens that carry no meaning --------------------------------------------------------

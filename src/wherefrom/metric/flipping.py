@@ -17,14 +17,13 @@ https://arxiv.org/abs/2402.05602
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.erasure import TENTHS, Erased, Way, blank_id, numbers_without, plan
 from wherefrom.model import Model, Sentence
 from wherefrom.model.perturb import By
@@ -38,6 +37,11 @@ class Flipped(NamedTuple):
 
     morf: Array
     lerf: Array
+
+    @property
+    def between(self) -> float:
+        """The area between the two curves."""
+        return change(self.lerf) - change(self.morf)
 
 
 Of = Literal["log-probability", "logit", "probability"]
@@ -72,28 +76,3 @@ class Flips:
 def change(numbers: Array) -> float:
     """By how much the number has changed, on average over the steps."""
     return float((numbers - numbers[0]).mean())
-
-
-def _flipped(case: Case, asked: MetricSpec, of: Of) -> Flipped:
-    assert asked.rerun is not None
-    found: Flipped = case.reruns[asked.rerun][of]
-    return found
-
-
-@metric("morf", better="lower", rerun=Flips())
-def morf(case: Case, asked: MetricSpec, *, of: Of = "log-probability") -> Iterator[Part]:
-    """Change of the answer's log-probability as the most relevant tokens go first, mean over tenths (AttnLRP)."""
-    yield Part(None, change(_flipped(case, asked, of).morf))
-
-
-@metric("lerf", rerun=Flips())
-def lerf(case: Case, asked: MetricSpec, *, of: Of = "log-probability") -> Iterator[Part]:
-    """Change of the answer's log-probability as the least relevant tokens go first, mean over tenths (AttnLRP)."""
-    yield Part(None, change(_flipped(case, asked, of).lerf))
-
-
-@metric("lerf-morf", rerun=Flips())
-def between(case: Case, asked: MetricSpec, *, of: Of = "log-probability") -> Iterator[Part]:
-    """Area between the curves of the least and of the most relevant tokens going first (AttnLRP)."""
-    found = _flipped(case, asked, of)
-    yield Part(None, change(found.lerf) - change(found.morf))

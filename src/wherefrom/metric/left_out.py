@@ -13,7 +13,7 @@ Cohen-Wang et al. (2024), ContextCite: Attributing Model Generation to Context. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from wherefrom.errors import NotDefined
 from wherefrom.method.ablation import Away
 from wherefrom.method.context_cite import answers_without, random_masks, removable
-from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Answer, Model, Sentence
 from wherefrom.result.explanation import Explanation
@@ -38,6 +37,11 @@ class LeftOut(NamedTuple):
 
     said: Array
     found: Array
+
+    @property
+    def lds(self) -> float:
+        """The linear datamodelling score."""
+        return spearman(self.said, self.found)
 
 
 @dataclass(frozen=True)
@@ -111,18 +115,3 @@ def _answers(
 ) -> list[Array]:
     sentences, asked = [sentence for sentence, _ in cases], [[_answer(each)] for _, each in cases]
     return [each[:, 0] for each in answers_without(opened, sentences, asked, units, masks, of, by)]
-
-
-@metric("lds", rerun=Masks())
-def lds(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Spearman's ρ of the answer with the scores of what is left, over random parts of the prompt (ContextCite)."""
-    assert asked.rerun is not None
-    found: LeftOut = case.reruns[asked.rerun]
-    yield Part(None, spearman(found.said, found.found))
-
-
-@metric("top-k-drop", rerun=Top())
-def top_k_drop(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """How far the answer's log-probability falls without the k parts of the highest scores (ContextCite)."""
-    assert asked.rerun is not None
-    yield Part(None, case.reruns[asked.rerun])

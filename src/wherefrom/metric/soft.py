@@ -19,7 +19,7 @@ Zhao & Shan (2024), ReAGent: A Model-agnostic Feature Attribution Method for Gen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from wherefrom.errors import NotDefined
-from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.model import Answer, Model, Sentence, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.model.output import choices
@@ -48,6 +47,20 @@ class Softened(NamedTuple):
 
     dimmed: float
     empty: float
+
+    @property
+    def sufficiency(self) -> float:
+        return max(0.0, self._all - self.dimmed) / self._all
+
+    @property
+    def comprehensiveness(self) -> float:
+        return self.dimmed / self._all
+
+    @property
+    def _all(self) -> float:
+        if self.empty < SMALLEST:
+            raise NotDefined("the model says the same of an empty text, so that nothing can be lost")
+        return self.empty
 
 
 @dataclass(frozen=True)
@@ -131,25 +144,3 @@ def _distributions(opened: Model, sentence: Sentence, explanation: Explanation, 
     output = rerunning(opened, run, own_attention=True)
     found = [list(choices(opened, output, row, answer, len(sentence))) for row in range(len(kept))]
     return [[(scores.double().softmax(-1), int(said or 0)) for scores, said in each] for each in found]
-
-
-def _softened(case: Case, asked: MetricSpec) -> Softened:
-    assert asked.rerun is not None
-    found: Softened = case.reruns[asked.rerun]
-    if found.empty < SMALLEST:
-        raise NotDefined("the model says the same of an empty text, so that nothing can be lost")
-    return found
-
-
-@metric("soft-sufficiency", rerun=Dimming(keep=True))
-def soft_sufficiency(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """How much of the answer stays when every token is kept as far as its score says (Zhao & Aletras)."""
-    found = _softened(case, asked)
-    yield Part(None, max(0.0, found.empty - found.dimmed) / found.empty)
-
-
-@metric("soft-comprehensiveness", rerun=Dimming())
-def soft_comprehensiveness(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """How much of the answer is lost when every token is dimmed as far as its score says (Zhao & Aletras)."""
-    found = _softened(case, asked)
-    yield Part(None, found.dimmed / found.empty)

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, NotDefined
+from wherefrom.method.ablation import found_way
 from wherefrom.metric.correlation import spearman
-from wherefrom.metric.erasure import TENTHS, UNSEEN, Blank, Erased, blank_id, erasable, without
+from wherefrom.metric.erasure import TENTHS, Blank, Erased, blank_id, erasable, without
 from wherefrom.model import Model, Sentence, open_model
-from wherefrom.model.perturb import stand_in_for
 from wherefrom.model.phrase import continued
 from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
@@ -216,9 +216,7 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
 def _way(opened: Model, explanation: Explanation) -> str:
     if explanation.measured.kind == "class" and opened.task == "classification":
         return "delete"
-    if opened.mask_id is not None:
-        return "mask"
-    return UNSEEN if stand_in_for(opened, "unknown") is None and opened.family.mapped else "unknown"
+    return str(found_way(opened)) if opened.mask_id is None else "mask"
 
 
 def _digits(start: float) -> int:
