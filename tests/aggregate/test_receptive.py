@@ -77,6 +77,29 @@ def test_explain_corrects_for_the_receptive_field() -> None:
         assert np.abs(found.scores - wherefrom.explain(ids, model, method=name).scores).max() > 0.01
 
 
+@pytest.mark.parametrize("layout", ["llama", "gemma2", "mistral", "bloom"])
+@pytest.mark.parametrize("name", ["attention-rollout", "attention-flow"])
+def test_decoders_are_compared_with_a_reader_that_sees_what_they_see(layout: str, name: str) -> None:
+    """Windows of four in every layer of Mistral, in every other one of Gemma 2."""
+    model, ids = tiny.model(layout, "causal-lm", num_hidden_layers=2), tiny.ids(7)
+    windows = {"gemma2": [4, 7], "mistral": [4, 4]}.get(layout, [7, 7])
+    maps = wherefrom.explain(ids, model, method=name).maps
+    even = np.zeros_like(maps)
+    for layer, window in enumerate(windows):
+        for i in range(7):
+            seen = range(max(0, i - window + 1), i)
+            even[layer, i, i] = maps[layer, i, i]
+            for j in seen:
+                even[layer, i, j] = maps[layer, i, :i].sum() / len(seen)
+    found = wherefrom.explain(ids, model, method=name, receptive_field=True)
+    plain, expected = aggregate(found.aggregate, maps), aggregate(found.aggregate, even)
+    ratio = np.where(expected > 0, plain / np.where(expected > 0, expected, 1), 0)
+    assert np.allclose(found.aggregated, ratio / ratio.sum(-1, keepdims=True), atol=1e-5)
+    padded = {"input_ids": [0, 0, *ids], "attention_mask": [0, 0, *[1] * 7]}
+    left = wherefrom.explain(padded, model, method=name, receptive_field=True)
+    assert np.allclose(left.scores, found.scores, atol=1e-5)
+
+
 def test_the_correction_is_refused_where_it_has_no_meaning() -> None:
     with pytest.raises(wherefrom.WherefromError, match="sees all"):
         wherefrom.explain(tiny.ids(4), tiny.model(), receptive_field=True)

@@ -9,12 +9,13 @@ Transformer decoder, we should first normalize based on the receptive field of a
 
 E is the even reader: every token keeps as much of itself as in M and reads the rest evenly from all tokens
 that it can see. S/U says how much more of token j arrived than an even reader would have got. Uniform causal
-attention, with or without residual, is its own even reader: S' is then uniform over the visible tokens.
+attention, with or without residual, is its own even reader: S' is then uniform over the visible tokens. Where a layer
+sees no further than a window (Mistral, Gemma 2), neither does its even reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ def corrected(
 ) -> Maps:
     """`aggregate(maps, below)` relative to an even reader of the same receptive field, rows summing to one.
 
-    `visible` [n] names the tokens that attention may see, if not all. `how` goes to `aggregate`.
+    `visible` names the tokens that attention may see, if not all: [n], or [L, n, n] from each token in each layer.
+    `how` goes to `aggregate`.
     """
     even = None if below is None else even_reader(below, visible)
     found = aggregate(maps, below, **how)
@@ -41,6 +43,18 @@ def corrected(
     rows = ratio.sum(-1, keepdims=True)
     shares: Maps = np.divide(ratio, rows, out=np.zeros_like(ratio), where=rows > 0)
     return shares
+
+
+def field_of(visible: Sequence[int] | None, windows: Sequence[int | None], n: int) -> Mask | None:
+    """What each of n tokens may see in each layer, [L, n, n]: those of its window that are visible at all.
+
+    None where that is all. A window of w is the token itself and the w − 1 before it.
+    """
+    if visible is None and not any(windows):
+        return None
+    tokens = np.ones(n, dtype=bool) if visible is None else np.asarray(visible, dtype=bool)
+    back = np.arange(n)[:, None] - np.arange(n)
+    return np.stack([(back < (window or n)) & tokens for window in windows])
 
 
 def even_reader(maps: Maps, visible: Mask | None = None) -> Maps:
@@ -55,7 +69,7 @@ def even_reader(maps: Maps, visible: Mask | None = None) -> Maps:
     if visible is not None:
         field = field * visible
     diagonal = np.einsum("lii->li", maps)
-    count = np.maximum(field.sum(1), 1)
+    count = np.maximum(field.sum(-1), 1)
     result: Maps = ((maps.sum(-1) - diagonal) / count)[..., None] * field
     result[:, np.arange(n), np.arange(n)] = diagonal
     return result

@@ -13,6 +13,7 @@ import torch
 
 from wherefrom.aggregate import aggregate as aggregate_maps
 from wherefrom.aggregate import aggregate_row
+from wherefrom.aggregate.receptive import field_of
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError, warn
 from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
@@ -462,8 +463,8 @@ def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sente
     """The maps that reach the input [L, n, n]; or, where only the readout row is wanted, that row [L, n]."""
     if reach.aggregate is None:
         return None, None
-    visible = None if sentence.visible is None else np.array(sentence.visible, dtype=bool)
-    how: dict[str, Any] = {"receptive_field": reach.receptive_field, "visible": visible}
+    seen = field_of(sentence.visible, reach.windows, maps.shape[-1]) if reach.receptive_field else None
+    how: dict[str, Any] = {"receptive_field": reach.receptive_field, "visible": seen}
     if reach.readout_only and position is not None:
         return None, aggregate_row(reach.aggregate, maps, position, below, **how)
     if reach.aggregate == "flow" and maps.size > LARGE_FLOW:

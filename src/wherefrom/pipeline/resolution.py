@@ -29,6 +29,7 @@ class Reach:
     receptive_field: bool
     readout_only: bool
     drop_sink: bool = False  # wherefrom/pipeline/sinks.py
+    windows: tuple[int | None, ...] = ()  # how far a token sees in each of these blocks, for the receptive field
 
     @property
     def options(self) -> dict[str, Any]:
@@ -116,7 +117,10 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     drop_sink = wanted.sink == "drop"
     if drop_sink:
         _check_sink(opened, name, method)
-    reach = Reach(joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout", drop_sink)
+    windows = tuple(opened.traits.windows[start:end]) if wanted.receptive_field else ()
+    reach = Reach(
+        joined, start, end, opened.depth, wanted.receptive_field, wanted.rows == "readout", drop_sink, windows
+    )
     kept = _keep(wanted.keep, reach, wanted.head)
     return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
 
