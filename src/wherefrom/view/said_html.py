@@ -16,6 +16,7 @@ from wherefrom.view.payload import BUDGET, WIDTH, exact, pack, themes
 from wherefrom.view.terminal import gaps, title
 
 FORMAT = "wherefrom.view.generation"
+BLANKS = ("▁", "Ġ")  # as vocabularies write them
 ENTRY = "generation"  # the viewer's module
 
 
@@ -47,7 +48,7 @@ def payload(generation: Generation) -> dict[str, Any]:
         "model": whole.model,
         "start": generation.start,
         "tokens": whole.pieces,
-        "gaps": ["" if place == generation.start else gap for place, gap in enumerate(gaps(whole))],
+        "gaps": _gaps(generation),
         "special": whole.special,
         "segments": whole.segments,
         "units": _units(generation),
@@ -60,6 +61,16 @@ def payload(generation: Generation) -> dict[str, Any]:
         "foils": None if foils is None else pack(foils, kind),
         "record": json.dumps(record, allow_nan=False),
     }
+
+
+def _gaps(generation: Generation) -> list[str]:
+    """What stands before each token. The answer goes on where the prompt ends, with a blank only where its first token
+    has one that was lost with the letters.
+    """
+    whole, start = generation.whole, generation.start
+    found, first = gaps(whole), whole.pieces[start]
+    lost = whole.tokens[start].startswith(BLANKS) and not first.startswith((*BLANKS, " ", "\n"))
+    return [*found[:start], " " if lost else "", *found[start + 1 :]]
 
 
 def _step(generation: Generation, step: int) -> dict[str, Any]:

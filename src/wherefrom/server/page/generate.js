@@ -38,6 +38,7 @@ function lists(models, methods) {
         make("option", { value: each.name, title: each.summary }, each.name)))));
     by("method").value = there.some((each) => each.name === before) ? before : there.find((each) => each.class_specific)?.name;
     by("text-label").textContent = model.chat ? "Message" : "Prompt";
+    by("text").placeholder = model.chat ? "Ask something" : "Alice gave the book to Bob because";
     by("explain").textContent = model.chat ? "Send" : "Go on";
     anew();
   };

@@ -44,7 +44,7 @@ export function fitChoice(state, said) {
 
 export const SAID_KEYS = [
   { keys: ["←", "→"], says: "previous, next token of the answer; with Shift, several" },
-  { keys: ["1", "9"], says: "why not the first, … the ninth of what else it might have said" },
+  { keys: ["1 … 9"], says: "why not the first, … the ninth of what else it might have said" },
   { keys: ["Esc"], says: "the whole answer" },
   { keys: ["u"], says: "tokens, words, sentences, … as sources", act: (to) => to.unit() },
   { keys: ["m"], says: "heatmap", act: (to) => to.map() },
