@@ -161,3 +161,22 @@ def test_everything_has_a_name_and_fits_a_phone(shown: Any) -> None:
             "all => all.map(e => e.offsetHeight)"
         )
         assert min(sizes) >= 24  # WCAG 2.2, 2.5.8
+
+
+def test_numbers_over_units_are_pythons(modules: Any, model: Any) -> None:
+    chosen = [(None, None), (2, 2), (1, 3)]
+    work = """async ([data, chosen]) => {
+        const { saidOf, rowOf, reading } = await import("/viewer/said.js");
+        const said = saidOf(data);
+        const numbers = (unit, [from, to]) => {
+            const { values, sources } = reading(said, rowOf(said, { from, to, foil: null }), unit);
+            return [...values.slice(0, sources)];
+        };
+        return Object.keys(said.units).map((unit) => [unit, chosen.map((each) => numbers(unit, each))]);
+    }"""
+    for method in ("alti-logit", "saliency", "alti"):  # sums, means, and means of rows
+        found = wherefrom.generate(PROMPT, model, method=method, max_new_tokens=4, do_sample=False)
+        for unit, rows in modules.evaluate(work, [payload(found), chosen]):
+            for (start, end), row in zip(chosen, rows, strict=True):
+                one = found[:] if start is None else found[start : end + 1] if start < end else found[start]
+                assert np.allclose(row, one.by(unit).scores, atol=1e-9), (method, unit, start)
