@@ -2,7 +2,7 @@
 
 Those of README are what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer
 does. Those of docs/gallery.md are made by the page itself: each block of Python makes the picture linked under it. The
-notebook docs/tour.ipynb is run and keeps its outputs.
+notebooks docs/tour.ipynb and docs/answer.ipynb are run and keep their outputs.
 
 The one of a Llama needs a model that is not shipped, SmolLM2-135M-Instruct (Apache-2.0), and is made alone:
 
@@ -123,6 +123,7 @@ def main() -> None:
     picture("explain", [single], width=104, layers=True, title="wherefrom explain … --method attcat --layers")
     gallery(DOCS / "gallery.md")
     tour(DOCS / "tour.ipynb")
+    tour(DOCS / "answer.ipynb")
 
 
 if __name__ == "__main__":
