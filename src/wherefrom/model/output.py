@@ -228,10 +228,11 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
 
 def _odds(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:
     """log p − log(1 − p) of the target, in float64: each choice against all others, so that none is lost near p = 1."""
+    number = logit(opened, output, row, answer, n)  # says what is wrong where there is nothing to explain
     if answer.target.foil is not None or answer.target.kind in EMBEDDED or regression(opened):
         return _likelihood(opened, output, row, answer, n, log=True).double()
     if answer.target.kind == "class" and opened.config.problem_type == "multi_label_classification":
-        return logit(opened, output, row, answer, n).double()
+        return number.double()
     parts = []
     for scores, index in choices(opened, output, row, answer, n):
         others = scores.double().clone()
