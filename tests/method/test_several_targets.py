@@ -58,6 +58,13 @@ def test_tokens_of_an_answer(speaking: Any, method: str, monkeypatch: pytest.Mon
     assert agree(said(speaking, method), expected)
 
 
+def test_tokens_of_an_answer_through_experts(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = open_model(tiny.model("mixtral", "causal-lm", dtype=torch.float64, num_hidden_layers=2, eos_token_id=None))
+    found = said(model, "decompx(bias=none)")
+    at_once(1, monkeypatch)
+    assert agree(found, said(model, "decompx(bias=none)"))
+
+
 @pytest.mark.parametrize("task", ["classification", "token-classification", "question-answering"])
 @pytest.mark.parametrize("method", ["gradient-x-input", "attcat(of=probability)", "attn-lrp", "deeplift"])
 def test_every_class_of_a_padded_batch(task: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,10 +217,12 @@ class Experts(NamedTuple):
     average: Average | None = None  # for gates by integrated gradients; without it by their shares
 
     def back(self, g: Tensor) -> Tensor:
-        """From a gradient at its output to one at what it reads: [..., d]."""
+        """From a gradient at its output, or a stack of several, to one at what it reads: [..., d]."""
 
         def taken(leaf: Tensor, given: Tensor) -> Tensor:
-            return torch.autograd.grad(given, leaf, g)[0]
+            each = g.reshape(-1, *given.shape)
+            found = [torch.autograd.grad(given, leaf, one, retain_graph=True)[0] for one in each]
+            return torch.stack(found).reshape(g.shape)
 
         return self._within(self.read, taken)
 
