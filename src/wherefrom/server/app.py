@@ -149,7 +149,7 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
         check: Callable[[Any, Limits], None] = handlers.check_request,
         default: str | None = None,
     ) -> Response:
-        model = _model(opened, asked.model or default)
+        model = _model(opened, default if asked.model is None else asked.model)
         check(asked, limits)
         try:
             job = line.enter(partial(how, asked, model, limits))
