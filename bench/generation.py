@@ -7,8 +7,7 @@ generates. Ours is `wherefrom.generate` after that: one pass, and every token of
 a process of their own, of `--peer-python` where they want other versions (`pip install inseq==0.7.0 captum lxt
 "transformers<5.10"`), on a model of the same shape and the same tokens; what is not installed is left out with a line.
 They take one token after the other, so that a few tokens are timed after a prompt as long as the average one has
-before it, and multiplied; Captum's ablation has all tokens in one pass for each token of the prompt, of which a few are
-timed. With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh
+before it, and multiplied; Captum's ablation has the whole answer for each token of the prompt, of which a few are timed. With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh
 process holds at its peak beyond the model.
 """
 
@@ -20,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any
@@ -45,7 +45,7 @@ METHODS = {
     "saliency": ["inseq saliency"],
     "gradient-x-input": ["inseq input_x_gradient", "captum gradient"],
     "attn-lrp": ["lxt"],
-    f"ablation(by={BLANK})": ["inseq occlusion", "captum ablation"],
+    f"ablation(by={BLANK})": ["inseq occlusion", "captum ablation", "captum ablation-by-sequence"],
     "raw-attention": ["inseq attention"],
     "attention-rollout": ["inseq attention"],
     "alti": [],
@@ -136,8 +136,10 @@ def captum(model: Any, method: str, prompt: list[int], count: int) -> tuple[Call
     prompt, said = tokens(PROMPT, 1), torch.tensor(tokens(SAID, 2))
     skipped = torch.tensor(prompt[count:])  # tokens of the prompt that stay
     given = TextTokenInput(spelt(prompt), words, skip_tokens=skipped.tolist())
-    # One pass more than tokens that are taken away, for the whole; and ours takes those of the answer away, too.
-    return lambda: ablated.attribute(given, target=said, num_trials=1), (count + 1) / (PROMPT + 1)
+    # One pass more than tokens that are taken away, for the whole.
+    step_by_step = method == "ablation"  # its default: the answer's tokens one after the other, for every change
+    go = partial(ablated.attribute, given, target=said, num_trials=1, forward_in_tokens=step_by_step)
+    return go, (count + 1) / (PROMPT + 1)
 
 
 class Table(dict[str, Any]):
@@ -181,7 +183,7 @@ def measured(options: Any) -> dict[str, float]:
     else:
         go, part = forward(options.layers) if name == "forward" else ours(name, options.layers)
     clock = time.process_time if options.threads == 1 else time.perf_counter
-    if name not in METHODS:  # a long one is its own warm-up
+    if name not in METHODS and "occlusion" not in name:  # a long one is its own warm-up
         go()
     torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
     seconds = []
@@ -204,7 +206,7 @@ def child(name: str, options: Any) -> dict[str, Any] | None:
     """What is measured of one contestant; None with a line where it does not run."""
     python = options.peer_python if name in PEERS else sys.executable
     more = {"threads": options.threads, "layers": options.layers, "runs": options.runs}
-    count = 1 if "occlusion" in name else options.count
+    count = 1 if "occlusion" in name or "ablation" in name else options.count
     command = [python, __file__, "--measure", name, "--count", str(count)]
     command += [part for key, value in more.items() for part in (f"--{key}", str(value))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -245,7 +247,8 @@ def said_of(options: Any) -> list[str]:
         "## An answer, token by token (`python bench/generation.py --peer-python PATH --write`)",
         "",
         f"A Llama of 135 M{layers}, random weights, float32, {clock}, torch {torch.__version__}; {SAID} tokens said "
-        f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (Inseq's occlusion: one).",
+        f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (occlusion: one). Captum "
+        f"explains by the prompt's tokens alone, ours and the others by the answer's, too.",
         "",
         "| method | all tokens | in forward passes | peak MB | peer | its time | slower than ours | its peak MB |",
         "|---|---|---|---|---|---|---|---|",
