@@ -7,8 +7,9 @@ generates. Ours is `wherefrom.generate` after that: one pass, and every token of
 a process of their own, of `--peer-python` where they want other versions (`pip install inseq==0.7.0 captum lxt
 "transformers<5.10"`), on a model of the same shape and the same tokens; what is not installed is left out with a line.
 They take one token after the other, so that a few tokens are timed after a prompt as long as the average one has
-before it, and multiplied; Captum's ablation has the whole answer for each token of the prompt, of which a few are timed. With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh
-process holds at its peak beyond the model.
+before it, and multiplied; Captum's ablation has the whole answer for each token of the prompt, of which one is timed.
+With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh process holds
+at its peak beyond the model.
 """
 
 from __future__ import annotations
@@ -240,15 +241,35 @@ def table(options: Any) -> str:
     return "\n".join([*said_of(options), *rows])
 
 
+def floors(layers: int) -> tuple[float, float, float]:
+    """Multiplications by weights, in forward passes over the whole text.
+
+    Of gradients by one pass and a way back through the blocks for each token; by a forward and a backward pass for each
+    token and what stands before it; and of each token taken away once, read from there on, the answer's logits alone.
+    """
+    d, units, heads = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["num_attention_heads"]
+    shared = SHAPE["num_key_value_heads"] / heads
+    blocks, head = layers * (2 * d * d * (1 + shared) + 3 * d * units), SHAPE["vocab_size"] * d
+    n = PROMPT + SAID - 1
+    once = n * (blocks + head)
+    prefixes = sum(range(PROMPT, n + 1))
+    taken_away = blocks * n * (n + 1) / 2 + head * sum(min(SAID, n - i) for i in range(n))
+    return 1 + SAID * n * blocks / once, 2 * prefixes * (blocks + head) / once, taken_away / once
+
+
 def said_of(options: Any) -> list[str]:
     clock = "CPU seconds of one thread" if options.threads == 1 else f"{options.threads} threads"
     layers = "" if options.layers == SHAPE["num_hidden_layers"] else f" with {options.layers} of its layers"
+    together, one_by_one, away = floors(options.layers)
     return [
         "## An answer, token by token (`python bench/generation.py --peer-python PATH --write`)",
         "",
         f"A Llama of 135 M{layers}, random weights, float32, {clock}, torch {torch.__version__}; {SAID} tokens said "
         f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (occlusion: one). Captum "
-        f"explains by the prompt's tokens alone, ours and the others by the answer's, too.",
+        f"explains by the prompt's tokens alone, ours and the others by the answer's, too. In multiplications "
+        f"by weights: gradients of all tokens {together:.0f} forward passes of one graph, {one_by_one:.0f} with a pass "
+        f"for each token, so that {one_by_one / together:.1f} × is all that there is to win where multiplying takes "
+        f"the time; each token taken away once, {away:.0f}.",
         "",
         "| method | all tokens | in forward passes | peak MB | peer | its time | slower than ours | its peak MB |",
         "|---|---|---|---|---|---|---|---|",
