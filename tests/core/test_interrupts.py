@@ -220,7 +220,7 @@ def test_the_double_precision_twin_shares_no_hook_and_no_parameter() -> None:
     weights = [parameter.clone() for parameter in watch.model.parameters()]
 
     def twins(file: str) -> bool:
-        return file.endswith("double.py")
+        return file.endswith("double_twin.py")
 
     for at, place in everywhere(partial(explain, watch.model, "full-lrp"), twins).items():
         strike(partial(explain, watch.model, "full-lrp"), at, twins)

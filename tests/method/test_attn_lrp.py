@@ -16,7 +16,7 @@ from oracles import attn_lrp as oracle
 from wherefrom.method.propagated import HALVES
 from wherefrom.model import collate
 from wherefrom.model.capture import capture, rerunning
-from wherefrom.model.freeze import Freezing, Switch, _norms, freeze
+from wherefrom.model.frozen_pass import Freezing, Switch, _norms, freeze
 from wherefrom.model.matrices import Ruled
 from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state

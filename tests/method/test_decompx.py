@@ -14,7 +14,7 @@ from oracles import decompx as oracle
 from wherefrom.errors import Unsuited, WherefromError
 from wherefrom.method.decomposition import DecompositionRules, decomposed, local
 from wherefrom.method.decompx import _through_head
-from wherefrom.method.frozen import Freeze, experts
+from wherefrom.method.frozen_block import Freeze, experts
 from wherefrom.model.head import head
 
 IDS = [7, 12, 30, 5, 21]

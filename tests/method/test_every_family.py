@@ -17,7 +17,7 @@ from wherefrom.method import choose
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, open_model
 from wherefrom.model.capture import rerunning
-from wherefrom.model.double import computing_in_double
+from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.inputs import collate
 from wherefrom.model.undo import attending_eagerly, borrowed, hook, routing_eagerly
 

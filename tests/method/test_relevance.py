@@ -22,8 +22,8 @@ from traces import apart, with_outliers
 from wherefrom.errors import WherefromError
 from wherefrom.method import lrp_rules as rules
 from wherefrom.method import relevance
-from wherefrom.model import OutputTrace, answers, float64
-from wherefrom.model.float64 import double_trace
+from wherefrom.model import OutputTrace, answers, double_twin
+from wherefrom.model.double_twin import double_trace
 
 EXACT = 1e-9  # both in float64; the rules divide by sums that cancel, so not to the last digit
 LENGTHS = (7, 4)
@@ -294,7 +294,7 @@ def test_one_block_at_a_time_is_converted(monkeypatch: pytest.MonkeyPatch) -> No
     model = tiny.model(num_hidden_layers=6)
     alive: dict[int, int] = {}
     most = 0
-    convert = float64._double
+    convert = double_twin._double
 
     def counted(parameter: Any) -> Any:
         nonlocal most
@@ -305,7 +305,7 @@ def test_one_block_at_a_time_is_converted(monkeypatch: pytest.MonkeyPatch) -> No
             most = max(most, sum(alive.values()))
         return found
 
-    monkeypatch.setattr(float64, "_double", counted)
+    monkeypatch.setattr(double_twin, "_double", counted)
     output = output_of(model, tiny.ids(5))
     gc.disable()
     try:

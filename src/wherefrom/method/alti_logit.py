@@ -34,6 +34,7 @@ from wherefrom.method.attention import attention_fixed_residual
 from wherefrom.method.attention import cost as attention_cost
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import FERRANDO_2023
+from wherefrom.method.normalise import part_of
 from wherefrom.method.readout import Entries, entries, head_back, made
 from wherefrom.model.head import Step, at_rows
 from wherefrom.model.head import head as head_of
@@ -93,7 +94,7 @@ def alti_logit(output: OutputTrace, *, mixing: Mixing = "alti") -> Scores:
     layers = torch.stack(followed[::-1])
     scores = layers.sum(0)
     logit = (read.signs * made(steps).gather(-1, read.columns[..., None])[..., 0]).sum(1)
-    return Scores(scores, layers, arrived=scores.sum(-1) / torch.where(logit == 0, 1, logit))
+    return Scores(scores, layers, arrived=part_of(scores, logit))
 
 
 _MIXING: dict[str, Callable[[LayerTrace], Tensor]] = {

@@ -36,15 +36,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import torch
-from torch import Tensor
-
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import ACHTIBAT_2024, ALI_2022
 from wherefrom.method.gradients import Place
-from wherefrom.method.normalise import stacked
+from wherefrom.method.normalise import part_of, stacked
 from wherefrom.method.propagated import HALVES, VALUES, frozen_gradients, frozen_trace
-from wherefrom.model.freeze import Freezing, Shares
+from wherefrom.model.frozen_pass import Freezing, Shares
 from wherefrom.model.parts import promote
 from wherefrom.typecheck import least
 from wherefrom.work import passes
@@ -101,9 +98,4 @@ def _relevance(output: OutputTrace, shares: Shares, at: Place, how: Freezing) ->
     e, g = {"embeddings": (trace.embeddings, found.embeddings), "word": (trace.words, found.words)}[at]
     scores = (promote(e.detach()) * g).sum(-1)
     layers = [(layer.x.detach() * g).sum(-1) for layer, g in zip(trace.layers, found.hidden, strict=True)]
-    return Scores(scores, stacked(layers), arrived=_part(scores.sum(-1), found.number))
-
-
-def _part(sum_: Tensor, number: Tensor) -> Tensor:
-    """Nothing of nothing is nothing, rather than no number."""
-    return torch.where(number == 0, 0.0, sum_ / number)
+    return Scores(scores, stacked(layers), arrived=part_of(scores, found.number))

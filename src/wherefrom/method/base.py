@@ -112,7 +112,7 @@ class Method:
 
     @property
     def frozen(self) -> bool:
-        """Whether it needs the graph of a pass in which what is not linear is frozen (model/freeze.py)."""
+        """Whether it needs the graph of a pass in which what is not linear is frozen (model/frozen_pass.py)."""
         return "frozen-pass" in self.needs
 
     @property

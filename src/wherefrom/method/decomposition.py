@@ -2,8 +2,8 @@ r"""The parts of every token's state that come from every token, taken forward t
 
     x_{i⇐k} ∈ R^d,      Σ_k x_{i⇐k} = x_i,      x_{i⇐k} = 1[i=k] x_i at the start
 
-A block is linear in them once it is frozen (`frozen.py`), but for its biases, and each bias b is shared out among the
-parts that it is added to, X_ik ← X_ik + ω_ik b, Σ_k ω_ik = 1:
+A block is linear in them once it is frozen (`frozen_block.py`), but for its biases, and each bias b is shared out among
+the parts that it is added to, X_ik ← X_ik + ω_ik b, Σ_k ω_ik = 1:
 
     ω_ik ∝   absdot |b · X_ik|    abssim |cos(b, X_ik)|    norm ‖X_ik‖    equal 1[X_ik ≠ 0]    dot b · X_ik
     ω_ik = 1[k=0]   cls                                    none: b is dropped
@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from wherefrom.method.frozen import Freeze, Frozen, frozen
+from wherefrom.method.frozen_block import Freeze, Frozen, frozen
 from wherefrom.method.normalise import nonzero
 from wherefrom.method.tiling import budget_for, tiles
-from wherefrom.model.freeze import Experts
+from wherefrom.model.frozen_pass import Experts
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ r"""DecompX: the vectors of every token, taken apart by input token, through all
     x_i = Σ_k x_{i⇐k}        score_k = what x_{i⇐k} of the token that is read makes of the logit,   Σ_k score_k = logit
 
 Attention, the scales of norms and the ratios of activations stay as they are in the real pass; biases are shared out
-(`frozen.py` and `decomposition.py` have the rules). The head is made of linear layers, activations and norms and gets
+(`frozen_block.py`, `decomposition.py`: the rules). The head is made of linear layers, activations and norms and gets
 the same rules: its tanh or GELU as `head_activation` says.
 
 There are two ways to the scores. Where the shares of biases do not depend on the vectors (none, token, cls; equal,
@@ -46,7 +46,7 @@ from wherefrom.method.decomposition import (
     share,
     through_norm,
 )
-from wherefrom.method.frozen import Approximation, Arrived, Freeze, Norms, at_input, back, linearised, whole
+from wherefrom.method.frozen_block import Approximation, Arrived, Freeze, Norms, at_input, back, linearised, whole
 from wherefrom.method.readout import Entries, entries, head_back, made
 from wherefrom.model.head import Step
 from wherefrom.model.head import head as head_of

@@ -25,7 +25,7 @@ from wherefrom.method.base import method
 from wherefrom.method.citations import KOBAYASHI_2024
 from wherefrom.method.contributions import lengths, own
 from wherefrom.method.decomposition import DecompositionRules, local_cost, local_norms
-from wherefrom.method.frozen import Freeze
+from wherefrom.method.frozen_block import Freeze
 from wherefrom.method.normalise import to_one
 
 if TYPE_CHECKING:

@@ -24,6 +24,11 @@ def nonzero(t: Tensor) -> Tensor:
     return torch.where(t == 0, torch.ones_like(t), t)
 
 
+def part_of(scores: Tensor, number: Tensor) -> Tensor:
+    """What part of a number scores add up to, [B, n] and [B] -> [B]; nothing of nothing is nothing."""
+    return torch.where(number == 0, 0.0, scores.sum(-1) / nonzero(number))
+
+
 def to_one(scores: Tensor) -> Tensor:
     """Each row divided by its sum; a row of zeros stays one."""
     return scores / nonzero(scores.sum(-1, keepdim=True))

@@ -1,4 +1,4 @@
-"""The explained number's gradients in the frozen pass (model/freeze.py), which several methods share.
+"""The explained number's gradients in the frozen pass (model/frozen_pass.py), which several methods share.
 
 Once products are shared out, the output is linear in every state of the stream, and value times gradient is what a
 token gives to it: relevance propagation and decomposition are this one thing.
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from wherefrom.model.backward import taken_back
 from wherefrom.model.capture import Trace, capture
-from wherefrom.model.freeze import Freezing, Shares
+from wherefrom.model.frozen_pass import Freezing, Shares
 from wherefrom.model.output import explained, ways_of
 from wherefrom.model.parts import promote
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.method.frozen import Approximation, linearised, norm_back
+from wherefrom.method.frozen_block import Approximation, linearised, norm_back
 from wherefrom.model.head import Step
 from wherefrom.model.parts import Linear, Norm
 from wherefrom.model.target import terms

@@ -18,7 +18,7 @@ R_foil. Started together, +1 and −1 would vanish at the first add, whose rule 
 
 **Float64, whatever the model's dtype.** Add and matmul divide by sums that cancel; in float32 the order of tokens
 changes in every sixth sentence of SST-2. The pass that relevance goes back through is the model's own, repeated in
-float64 from the embeddings on (`model/float64.py`); only ∇α comes from the model's own dtype.
+float64 from the embeddings on (`model/double_twin.py`); only ∇α comes from the model's own dtype.
 
 **A patent.** The README of LXT, another implementation, says that LRP is patented and free for personal and scientific
 use only. Whether that concerns you is for you to find out before you use these three methods for anything else.
@@ -41,7 +41,7 @@ from wherefrom.method.citations import BACH_2015, CHEFER_2021, VOITA_2019
 from wherefrom.method.lrp_rules import add, clone, linear, linear_one, matmul
 from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.normalise import identity_like, stacked, to_one
-from wherefrom.model.float64 import DoubleTrace, Passed, double_trace
+from wherefrom.model.double_twin import DoubleTrace, Passed, double_trace
 from wherefrom.model.target import Term, terms
 from wherefrom.work import passes
 

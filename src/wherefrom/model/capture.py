@@ -23,9 +23,9 @@ from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.attended import blind_rows, by_head, values_of, weights_among, without_blind_rows
-from wherefrom.model.double import computing_in_double
+from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_finite
-from wherefrom.model.freeze import Freezing, Switch, freeze
+from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
 from wherefrom.model.later import Later
@@ -314,7 +314,7 @@ def stream(
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth. With `grad` the tensors keep their
-    graph, with `frozen` that of a linear map (model/freeze.py).
+    graph, with `frozen` that of a linear map (model/frozen_pass.py).
     """
     recorder = _Recorder(batch, on_layer, opened.causal)
     switch = None if frozen is None else Switch()

@@ -132,7 +132,7 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
     _refuse_adapters(request)
     _check_dtype(request)
     config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
-    task = request.task or _task_in(config)
+    task = request.task or task_in(config)
     options = {**OWN_CODE, **request.cached_only, "ignore_mismatched_sizes": True, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
         options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
@@ -233,7 +233,7 @@ def _same_random_state() -> Iterator[None]:
         torch.set_rng_state(state)
 
 
-def _task_in(config: Any) -> str:
+def task_in(config: Any) -> str:
     """The head a checkpoint was saved with."""
     for architecture in config.architectures or ():
         for task, (_, endings) in TASKS.items():

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
-from wherefrom.model.double import computing_in_double
+from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.kept import Matrix, kept
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import Linear as Linear

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from wherefrom.model.freeze import freezable
+from wherefrom.model.frozen_pass import freezable
 from wherefrom.model.linear import sizes
 
 if TYPE_CHECKING:

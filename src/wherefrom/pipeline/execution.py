@@ -17,7 +17,7 @@ from wherefrom.aggregate.receptive import field_of
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError, warn
 from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
-from wherefrom.model.freeze import Freezing
+from wherefrom.model.frozen_pass import Freezing
 from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.fetching import Fetching, on_host

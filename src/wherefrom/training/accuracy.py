@@ -24,6 +24,7 @@ from transformers import (
 
 from wherefrom.data.tables import cell, keeps, rows, values, written
 from wherefrom.errors import InvalidInput
+from wherefrom.model.loading import task_in
 from wherefrom.training import classify, corpus, prompt, texts
 from wherefrom.training.checkpoints import locate
 from wherefrom.training.labelled import Columns, examples
@@ -113,8 +114,7 @@ def prompts(
 
 def is_causal(model: str) -> bool:
     """Whether a model is a language model that reads from left to right."""
-    architectures = AutoConfig.from_pretrained(locate(model)).architectures or [""]
-    return bool(architectures[0].endswith(("ForCausalLM", "LMHeadModel")))
+    return task_in(AutoConfig.from_pretrained(locate(model))) == "causal-lm"
 
 
 def sentences(

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.errors import Unsuited
-from wherefrom.model.freeze import Experts, Shares
+from wherefrom.model.frozen_pass import Experts, Shares
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
