@@ -249,6 +249,13 @@ def test_decompx_of_experts_adds_up_either_way(variant: str) -> None:
         explained(IDS, opened, method="decompx(activation=linear)")
 
 
+def test_several_targets_go_back_through_experts_together() -> None:
+    opened = wherefrom.open_model(model("mixtral", "causal-lm", eos_token_id=None))
+    said = wherefrom.generate(IDS, opened, method="decompx(bias=none)", max_new_tokens=2, do_sample=False)
+    for one in said:
+        assert apart(one.scores, explained(model=opened, **one.arguments).scores) < 1e-10
+
+
 def test_heads_of_another_kind_are_refused() -> None:
     mean = tiny.model("modernbert", dtype=torch.float64, classifier_pooling="mean")
     with pytest.raises(WherefromError, match="the mean of all"):
