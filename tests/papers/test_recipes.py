@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.data import drawn
+from wherefrom.data import Dataset, Example, drawn
 from wherefrom.errors import WherefromError
 from wherefrom.metric.correlation import summary
 from wherefrom.papers import Result, attcat, lookup, recipes, value_zeroing
@@ -32,7 +32,7 @@ from wherefrom.papers.recipe import (
     reported,
     resolve,
 )
-from wherefrom.papers.samples import half, own
+from wherefrom.papers.samples import half, own, prompts
 
 NAMES = [each.name for each in recipes()]
 LISTED = {
@@ -134,6 +134,24 @@ def test_every_recipe_runs_without_data(name: str, out: Path, monkeypatch: pytes
 def test_the_papers_numbers_are_as_printed(name: str, row: str, column: str, expected: Reported) -> None:
     (recipe,) = lookup(name)
     assert recipe.reported[row, column] == expected
+
+
+def test_prompts_leave_something_to_choose_and_to_rank() -> None:
+    """A word stands for its first piece; what begins alike, is all cue, or is decided too late is left out."""
+    every = [
+        Example("kept", "the cats [MASK] good .", target="are", foil="is", cues=((4, 8),)),
+        Example("pieces", "the cat is", target="meaningful", foil="cabbage", cues=((4, 7),)),
+        Example("alike", "the cat is", target="meaningful", foil="meaning", cues=((4, 7),)),
+        Example("all cue", "cats", target="are", foil="is", cues=((0, 4),)),
+        Example("late", "the [MASK] cats", target="these", foil="this", cues=((11, 15),)),
+    ]
+    data = Dataset("prompts", "", lambda: iter(every))
+    found = {each.id: each for each in prompts(data, tiny.tokenizer())}
+    assert {each.id: (each.text, each.target, each.foil) for each in found.values()} == {
+        "kept": ("the cats", "are", "is"),
+        "pieces": ("the cat is", "meaning", "c"),
+    }
+    assert [each.foil for each in prompts(data, tiny.tokenizer(), contrast=False)] == [None, None]
 
 
 def test_attcats_figure_4_draws_both_joins(out: Path) -> None:
