@@ -87,6 +87,8 @@ def test_a_units_weight_is_what_its_tokens_sum_to(speaker: dict[str, Any]) -> No
         by_sentence.scores, [*(each["weight"] for each in fit["units"]), 0]
     )  # the last one is the question
     assert "ρ = " in found.remarks[-1]
+    assert found.fit == f"held-out ρ {fit['correlation']:.2f}"
+    assert found.fit in found._repr_html_()
     assert wherefrom.Explanation.from_dict(found.to_dict()).surrogate == fit
 
 

@@ -178,6 +178,12 @@ class Explanation:
         return [*self.notes, *fit, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
 
     @property
+    def fit(self) -> str:
+        """How well the surrogate of which the scores are weights foretells other runs, in short; else nothing."""
+        rho = None if self.surrogate is None else self.surrogate["correlation"]
+        return "" if rho is None else f"held-out ρ {rho:.2f}"
+
+    @property
     def groups(self) -> list[list[int]]:
         """The tokens of each word, in order: by the caller's own words where the text came in as words."""
         return group(self.texts, self.spans, self.word_ids)

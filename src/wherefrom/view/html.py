@@ -120,7 +120,8 @@ def _apart(explanation: Explanation, common: str | None) -> str:
     """What it explains, where the heading does not say it; and what its scores miss of their sum, or what arrives."""
     towards = "" if explanation.explained == common else f" · explained: {explanation.explained}"
     arrived = "" if explanation.arrived is None else f" · {explanation.arrived:.0%} arrives"
-    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + arrived
+    fit = f" · {explanation.fit}" if explanation.fit else ""
+    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + arrived + fit
 
 
 def coloured(explanation: Explanation) -> str:

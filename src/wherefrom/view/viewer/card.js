@@ -38,6 +38,7 @@ function facts({ explained, record }, common) {
     explained !== common && `explained: ${explained}`,
     record.delta !== null && `delta ${record.delta.toPrecision(2)}`,
     record.arrived !== null && `${Math.round(100 * record.arrived)}% arrives`,
+    typeof record.surrogate?.correlation === "number" && `held-out ρ ${record.surrogate.correlation.toFixed(2)}`,
     record.seconds > 0 && `${Math.max(1, Math.round(1000 * record.seconds))} ms`,
   ].filter(Boolean).join(" · ");
 }
