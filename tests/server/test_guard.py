@@ -98,7 +98,7 @@ def test_no_other_model_is_opened(client: Any, name: str, monkeypatch: pytest.Mo
     def opens(*_: Any, **__: Any) -> Any:
         raise AssertionError("a model was opened by a request")
 
-    monkeypatch.setattr("wherefrom.model.model._load", opens)
+    monkeypatch.setattr("wherefrom.model.opening._load", opens)
     response = client.post("/api/explain", json={**ASKED, "model": name})
     assert response.status_code == 404
     assert "there are: tiny" in response.json()["detail"]

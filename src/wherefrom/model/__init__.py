@@ -2,7 +2,8 @@
 
 from wherefrom.model.capture import LayerTrace, Trace, capture, stream
 from wherefrom.model.inputs import Batch, Encoded, Inputs, ManyInputs, OneInput, Reader, Sentence, TextInput, collate
-from wherefrom.model.model import Model, ModelLike, TokenizerLike, open_model
+from wherefrom.model.model import Model
+from wherefrom.model.opening import ModelLike, TokenizerLike, open_model
 from wherefrom.model.output import Gradients, OutputTrace
 from wherefrom.model.target import answer, answers, foreseen
 from wherefrom.result.answer import Answer, Readout, Target

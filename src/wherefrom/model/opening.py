@@ -1,0 +1,223 @@
+"""Opening a model: a name, a folder or a loaded model becomes a `Model`, or a clear error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+import transformers
+from torch import nn
+
+from wherefrom.defaults import DEFAULT_MODEL
+from wherefrom.errors import InvalidOption, UnsupportedModel, WherefromError
+from wherefrom.model.families import FAMILIES, candidates, unmapped
+from wherefrom.model.inputs import Sentence, collate
+from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp, unread
+from wherefrom.model.model import Model, pretrained_in
+from wherefrom.model.parts import Block
+from wherefrom.model.proof import Proof, refuse_broken
+from wherefrom.model.undo import borrowed, evaluating
+from wherefrom.model.wrapped import unwrapped
+from wherefrom.options import DeviceLike, DtypeLike, Keywords
+from wherefrom.typecheck import checks_arguments, kind_of, shown
+
+PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
+ModelLike: TypeAlias = str | Path | nn.Module | transformers.Pipeline | Model
+TokenizerLike: TypeAlias = transformers.PreTrainedTokenizerBase | None
+
+
+@checks_arguments
+def open_model(
+    model: ModelLike = DEFAULT_MODEL,
+    tokenizer: TokenizerLike = None,
+    *,
+    task: str | None = None,
+    device: DeviceLike = None,
+    dtype: DtypeLike = None,
+    prove: bool = True,
+    model_kwargs: Keywords = None,
+) -> Model:
+    """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
+
+    `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
+    `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
+    `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers: two
+    passes on five tokens. Of a model that somebody changed, explanations may then be wrong without a word
+    (docs/models.md).
+    """
+    if isinstance(model, Model):
+        given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+        if unused := [name for name, value in given.items() if value is not None] + ["prove"] * (not prove):
+            raise InvalidOption(f"{' and '.join(unused)} cannot be given with a model that is open already")
+        return model
+    if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
+        pipeline: Any = model
+        model, tokenizer = pipeline.model, tokenizer or pipeline.tokenizer
+    if task is not None and (not isinstance(task, str) or task not in TASKS):
+        raise InvalidOption(f"unknown task {shown(task)}; expected one of {', '.join(TASKS)}")
+    _refuse_kinds(tokenizer, device, dtype)
+    if isinstance(model, str | Path):
+        options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": dtype_of(dtype)})}
+        request = Request(str(model), task, None if device is None else str(device), tuple(options.items()))
+        try:
+            hash(request)
+        except TypeError:  # options such as a device_map are dictionaries
+            return _load(request, tokenizer, prove)
+        if tokenizer is not None:
+            return _load(request, tokenizer, prove)
+        return _load_once(request, stamp(request.source), prove)
+    given = {"device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise InvalidOption(
+            f"{' and '.join(unused)} cannot be given with a loaded model, which is used as it is; "
+            f"move or convert the model yourself, or pass its name"
+        )
+    return _opened(model, tokenizer, prove=prove)
+
+
+def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
+    """Refuse what is no tokenizer, device or dtype, before it fails somewhere inside."""
+    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+        raise InvalidOption(f"tokenizer={shown(tokenizer)}; expected a tokenizer of transformers")
+    if device is not None and not isinstance(device, str | int | torch.device):
+        raise InvalidOption(f"device={shown(device)}; expected a name such as 'cpu' or 'cuda:0', or a torch.device")
+    if dtype is not None and not isinstance(dtype, str | torch.dtype):
+        raise InvalidOption(f"dtype={shown(dtype)}; expected a name such as 'float32', or a torch.dtype")
+
+
+def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove: bool) -> Model:
+    inside = unwrapped(model)
+    model, tokenizer = inside.model, inside.tokenizer if tokenizer is None else tokenizer
+    name = inside.name if name is None else name
+    unknown = not isinstance(model, nn.Module) or type(model).__module__.startswith("torch.")
+    if unknown or not any(isinstance(part, transformers.PreTrainedModel) for part in model.modules()):
+        raise InvalidOption(
+            f"model is {kind_of(model)}; expected a model name, a folder, a transformers PreTrainedModel, a "
+            f"module of yours around one, or a pipeline (of another wrapping: pass the model inside it)"
+        )
+    inner = pretrained_in(model)
+    if type(inner).__module__.startswith("transformers_modules."):
+        raise UnsupportedModel(
+            f"{type(inner).__name__} is remote code, which may compute anything; wherefrom opens only the "
+            f"architectures that come with transformers"
+        )
+    if getattr(inner.config, "add_cross_attention", False) or getattr(inner.config, "is_encoder_decoder", False):
+        raise UnsupportedModel("models with cross-attention are not supported; expected an encoder or a decoder")
+    if not isinstance(inner.get_input_embeddings(), nn.Embedding):
+        raise UnsupportedModel(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
+    task = _task_of(model)
+    if task is None:
+        return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
+    pooling = inside.pooling if task == "encoder" else None
+    found = Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then)
+    return _mapped(found, prove)
+
+
+def _mapped(opened: Model, prove: bool) -> Model:
+    """The model with the first row whose rebuilt blocks give its own numbers.
+
+    An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
+    embeddings and its output are known. A row of its own that does not fit is an error: the model was changed. Without
+    a proof the only row of an architecture is taken at its word; to choose among several takes one.
+    """
+    missing, unproved = list[str](), list[Proof]()
+    known, rows = opened.family.name in FAMILIES, candidates(opened.family.name)
+    for row in rows:
+        tried = replace(opened, family=row)
+        try:
+            for block in tried.blocks:
+                _look_up(block)
+            if not prove and known and len(rows) == 1:
+                return tried
+            proof = tried.proof
+        except WherefromError as error:
+            missing.append(str(error))
+            continue
+        except Exception as error:  # another architecture's sizes, put through the formulas of this row
+            if known:
+                refuse_broken(opened)
+            missing.append(f"its parts do not fit each other ({type(error).__name__}: {error})")
+            continue
+        if proof.holds:
+            return tried
+        unproved.append(proof)
+    nearest = min(unproved, key=lambda proof: proof.worst.size, default=None)
+    if known:
+        raise UnsupportedModel(
+            f"{type(opened.pretrained).__name__}: {nearest or missing[0]}. Use an unmodified transformers model, or "
+            f"add a family (CONTRIBUTING.md)"
+        )
+    return replace(opened, nearest=nearest)
+
+
+def _look_up(block: Block) -> None:
+    """A modified model fails here, by name, and not in the middle of a pass."""
+    for sublayer in (block.family.attention, block.family.ffn):
+        for name, path in vars(sublayer).items():
+            for each in path.split(" + ") if path and name not in ("packed", "biased") else ():
+                block.part(each)
+    for name in ("before", "after", "post", "ffn_before", "ffn_after", "ffn_post"):
+        getattr(block, name)
+
+
+def _task_of(model: nn.Module) -> str | None:
+    """From the class name, or that of an ancestor (a user's subclass); None for a head of somebody's own."""
+    for cls in type(model).__mro__:
+        if not cls.__module__.startswith("transformers.models."):
+            continue
+        for task, (_, endings) in TASKS.items():
+            if cls.__name__.endswith(endings) and not cls.__name__.endswith("PreTrainedModel"):
+                return task
+        break
+    return None
+
+
+def _with_own_head(opened: Model) -> Model:
+    """What a head that transformers does not have is for, seen on texts of three and of four tokens.
+
+    One length does not tell: a number for each of three tokens has the shape of three classes.
+    """
+    try:
+        short, long = (_probed(opened, n) for n in PROBED)
+    except Exception as error:
+        raise UnsupportedModel(
+            f"{opened.family.name} has a head that wherefrom does not know, and it gives no logits for input_ids and "
+            f"attention_mask alone ({type(error).__name__}: {error})"
+        ) from error
+    classes = short[-1] if short else 0
+    if short == long == [1, classes]:
+        return replace(opened, classes=classes)
+    if [short, long] == [[1, n, classes] for n in PROBED]:
+        if classes == opened.vocabulary_size:
+            return replace(opened, task="causal-lm" if opened.mask_id is None else "masked-lm")
+        return replace(opened, task="token-classification", classes=classes)
+    kind = "one number for each token and no classes" if [short, long] == [[1, n] for n in PROBED] else "other logits"
+    raise UnsupportedModel(
+        f"{opened.family.name} gives {kind}: logits of shape {short} for a text of three tokens and {long} for one of "
+        f"four; expected [1, classes] of both, or [1, tokens, classes]"
+    )
+
+
+@torch.no_grad()
+def _probed(opened: Model, n: int) -> list[int]:
+    """The shape of the logits for a text of n tokens."""
+    probe = collate([Sentence([*range(n)], [""] * n, [False] * n, [None] * n, ())], opened.pad_id)
+
+    def run() -> list[int]:
+        evaluating(opened.model)
+        return list(opened.forward(probe).logits.shape)
+
+    return borrowed(run)
+
+
+@lru_cache(maxsize=2)
+def _load_once(request: Request, _stamp: str, prove: bool) -> Model:
+    return _load(request, None, prove)
+
+
+def _load(request: Request, tokenizer: Any | None, prove: bool) -> Model:
+    opened = _opened(*load(request, tokenizer), request.name, prove=prove)
+    return replace(opened, pooling=pooling(request), unread=unread(request)) if opened.task == "encoder" else opened
