@@ -65,8 +65,18 @@ def test_tokens_of_an_answer_through_experts(monkeypatch: pytest.MonkeyPatch) ->
     assert agree(found, said(model, "decompx(bias=none)"))
 
 
-@pytest.mark.parametrize("task", ["classification", "token-classification", "question-answering"])
-@pytest.mark.parametrize("method", ["gradient-x-input", "attcat(of=probability)", "attn-lrp", "deeplift"])
+@pytest.mark.parametrize(
+    ("task", "method"),
+    [
+        ("classification", "gradient-x-input"),
+        ("classification", "attcat(of=probability)"),
+        ("classification", "deeplift"),
+        ("token-classification", "saliency(of=log-probability)"),
+        ("token-classification", "cp-lrp"),
+        ("question-answering", "gradient-x-input"),
+        ("question-answering", "attn-lrp"),
+    ],
+)
 def test_every_class_of_a_padded_batch(task: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.model("bert", task, dtype=torch.float64, num_hidden_layers=2)
     where = {"position": 2} if task == "token-classification" else {}
