@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from wherefrom.result.answer import Answer
 
 # The numbers of these places among the answers, from an output on several texts: [B, len(places)]
 Read = Callable[[Any, int, Sequence[int]], Tensor]
+ROW = 4  # how many tokens a row of the vocabulary's logits counts for, lest they take all memory
 SAME = 1e-3  # how far apart a number may be that is read from the start and from the middle
 
 
@@ -81,7 +82,8 @@ class _Reading:
         found = known.repeat(len(ids), 1)
         differ = (ids != ids[0]).cpu()
         parts = torch.where(differ.any(-1), differ.int().argmax(-1), n).tolist()
-        for members, part in _neighbours(parts, n, tokens):
+        sizes = {part: max(n - part, ROW * len({p for p in self.places if p >= part})) for part in set(parts)}
+        for members, part in _neighbours(parts, n, sizes, tokens):
             later = [number for number, place in enumerate(self.places) if place >= part]
             if later:
                 read, _ = self.run(ids[members, part:], kept, part)
@@ -120,11 +122,14 @@ class _Reading:
         return borrowed(body)
 
 
-def _neighbours(parts: Sequence[int], n: int, tokens: int) -> Iterator[tuple[list[int], int]]:
-    """Texts that part from the first at about the same place, and where the first of them does; n: nowhere."""
+def _neighbours(parts: Sequence[int], n: int, sizes: Mapping[int, int], tokens: int) -> Iterator[tuple[list[int], int]]:
+    """Texts that part from the first at about the same place, and where the first of them does; n: nowhere.
+
+    `sizes` is by this place what one of them counts of `tokens`.
+    """
     members: list[int] = []
     for text in sorted((i for i, part in enumerate(parts) if part < n), key=parts.__getitem__):
-        if members and (len(members) + 1) * (n - parts[members[0]]) > tokens:
+        if members and (len(members) + 1) * sizes[parts[members[0]]] > tokens:
             yield members, parts[members[0]]
             members = []
         members.append(text)
