@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,18 +11,17 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers.utils import ModelOutput
 
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.model.batching import by_length
+from wherefrom.model.forward import forward
 from wherefrom.model.inputs import Batch, Reader, Sentence
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.proof import Proof, proved
 from wherefrom.model.traits import Traits
-from wherefrom.model.undo import borrowed, hook, outside_inference_mode
-from wherefrom.typecheck import kind_of
+from wherefrom.model.undo import outside_inference_mode
 
 POOLED = {
     "cls": "first",
@@ -239,55 +236,7 @@ class Model:
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""
-        if batch.embedded is None:
-            return self._forward(batch)
-        embedded, used = batch.embedded, False
-        thread = threading.get_ident()  # hooks sit on the module, for all threads
-
-        def stands_in(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            nonlocal used
-            for given, instead in ((batch.ids, embedded), (batch.ids.T, embedded.T)):  # XLNet: token by token
-                if threading.get_ident() == thread and args and torch.equal(args[0].cpu(), given):
-                    used = True
-                    return (instead.to(args[0].device), *args[1:]), kwargs
-            return None  # GPT-2 embeds its token types by the table of its words
-
-        def run() -> Any:
-            hook(self.words, stands_in, before=True)
-            return self._forward(batch)
-
-        found = borrowed(run)
-        if not used:
-            raise UnsupportedModel(f"{self.name} does not embed the tokens it is given; wherefrom cannot replace any")
-        return found
-
-    def _forward(self, batch: Batch) -> Any:
-        accepted = inspect.signature(self.model.forward).parameters
-        own = self.model is self.pretrained
-        inputs: dict[str, Any] = {"input_ids": batch.ids}
-        if own or "attention_mask" in accepted:
-            inputs["attention_mask"] = batch.attention_mask
-        if batch.types is not None and "token_type_ids" in accepted:
-            more = len(getattr(self.config, "type_vocab_sizes", ())) - 1  # TAPAS: segment, column, row, … of each token
-            inputs["token_type_ids"] = batch.types if more < 0 else nn.functional.pad(batch.types[..., None], (0, more))
-        if "use_cache" in accepted:
-            inputs["use_cache"] = False
-        tensors = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
-        return _as_output(self.model(**tensors, **({"return_dict": True} if own else {})))
-
-
-def _as_output(found: Any) -> Any:
-    """What a model returned under transformers' names: bare logits, alone or first of a tuple, get theirs."""
-    if isinstance(found, ModelOutput):
-        return found
-    if isinstance(found, Mapping):
-        found = found.get("logits")
-    elif isinstance(found, tuple | list):
-        found = next(iter(found), None)
-    logits = getattr(found, "logits", found)
-    if not isinstance(logits, torch.Tensor):
-        raise UnsupportedModel(f"the model returned {kind_of(found)}; expected logits, or an output that has them")
-    return ModelOutput(logits=logits)
+        return forward(self, batch)
 
 
 def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:

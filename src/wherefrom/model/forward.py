@@ -1,0 +1,74 @@
+"""A model's own forward pass on a batch: what it is given, and what it gives under transformers' names."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers.utils import ModelOutput
+
+from wherefrom.errors import UnsupportedModel
+from wherefrom.model.inputs import Batch
+from wherefrom.model.undo import borrowed, hook
+from wherefrom.typecheck import kind_of
+
+if TYPE_CHECKING:
+    from wherefrom.model.model import Model
+
+
+def forward(opened: Model, batch: Batch) -> Any:
+    """The output; where the batch says so, with other tokens' embeddings in the place of some."""
+    if batch.embedded is None:
+        return _forward(opened, batch)
+    embedded, used = batch.embedded, False
+    thread = threading.get_ident()  # hooks sit on the module, for all threads
+
+    def stands_in(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal used
+        for given, instead in ((batch.ids, embedded), (batch.ids.T, embedded.T)):  # XLNet: token by token
+            if threading.get_ident() == thread and args and torch.equal(args[0].cpu(), given):
+                used = True
+                return (instead.to(args[0].device), *args[1:]), kwargs
+        return None  # GPT-2 embeds its token types by the table of its words
+
+    def run() -> Any:
+        hook(opened.words, stands_in, before=True)
+        return _forward(opened, batch)
+
+    found = borrowed(run)
+    if not used:
+        raise UnsupportedModel(f"{opened.name} does not embed the tokens it is given; wherefrom cannot replace any")
+    return found
+
+
+def _forward(opened: Model, batch: Batch) -> Any:
+    accepted = inspect.signature(opened.model.forward).parameters
+    own = opened.model is opened.pretrained
+    inputs: dict[str, Any] = {"input_ids": batch.ids}
+    if own or "attention_mask" in accepted:
+        inputs["attention_mask"] = batch.attention_mask
+    if batch.types is not None and "token_type_ids" in accepted:
+        more = len(getattr(opened.config, "type_vocab_sizes", ())) - 1  # TAPAS: segment, column, row, … of each token
+        inputs["token_type_ids"] = batch.types if more < 0 else nn.functional.pad(batch.types[..., None], (0, more))
+    if "use_cache" in accepted:
+        inputs["use_cache"] = False
+    tensors = {k: v.to(opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+    return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
+
+
+def _as_output(found: Any) -> Any:
+    """What a model returned under transformers' names: bare logits, alone or first of a tuple, get theirs."""
+    if isinstance(found, ModelOutput):
+        return found
+    if isinstance(found, Mapping):
+        found = found.get("logits")
+    elif isinstance(found, tuple | list):
+        found = next(iter(found), None)
+    logits = getattr(found, "logits", found)
+    if not isinstance(logits, torch.Tensor):
+        raise UnsupportedModel(f"the model returned {kind_of(found)}; expected logits, or an output that has them")
+    return ModelOutput(logits=logits)
