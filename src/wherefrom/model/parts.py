@@ -33,8 +33,8 @@ from wherefrom.model.linear import Linear as Linear
 from wherefrom.model.linear import device_of, present, sizes, stored_in
 from wherefrom.model.linear import linear_of as linear_of
 from wherefrom.model.linear import promote as promote
-from wherefrom.model.norms import Norm as Norm
-from wherefrom.model.norms import norm_of as norm_of
+from wherefrom.model.norm import Norm as Norm
+from wherefrom.model.norm import norm_of as norm_of
 from wherefrom.model.undo import borrowed, routing_eagerly
 
 T = TypeVar("T")
