@@ -36,7 +36,7 @@ from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.baseline import Baseline, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
 from wherefrom.method.quadrature import averaged
-from wherefrom.model.keys import Side, product_of
+from wherefrom.model.keys import Side, product_beside, product_of
 from wherefrom.model.parts import Block, Norm, derivative
 from wherefrom.work import passes
 
@@ -148,18 +148,44 @@ def _stream(layer: LayerTrace) -> Tensor:
 
 def _attended(now: LayerTrace, then: LayerTrace, source: Tensor) -> Tensor:
     """What attention gives, from differences of what it reads."""
-    block, product, product0 = now.block, product_of(now), product_of(then)
+    block, product, product0 = now.block, product_of(now), product_beside(now, then)
     query, query0, key, key0 = (side.given for side in (product.query, product0.query, product.key, product0.key))
     dq, dk = (_turned(*sides, source) for sides in zip(product[:2], product0[:2], strict=True))
     ds = (dq @ _middle(key, key0).mT + _middle(query, query0) @ dk.mT) * product.scaling
+    scores = partial(_scores, product.scaling, (query, key), (query0, key0))
     if now.softcap is not None:
-        c = now.softcap
-        ds = ds * _slope(
-            lambda s: c * torch.tanh(s / c), *(q @ k.mT * product.scaling for q, k in ((query, key), (query0, key0)))
-        )
-    da, dv = _softmax(now.attention, then.attention, ds), torch.einsum("bnd,hdk->bhnk", source, block.w_v)
-    dz = da @ _middle(now.value, then.value) + _middle(now.attention, then.attention) @ dv
+        cap = partial(_capped, now.softcap)
+        ds = ds * _slope(cap, *scores())
+    alpha, alpha0 = now.attention, then.attention
+    if bool(((alpha == 0) != (alpha0 == 0)).any()):
+        alpha, alpha0 = _restored(alpha, alpha0, *(each if now.softcap is None else cap(each) for each in scores()))
+    da, dv = _softmax(alpha, alpha0, ds), torch.einsum("bnd,hdk->bhnk", source, block.w_v)
+    dz = da @ _middle(now.value, then.value) + _middle(alpha, alpha0) @ dv
     return torch.einsum("bhnk,hkd->bnd", dz, block.w_o)
+
+
+def _scores(scaling: float, *pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
+    return [(q @ k.mT * scaling).detach() for q, k in pairs]
+
+
+def _capped(cap: float, scores: Tensor) -> Tensor:
+    return cap * torch.tanh(scores / cap)
+
+
+def _restored(alpha: Tensor, alpha0: Tensor, s: Tensor, s0: Tensor) -> tuple[Tensor, Tensor]:
+    """α of both passes, where that of one was too small for the model's precision (float16: below 3e-8) and became 0.
+
+    What positions add to the scores is the same in both, so that log α − log α' = s − s' − c with one c in a row: that
+    of the column which both see best.
+    """
+    (log, log0), seen = (torch.where(a > 0, a, 1.0).log() for a in (alpha, alpha0)), torch.minimum(alpha, alpha0)
+    best = seen.argmax(-1, keepdim=True)
+    step = (s - s0) - ((s - s0) - (log - log0)).gather(-1, best)  # log α − log α'
+    known = seen.gather(-1, best) > 0
+    return (
+        torch.where((alpha == 0) & (alpha0 > 0) & known, (log0 + step).exp(), alpha),
+        torch.where((alpha0 == 0) & (alpha > 0) & known, (log - step).exp(), alpha0),
+    )
 
 
 def _turned(now: Side, then: Side, source: Tensor) -> Tensor:

@@ -126,6 +126,20 @@ def product_of(layer: LayerTrace) -> Product:
     return layer.once("product", _product)
 
 
+def product_beside(layer: LayerTrace, other: LayerTrace) -> Product:
+    """That of the same block in another pass with the same positions, by the rule that was found in the first.
+
+    Of a text whose tokens are all alike, such as a baseline, several rules give the same scores.
+    """
+    found = product_of(layer)
+    change = other.block.source(other.x) - layer.block.source(layer.x)
+
+    def moved(side: Side) -> Side:
+        return replace(side, projected=side.projected + torch.einsum("bnd,hdk->bhnk", change, side.weight))
+
+    return found._replace(query=moved(found.query), key=moved(found.key))
+
+
 def known_scores(layer: LayerTrace) -> bool:
     """Whether they are known, and are all that attention weights depend on beside positions."""
     if layer.block.latent:
