@@ -9,11 +9,12 @@ the rounding of α, which the model has done already. Sums are float32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from wherefrom.method.normalise import warn_of_empty
 from wherefrom.method.tiling import DEVICE_BYTES, tiles
 from wherefrom.model.attended import by_head
 from wherefrom.model.parts import promote
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 Sources = tuple[slice, int, Tensor, Tensor]
 
 
+class Kernels(NamedTuple):
+    """The modules with kernels in Triton."""
+
+    lengths: Any
+    nearness: Any
+
+
 def on_accelerator(layer: LayerTrace) -> bool:
     return layer.mask.device.type == "cuda"
 
@@ -34,11 +42,15 @@ def on_accelerator(layer: LayerTrace) -> bool:
 def lengths(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, ...]]], name: str) -> Tensor:
     """`‖L Σ_h α^h_ij f^h_j‖` in the view of that name, which is one of those that f becomes: [B, n, n]."""
     batch, n = layer.mask.shape
+    kernels = _kernels(layer)
     found, own = layer.x.new_zeros(batch, n, n), layer.x.new_empty(layer.x.shape)
-    for sources, first, weights, f in _by_sources(layer, 3 * layer.x.element_size()):
-        _own_into(own, sources, weights, f, first)
+    for sources, first, weights, f in _by_sources(layer, 0 if kernels else 3 * layer.x.element_size()):
+        _own_into(own, sources, weights, f, first, kernels)
         seen = next(f for names in becoming(f) if name in names)  # f itself, changed in place
-        found[:, first:, sources] = _by_products(seen, weights, layer.x.dtype)
+        if kernels is None:
+            found[:, first:, sources] = _by_products(seen, weights, layer.x.dtype)
+        else:
+            kernels.lengths.lengths_into(found, weights, _gram(seen), sources.start, first)
     layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
     return found
 
@@ -52,22 +64,32 @@ def _by_products(f: Tensor, weights: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
-    """`‖y_i‖_1 − ‖y_i − T_ij‖_1` for all i and j, as if x_i did not join on the diagonal: [B, n, n].
+    """`s_i (‖y_i‖_1 − ‖y_i − T_ij‖_1)` for all i and j, s the view's scale, as if x_i did not join: [B, n, n].
 
     All n² vectors of d numbers would have to be written and read twice: a kernel adds their components up as it makes
     them. None where there is none, for want of Triton or in float64.
     """
-    kernel = _kernel()
-    if kernel is None or result.dtype != torch.float32:
+    kernels = _kernels(layer)
+    if kernels is None:
         return None
     batch, n, _ = result.shape
     found, own = result.new_zeros(batch, n, n), result.new_empty(result.shape)
     goal = view.unscaled(result).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
     for sources, first, weights, f in _by_sources(layer, layer.raw["value"].element_size()):
-        _own_into(own, sources, weights, f, first)
-        kernel(weights, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
+        _own_into(own, sources, weights, f, first, kernels)
+        kernels.nearness.add_up(weights, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
     layer.once("own", lambda _: own)
-    return view.scaled(found)
+    return found
+
+
+def shared_out(near: Tensor, result: Tensor, share: Tensor, layer: LayerTrace, view: View) -> Tensor:
+    """What `nearness` gave, in place, as rows that sum to one, with that of T_ii, `share`, on the diagonal."""
+    from wherefrom.method.nearness_kernel import share_out
+
+    parts = (result.contiguous(), share.contiguous(), view.scale, layer.mask.contiguous())
+    empty = share_out(near, *parts, layer.causal)
+    warn_of_empty(empty, layer.mask, layer, "alti")
+    return near
 
 
 def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
@@ -85,8 +107,11 @@ def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
         yield sources, first, alpha[:, :, first:, sources], f
 
 
-def _own_into(own: Tensor, sources: slice, weights: Tensor, f: Tensor, first: int) -> None:
+def _own_into(own: Tensor, sources: slice, weights: Tensor, f: Tensor, first: int, kernels: Kernels | None) -> None:
     """`Σ_h α^h_jj f^h_j` of a tile's sources into their places: [B, n, d]."""
+    if kernels is not None:
+        kernels.lengths.own_into(own, weights, f, sources.start, first)
+        return
     itself = weights.diagonal(first - sources.start, dim1=2, dim2=3).transpose(1, 2)  # [B, J, H]
     given = torch.bmm(itself.flatten(0, 1).unsqueeze(1).to(f.dtype), f)
     own[:, sources] = given.view(*itself.shape[:2], -1)
@@ -98,9 +123,12 @@ def _gram(f: Tensor) -> Tensor:
     return promote(f) @ promote(f).transpose(1, 2)
 
 
-def _kernel() -> Callable[..., None] | None:
+def _kernels(layer: LayerTrace) -> Kernels | None:
+    """None without Triton, on a CPU and in float64."""
+    if layer.mask.device.type != "cuda" or layer.raw["value"].dtype == torch.float64:
+        return None
     try:
-        from wherefrom.method.nearness_kernel import add_up
+        from wherefrom.method import length_kernel, nearness_kernel
     except ImportError:
         return None
-    return add_up
+    return Kernels(length_kernel, nearness_kernel)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from wherefrom.method.accelerated import nearness, on_accelerator
+from wherefrom.method.accelerated import nearness, on_accelerator, shared_out
 from wherefrom.method.base import method
 from wherefrom.method.citations import FERRANDO_2022
 from wherefrom.method.contributions import (
@@ -109,8 +109,7 @@ def alti(
     if metric == "l1" and on_accelerator(layer):
         near = nearness(layer, view, result)
         if near is not None:
-            near.diagonal(dim1=1, dim2=2).copy_(gained(result, view.scaled(view.linear(itself(layer, view)))))
-            return to_one_or_self(near.clamp_(min=0), layer, "alti")
+            return shared_out(near, result, view.scaled(view.linear(itself(layer, view))), layer, view)
     self = view.scaled(view.linear(itself(layer, view)))  # T_ii
     budget = budget_for(result, budget)
     if metric == "l1":

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import UnsupportedModel
+from wherefrom.model.at_once import at_once
 from wherefrom.model.attended import blind_rows, by_head, values_of, weights_among, without_blind_rows
 from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_finite
@@ -276,8 +277,11 @@ def attention_forward(
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
     attention_mask = without_unseen(attention_mask, query)
-    output, attention = _eager(type(module))(module, query, key, value, attention_mask, **more)
-    blind, recorder = blind_rows(attention_mask), _RECORDER.get()
+    eager, recorder = _eager(type(module)), _RECORDER.get()
+    causal = recorder is not None and recorder.causal
+    found = at_once(eager, query, key, value, attention_mask, causal, **more)
+    output, attention = found or eager(module, query, key, value, attention_mask, **more)
+    blind = blind_rows(attention_mask)
     if blind is not None:
         # A row that sees nothing (a hidden first token of a causal model) would be spread over its padding as well,
         # or be NaN, which the next block would pass on to every token.

@@ -1,0 +1,31 @@
+"""Which models' own attention a kernel may stand in for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+
+from wherefrom.model.at_once import at_once, is_plain
+
+
+def eager(name: str) -> Any:
+    return import_module(f"transformers.models.{name}.modeling_{name}").eager_attention_forward
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "mixtral"])
+def test_the_attention_of_llama_is_that_of_many(name: str) -> None:
+    assert is_plain(eager(name))
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "bert", "gpt2", "gpt_neox", "opt"])
+def test_attention_that_does_more_is_the_models_own(name: str) -> None:
+    assert not is_plain(eager(name))
+
+
+def test_a_cpu_asks_the_model() -> None:
+    q = torch.zeros(1, 2, 3, 16, dtype=torch.bfloat16)
+    with torch.no_grad():
+        assert at_once(eager("llama"), q, q, q, None, True, scaling=1.0) is None

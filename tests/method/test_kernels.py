@@ -1,0 +1,85 @@
+"""Kernels in Triton against their formulas: on a GPU, or slowly anywhere with Triton and TRITON_INTERPRET=1."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("neither a CUDA device nor Triton's interpreter (TRITON_INTERPRET=1)", allow_module_level=True)
+lengths = pytest.importorskip("wherefrom.method.length_kernel", reason="Triton is not installed")
+nearness = pytest.importorskip("wherefrom.method.nearness_kernel", reason="Triton is not installed")
+attention = pytest.importorskip("wherefrom.model.attention_kernel", reason="Triton is not installed")
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+BATCH, HEADS, N, WIDTH = 2, 5, 45, 40
+CUTS = (slice(0, 20), slice(20, N))
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape))).to(DEVICE)
+
+
+def given(causal: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """α, f, and the T_ij that they make."""
+    alpha = drawn(BATCH, HEADS, N, N).abs() * 0.05
+    alpha = alpha.tril() if causal else alpha
+    f = drawn(BATCH, N, HEADS, WIDTH)
+    return alpha, f, torch.einsum("bhij,bjhd->bijd", alpha.double(), f.double())
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_lengths_and_own_parts(causal: bool) -> None:
+    alpha, f, t = given(causal)
+    found, own = torch.zeros(BATCH, N, N, device=DEVICE), torch.full((BATCH, N, WIDTH), torch.nan, device=DEVICE)
+    for some in CUTS:
+        first = some.start if causal else 0
+        part, weights = f[:, some].flatten(0, 1), alpha[:, :, first:, some]
+        lengths.lengths_into(found, weights, part @ part.mT, some.start, first)
+        lengths.own_into(own, weights, part, some.start, first)
+    assert (found - t.norm(dim=-1)).abs().max() <= 1e-5
+    assert (own - t.diagonal(dim1=1, dim2=2).mT).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_nearness_and_shares(causal: bool) -> None:
+    alpha, f, t = given(causal)
+    y, scale = drawn(BATCH, N, WIDTH), drawn(BATCH, N, 1).abs() + 0.5
+    itself, mask = 0.1 * drawn(BATCH, N, WIDTH), torch.ones(BATCH, N, dtype=torch.bool, device=DEVICE)
+    mask[1, -5:] = False
+    y[0, 3], itself[0, 3] = 0, 1  # nothing comes near it
+    found = torch.zeros(BATCH, N, N, device=DEVICE)
+    for some in CUTS:
+        first = some.start if causal else 0
+        part = f[:, some].flatten(0, 1)
+        nearness.add_up(alpha[:, :, first:, some], part, y * scale, found, some.start, first, causal)
+    empty = nearness.share_out(found, y, itself, scale, mask, causal)
+    goal = y.double()
+    near = goal.abs().sum(-1, keepdim=True) - (goal.unsqueeze(2) - t / scale.unsqueeze(-1)).abs().sum(-1)
+    near.diagonal(dim1=1, dim2=2).copy_(goal.abs().sum(-1) - (goal - itself).abs().sum(-1))
+    near = near.clamp(min=0) * mask.unsqueeze(-1)
+    near = near.tril() if causal else near
+    total = near.sum(-1, keepdim=True)
+    alone = torch.eye(N, device=DEVICE) * mask.unsqueeze(-1)
+    expected = torch.where(total == 0, alone, near / torch.where(total == 0, 1, total))
+    assert torch.equal(empty, (total[..., 0] == 0) & mask)
+    assert empty[0, 3]
+    assert (found - expected).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_and_its_weights(causal: bool) -> None:
+    heads, groups, n, width = 4, 2, 150, 16
+    q, k, v = (drawn(BATCH, n, count, width).half().transpose(1, 2) for count in (heads, groups, groups))
+    mask = torch.zeros(BATCH, 1, n, n, dtype=q.dtype, device=DEVICE)
+    least = torch.finfo(q.dtype).min
+    if causal:
+        mask.masked_fill_(torch.ones(n, n, device=DEVICE).triu(1).bool(), least)
+    mask[1, :, :, -5:] = least
+    out, weights = attention.attend(q, k, v, mask, 0.3, causal)
+    keys, values = (each.repeat_interleave(heads // groups, 1).double() for each in (k, v))
+    expected = (0.3 * q.double() @ keys.mT + mask.double()).softmax(-1)
+    assert (weights - expected).abs().max() <= 2**-10
+    assert (out - (expected @ values).transpose(1, 2)).abs().max() <= 5e-3
