@@ -48,7 +48,8 @@ def contestants(model: Any, setting: Setting) -> dict[str, Callable[[], Any]]:
         model(inputs)
 
     def explained(method: str) -> Callable[[], Any]:
-        return lambda: wherefrom.explain(ids, opened, method=method, target=0, batch_size=setting.batch)
+        target = {} if method in MAPS else {"target": 0}  # what a representation is made of is the same for all
+        return lambda: wherefrom.explain(ids, opened, method=method, batch_size=setting.batch, **target)
 
     return {"forward": forward, **{name: explained(name) for name in setting.methods}}
 

@@ -55,7 +55,7 @@ def test_the_kernels_of_the_gpu_give_what_the_cpu_gives(variant: str, dtype: tor
 
 def test_the_kernels_follow_a_batch_with_padding_and_a_hidden_first_token() -> None:
     """A row that sees nothing gives zeros, and no kernel reads beyond a text."""
-    model = tiny.model("llama", "encoder", dtype=torch.bfloat16).cuda()
+    model = tiny.model("llama", "encoder", dtype=torch.bfloat16, max_position_embeddings=200).cuda()
     ids = [tiny.ids(140), tiny.ids(17, 1)]
     for method in ("alti", "globenc", "attention-rollout"):
         together = wherefrom.explain(ids, model, method=method)

@@ -11,8 +11,8 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 
-TARGETS, SOURCES = 64, 64
-WARPS, STAGES = 4, 2
+TARGETS, SOURCES = 128, 64  # of eight tried on an H200 the fastest, with what follows
+WARPS, STAGES = 8, 3
 
 
 @triton.jit  # type: ignore[untyped-decorator]
