@@ -55,11 +55,13 @@ def test_the_kernels_of_the_gpu_give_what_the_cpu_gives(variant: str, dtype: tor
 
 def test_the_kernels_follow_a_batch_with_padding_and_a_hidden_first_token() -> None:
     """A row that sees nothing gives zeros, and no kernel reads beyond a text."""
-    model = tiny.model("llama", "encoder", dtype=torch.bfloat16, max_position_embeddings=200).cuda()
-    ids = [tiny.ids(140), tiny.ids(17, 1)]
+    model = tiny.model("llama", "encoder", dtype=torch.bfloat16, head_dim=16, max_position_embeddings=200).cuda()
+    long, short = tiny.ids(140), tiny.ids(17, 1)
+    texts = [{"input_ids": long, "attention_mask": [0, *[1] * 139]}, {"input_ids": short, "attention_mask": [1] * 17}]
+    both = {name: [texts[0][name], texts[1][name] + [0] * 123] for name in texts[0]}
     for method in ("alti", "globenc", "attention-rollout"):
-        together = wherefrom.explain(ids, model, method=method)
-        for each, found in zip(ids, together, strict=True):
+        together = wherefrom.explain(both, model, method=method)
+        for each, found in zip(texts, together, strict=True):
             alone = wherefrom.explain(each, model, method=method)
             assert np.isfinite(found.scores).all()
             assert np.abs(found.scores - alone.scores).max() <= 2e-2 * np.abs(alone.scores).max()
