@@ -44,7 +44,7 @@ def test_anisotropy_is_the_mean_over_all_pairs(variant: str, batch_size: int) ->
     for layer in wherefrom.capture(ids, model).layers:
         outputs, parts = [], []
         for row in range(len(ids)):
-            outputs += alti.result(layer, row, "attention")
+            outputs += alti.result(layer, row, "norm")
             parts += [t for line in globenc.after_attention(layer, row) for t in line if t.any()]
         assert abs(found.outputs[layer.index] - mean_cosine(outputs)) < 1e-10
         assert abs(found.transformed[layer.index] - mean_cosine(parts)) < 1e-10

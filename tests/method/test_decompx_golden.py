@@ -17,7 +17,7 @@ import transformers
 from torch import Tensor
 
 import wherefrom
-from wherefrom.method import decomposition, frozen
+from wherefrom.method import decomposition, frozen_block
 
 FOLDER = Path(__file__).parents[3] / "shared" / "golden-2"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="no golden numbers in ../shared/golden-2")
@@ -111,7 +111,7 @@ def test_with_the_authors_epsilon_nothing_but_rounding_is_left(
         found: Tensor = function(z) / (z + 1e-12)
         return found
 
-    monkeypatch.setattr(frozen, "ratio", ratio)
+    monkeypatch.setattr(frozen_block, "ratio", ratio)
     monkeypatch.setattr(decomposition, "nonzero", lambda total: total + 1e-12)
     assert worst(case, variant) < 1e-13
 
