@@ -222,8 +222,8 @@ def test_modules_without_logits_or_text_are_refused() -> None:
     with pytest.raises(WherefromError, match="no embeddings of tokens"):
         wherefrom.explain(tiny.ids(4), vision, method="saliency")
     both = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=60)
-    with pytest.raises(WherefromError, match="cross-attention"):
-        wherefrom.explain(tiny.ids(4), transformers.T5ForConditionalGeneration(both), method="saliency")
+    with pytest.raises(WherefromError, match="an encoder with a decoder"):
+        wherefrom.explain(tiny.ids(4), transformers.T5ForConditionalGeneration(both), method="alti")
 
 
 def test_a_number_for_each_token_is_no_class() -> None:

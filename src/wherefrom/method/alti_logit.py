@@ -58,6 +58,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     idea="parts of the logit",
     paper=FERRANDO_2023,
     needs={
+        "one-stream",
         "attention",
         "values",
         "output-projection",

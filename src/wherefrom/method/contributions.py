@@ -91,6 +91,8 @@ def after_block(layer: LayerTrace) -> View:
 
 def _after_block(layer: LayerTrace) -> View:
     first, last = layer.block.post, layer.block.ffn_post
+    if first is not None and not layer.block.feeds:  # a step that ends in its norm
+        return after_attention(layer)
     if first is not None and last is not None:
         return View("block", lambda t: last.linear(first.linear(t)), after_attention(layer).scale * last.scale(layer.w))
     norm = standardiser(layer.block)
@@ -99,7 +101,7 @@ def _after_block(layer: LayerTrace) -> View:
 
 def standardiser(block: Block) -> Norm:
     """A norm of the kind that the block's output meets first; where it meets none, of the kind that the block has."""
-    found = block.ffn_before or block.next_norm or block.ffn_after or block.before
+    found = block.ffn_before or block.next_norm or block.ffn_after or block.before or block.post
     assert found is not None  # a block without any norm is no Transformer's
     return found
 

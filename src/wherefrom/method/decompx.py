@@ -63,6 +63,7 @@ ValueBias = Literal["kept", "spread"]
 GateRule = Literal["half", "gate"]
 UNCOUPLED = ("none", "token", "cls")
 NEEDED = {
+    "one-stream",
     "attention",
     "values",
     "output-projection",

@@ -53,6 +53,7 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
     idea="differences from a baseline",
     paper=SHRIKUMAR_2017,
     needs={
+        "one-stream",
         "attention",
         "values",
         "output-projection",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from wherefrom.model.parts import Block, Norm
 
 IDEA = "sensitivity of a block"
-WHOLE_BLOCK = {"attention", "values", "output-projection", "block-input", "linear-values", "known-scores"}
+WHOLE_BLOCK = {"one-stream", "attention", "values", "output-projection", "block-input", "linear-values", "known-scores"}
 CPU_BYTES = 768 * 2**20  # two d×d matrices a token are kept; if they fit for all tokens, each is computed once
 DEVICE_FACTOR = 32  # times the usual budget of an accelerator
 

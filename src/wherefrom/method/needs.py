@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # A model whose blocks are not known can still give the last four.
 NEEDS = {
+    "one-stream": "one stream of tokens",
     "attention": "attention weights",
     "queries-keys": "queries and keys",
     "known-scores": "queries and keys that it can follow back to what attention reads",
@@ -47,9 +48,10 @@ NEEDS = {
     "reruns": "further forward passes",
     "rerun-gradients": "further forward and backward passes",
 }
-WITHOUT_BLOCKS = {"gradient", "baseline", "reruns", "rerun-gradients"}
+WITHOUT_BLOCKS = {"one-stream", "gradient", "baseline", "reruns", "rerun-gradients"}
 # What stands in the way of a need, where some blocks cannot give it; those last that take a pass to be seen.
 IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
+    "one-stream": (lambda t: t.opened.two_streams, "two, an encoder's and a decoder's"),
     "queries-keys": (lambda t: t.hidden_scores, "attention that does not show its queries and keys"),
     "ffn-matrices": (lambda t: t.experts, "an FFN of experts"),
     "sequential": (lambda t: t.parallel, "an FFN beside attention"),

@@ -39,7 +39,7 @@ RULES = DecompositionRules("none", Freeze(gate="integrated"), "whole")
     symbols=("AtbFfResLn",),
     idea="norms of what tokens give",
     paper=KOBAYASHI_2024,
-    needs={"attention", "values", "output-projection", "block-input", "both-norms", "linear-values"},
+    needs={"one-stream", "attention", "values", "output-projection", "block-input", "both-norms", "linear-values"},
     prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=local_cost,

@@ -69,7 +69,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     symbols=("VZ",),
     idea="taking a token's value away",
     paper=MOHEBBI_2023,
-    needs={"attention", "values", "output-projection", "block-input", "both-norms"},
+    needs={"one-stream", "attention", "values", "output-projection", "block-input", "both-norms"},
     prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=_cost,

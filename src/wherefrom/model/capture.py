@@ -32,6 +32,7 @@ from wherefrom.model.inputs import Batch
 from wherefrom.model.later import Later
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
+from wherefrom.model.two_streams import Streams, StreamStep, step_of, streams_of, taken
 from wherefrom.model.undo import (
     attending,
     attending_eagerly,
@@ -68,6 +69,7 @@ class LayerTrace:
     raw: dict[str, Tensor] = field(repr=False)
     causal: bool = False  # no token sees a later one
     softcap: float | None = None  # c in c·tanh(s / c), where scores are capped before the softmax (Gemma 2)
+    step: StreamStep | None = None  # of an encoder with a decoder: what it writes of the axis that both share
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
     _later: Later | None = field(default=None, repr=False)
 
@@ -166,6 +168,10 @@ class LayerTrace:
         else:
             self._later.checks.append((flags, then))
 
+    def on_axis(self, maps: Tensor) -> Tensor:
+        """A map of this trace on the model's token axis, which is another where there are two streams."""
+        return maps if self.step is None else self.step.whole(maps)
+
     def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
         """`make(self)`, computed once per layer: what several methods on one pass have in common."""
         if key not in self._shared:
@@ -187,6 +193,7 @@ class Trace:
     tuples: int = 0  # where blocks give their output as the first of a tuple, how long that is
     after: list[Ran] = field(default_factory=list, repr=False)  # what ran after the last block: model/head.py
     switch: Switch | None = None  # of a frozen pass: which shares hold on the way back
+    streams: tuple[list[Tensor], list[Tensor]] | None = None  # words and embeddings stream by stream, in the graph
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -212,6 +219,8 @@ class _Recorder:
     batch: Batch
     on_layer: Callable[[LayerTrace], None]
     causal: bool = False
+    streams: Streams | None = None
+    read: tuple[list[Tensor], list[Tensor]] = field(default_factory=lambda: ([], []))  # words and embeddings of each
     count: int = 0
     page: dict[str, Tensor] | None = None
     scaling: float = 1.0
@@ -230,11 +239,13 @@ class _Recorder:
         if self.page is not None:
             self.page.update(tensors)
 
-    def begin(self, x: Tensor) -> None:
+    def begin(self, block: Block, x: Tensor) -> None:
         """A block is given its input."""
         self.page = {"x": x}
         if self.embeddings is None:  # no module gives them: they are what the first block is given
             self.embeddings = x
+        if self.streams is not None and len(self.read[1]) == int(block.family.causal):  # the first of its stack
+            self.read[1].append(x)
 
     def end(self, block: Block, output: Tensor) -> None:
         """It gives its output: u and w are known by then. Some models flatten batch and tokens inside (OPT)."""
@@ -263,8 +274,14 @@ class _Recorder:
                 f"(missing: {', '.join(sorted(missing))}); use an unmodified transformers model"
             )
         ids, mask = self.batch.on(page["output"].device)
+        step, causal = None, self.causal
+        if self.streams is not None:
+            step, page = step_of(block, page, self.streams)
+            causal = block.family.causal
+            if not step.crosses:
+                ids, mask = taken(ids, step.places), taken(mask, step.places)
         made = LayerTrace(
-            self.count, block, ids, mask, self.scaling, page, self.causal, self.softcap, _later=self.later
+            self.count, block, ids, mask, self.scaling, page, causal, self.softcap, step, _later=self.later
         )
         self.on_layer(made)
         self.count += 1
@@ -320,7 +337,7 @@ def stream(
     With nothing kept but what `on_layer` keeps, memory does not grow with depth. With `grad` the tensors keep their
     graph, with `frozen` that of a linear map (model/frozen_pass.py).
     """
-    recorder = _Recorder(batch, on_layer, opened.causal)
+    recorder = _Recorder(batch, on_layer, opened.causal, streams_of(batch) if opened.two_streams else None)
     switch = None if frozen is None else Switch()
 
     def run() -> Any:
@@ -341,9 +358,11 @@ def stream(
         )
     recorder.later.end()
     check_finite(opened, output)
-    return Trace(
-        opened, batch, [], recorder.words, recorder.embeddings, output, recorder.tuples, recorder.after, switch
-    )
+    words, embeddings, read = recorder.words, recorder.embeddings, None
+    if recorder.streams is not None:
+        read = recorder.read
+        words, embeddings = (recorder.streams.joint(*(t.detach() for t in each)) for each in read)
+    return Trace(opened, batch, [], words, embeddings, output, recorder.tuples, recorder.after, switch, read)
 
 
 def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: Freezing | None = None) -> Trace:
@@ -387,25 +406,28 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
     def worded(_module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         if not recorder.mine():
             return None
-        if recorder.words is not None:
+        if recorder.words is not None and len(recorder.read[0]) != 1:
             if not torch.equal(args[0].cpu(), recorder.batch.ids.cpu()):
                 return None  # GPT-2 embeds its token types by the table of its words
             raise UnsupportedModel("the model embeds its input more than once in a pass; wherefrom cannot follow it")
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and recorder.streams is None:
             check_order(opened, recorder.batch, output)
         # A leaf, so that gradients reach it and stop there, also when all parameters are frozen.
         recorder.words = output.detach().requires_grad_(torch.is_grad_enabled())
+        if recorder.streams is not None:
+            recorder.read[0].append(recorder.words)
         return recorder.words.clone()  # CTRL multiplies it in place
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
         if recorder.mine():
             recorder.embeddings = output
 
-    hook(opened.words, worded)
+    for module in opened.embedders:
+        hook(module, worded)
     if opened.family.embeddings or not opened.family.mapped:
         hook(opened.embeddings, embedded)
-    for block in opened.blocks:
-        _hook_block(block, recorder)
+    for before, block in zip([None, *opened.blocks], opened.blocks, strict=False):
+        _hook_block(block, recorder, before)
     _hook_head(opened, recorder)
 
 
@@ -420,12 +442,15 @@ def _hook_head(opened: Model, recorder: _Recorder) -> None:
         hook(part, passes)
 
 
-def _hook_block(block: Block, recorder: _Recorder) -> None:
-    attention, ffn = block.family.attention, block.family.ffn
+def _hook_block(block: Block, recorder: _Recorder, before: Block | None) -> None:
+    attention, ffn, crosses = block.family.attention, block.family.ffn, block.family.crosses
 
     def begins(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
         if recorder.mine():
-            recorder.begin(args[0] if args else kwargs["hidden_states"])
+            x = args[0] if args else kwargs["hidden_states"]
+            if crosses and before is not None:
+                recorder.end(before, x)  # which is the first step of the same module
+            recorder.begin(block, x)
 
     def ends(_module: nn.Module, _args: Any, output: Any) -> None:
         if recorder.mine():
@@ -450,8 +475,15 @@ def _hook_block(block: Block, recorder: _Recorder) -> None:
             value = values_of(block, recorder.page.pop("projected"))
             recorder.note(attention=without_blind_rows(weights_among(output)), value=value)
 
+    def reads(_module: nn.Module, args: tuple[Tensor, ...], _kwargs: Any) -> None:
+        if recorder.mine():
+            recorder.note(read=args[0])
+
     hook(block.first, begins, before=True)
-    hook(block.last, ends)
+    if block.feeds:
+        hook(block.last, ends)
+    if crosses:
+        hook(block.part(attention.value), reads, before=True)
     hook(block.part(attention.output), leaves("mixed"))
     if attention.after:
         hook(block.part(attention.after), leaves("added"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wherefrom.model.layout import FFN, Attention, Family
+from wherefrom.model.pairs import PAIRS
 from wherefrom.model.shapes import (
     ALBERT,
     APERTUS,
@@ -204,9 +205,12 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
 }
 
 
-def candidates(model_type: str) -> tuple[Family, ...]:
-    """The rows that a model of this type may fit, its own before the shapes that others share."""
-    own = FAMILIES.get(model_type)
+def candidates(model_type: str, *, pair: bool = False) -> tuple[Family, ...]:
+    """The rows that a model of this type may fit, its own before the shapes that others share.
+
+    `pair`: of an encoder with a decoder, of which there are no other shapes.
+    """
+    own = PAIRS.get(model_type, ()) if pair else FAMILIES.get(model_type)
     return own if own is not None else tuple(replace(shape, name=model_type) for shape in SHAPES)
 
 

@@ -13,6 +13,7 @@ from transformers.utils import ModelOutput
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.inputs import Batch
+from wherefrom.model.two_streams import streams_of, taken
 from wherefrom.model.undo import borrowed, hook
 from wherefrom.typecheck import kind_of
 
@@ -22,22 +23,31 @@ if TYPE_CHECKING:
 
 def forward(opened: Model, batch: Batch) -> Any:
     """The output; where the batch says so, with other tokens' embeddings in the place of some."""
+    run_once = _two_streams if opened.two_streams else _forward
     if batch.embedded is None:
-        return _forward(opened, batch)
+        return run_once(opened, batch)
     embedded, used = batch.embedded, False
+    changes = [(batch.ids, embedded), (batch.ids.T, embedded.T)]  # XLNet: token by token
+    if opened.two_streams:
+        streams = streams_of(batch)
+        both = [
+            [taken(t, places, opened.pad_id or 0) for t in changes[0]] for places in (streams.source, streams.target)
+        ]
+        changes = [(ids, instead) for ids, instead in both]
     thread = threading.get_ident()  # hooks sit on the module, for all threads
 
     def stands_in(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal used
-        for given, instead in ((batch.ids, embedded), (batch.ids.T, embedded.T)):  # XLNet: token by token
+        for given, instead in changes:
             if threading.get_ident() == thread and args and torch.equal(args[0].cpu(), given):
                 used = True
                 return (instead.to(args[0].device), *args[1:]), kwargs
         return None  # GPT-2 embeds its token types by the table of its words
 
     def run() -> Any:
-        hook(opened.words, stands_in, before=True)
-        return _forward(opened, batch)
+        for module in opened.embedders:
+            hook(module, stands_in, before=True)
+        return run_once(opened, batch)
 
     found = borrowed(run)
     if not used:
@@ -58,6 +68,18 @@ def _forward(opened: Model, batch: Batch) -> Any:
         inputs["use_cache"] = False
     tensors = {k: v.to(opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
     return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
+
+
+def _two_streams(opened: Model, batch: Batch) -> Any:
+    """The output of an encoder with a decoder, its logits on the axis that both share: 0 at the source."""
+    streams = streams_of(batch)
+    given = {"input_ids": (batch.ids, streams.source), "decoder_input_ids": (batch.ids, streams.target)}
+    seen = {"attention_mask": streams.source, "decoder_attention_mask": streams.target}
+    inputs = {name: taken(ids, places, opened.pad_id or 0) for name, (ids, places) in given.items()}
+    inputs |= {name: taken(batch.attention_mask, places) for name, places in seen.items()}
+    tensors = {name: t.to(opened.device) for name, t in inputs.items()}
+    found = opened.model(**tensors, use_cache=False, return_dict=True)
+    return ModelOutput(logits=streams.joint(target=found.logits))
 
 
 def _as_output(found: Any) -> Any:

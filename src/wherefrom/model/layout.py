@@ -12,6 +12,9 @@ and each of the three norms may be absent. In a `parallel` block both branches r
 A path is relative to the base model (`layers`, `embeddings`, `closing`) or to one block (all others); `*` stands for
 every index of a list. An empty path says that there is no such part. Where blocks are no modules, `layers` names
 several lists: a block is one of each, its parts by their number ("0.q_lin"), the last giving its output (XLM).
+
+Of an encoder with a decoder (BART, T5), the row is the encoder's and has two more in `decoder`: a decoder's block is
+two steps over its stream, attention to itself, without an FFN, and attention to the encoder with the FFN after it.
 """
 
 from __future__ import annotations
@@ -72,6 +75,14 @@ class Family:
     reads: str = "first"  # the token a sequence classifier reads: "first", "last" or "unknown"
     positions_after_pad: bool = False  # position ids start at pad_token_id + 1, so that many are lost
     closing: str = ""  # the norm after the last block
+    decoder: tuple[Family, Family] | None = None  # of an encoder: the two steps of the blocks that read it
+    # The module that reads the stream first, where that is not the block: in a block's second step.
+    begins: str = ""
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it is the step of a decoder's blocks that reads the encoder."""
+        return bool(self.begins)
 
     @property
     def mapped(self) -> bool:

@@ -30,6 +30,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
     "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
     "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
+    "seq2seq": ("AutoModelForSeq2SeqLM", ("ForConditionalGeneration", "MarianMTModel")),
     "encoder": ("AutoModel", ("Model",)),
 }
 OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal

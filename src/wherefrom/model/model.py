@@ -73,6 +73,13 @@ class Model:
         return found
 
     @property
+    def embedders(self) -> list[nn.Module]:
+        """The modules that embed tokens, in the order in which they run; one may serve both streams of a pair."""
+        if not self.two_streams:
+            return [self.words]
+        return list(dict.fromkeys(self.part(f"{stack}.embed_tokens") for stack in ("encoder", "decoder")))
+
+    @property
     def embeddings(self) -> nn.Module:
         """The module that gives the first hidden states; the word embeddings where no other is known."""
         found: nn.Module = self.part(self.family.embeddings) if self.family.embeddings else self.words
@@ -86,15 +93,20 @@ class Model:
         """The blocks, in the order in which they are made; one that is shared between layers stands once."""
         if not self.family.mapped:
             return []
-        closing = self.family.closing
+        return self._stack(self.family) + (self._stack(*self.family.decoder) if self.family.decoder else [])
+
+    def _stack(self, *steps: Family) -> list[Block]:
+        """The blocks of a stack, each as its steps."""
+        closing, layers = steps[-1].closing, steps[-1].layers
         width = self.words.embedding_dim  # the stream's, where a norm after the last block does not say its own
         after: Block | Norm | None = (
             outside_inference_mode(lambda: norm_of(self.part(closing), width)) if closing else None
         )
         found: list[Block] = []
-        for module in reversed(submodules(self.base, self.family.layers)):
-            after = Block(module, self.family, self.heads, after)
-            found.insert(0, after)
+        for module in reversed(submodules(self.base, layers)):
+            for step in reversed(steps):
+                after = Block(module, step, self._configured("attention_heads", "num_attention_heads", layers), after)
+                found.insert(0, after)
         return found
 
     @cached_property
@@ -117,15 +129,21 @@ class Model:
         """How many blocks a forward pass runs; a model whose blocks are not known counts as one."""
         if not self.family.mapped:
             return 1
+        if self.two_streams:
+            return len(self.blocks)
         # ALBERT runs each group of blocks several times.
         return self._configured("layers", "num_hidden_layers") * int(getattr(self.config, "inner_group_num", 1))
 
-    def _configured(self, of_decoder: str, name: str) -> int:
-        """A number of the configuration; where only the decoder of a pair is left (BART), its own."""
-        pair = (
-            getattr(self.config, f"decoder_{of_decoder}", None) if self.family.layers.startswith("decoder.") else None
-        )
+    def _configured(self, of_decoder: str, name: str, layers: str | None = None) -> int:
+        """A number of the configuration; of the decoder of a pair (BART) its own."""
+        layers = self.family.layers if layers is None else layers
+        pair = getattr(self.config, f"decoder_{of_decoder}", None) if layers.startswith("decoder.") else None
         return int(getattr(self.config, name, 0) if pair is None else pair)
+
+    @property
+    def two_streams(self) -> bool:
+        """Whether it is an encoder and a decoder that reads it: one token axis, source and then target."""
+        return self.family.decoder is not None
 
     @property
     def causal(self) -> bool:

@@ -17,6 +17,7 @@ from wherefrom.model.families import FAMILIES, candidates, unmapped
 from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp, unread
 from wherefrom.model.model import Model, pretrained_in
+from wherefrom.model.pairs import PAIRS
 from wherefrom.model.parts import Block
 from wherefrom.model.proof import Proof, refuse_broken
 from wherefrom.model.undo import borrowed, evaluating
@@ -104,16 +105,29 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
             f"{type(inner).__name__} is remote code, which may compute anything; wherefrom opens only the "
             f"architectures that come with transformers"
         )
-    if getattr(inner.config, "add_cross_attention", False) or getattr(inner.config, "is_encoder_decoder", False):
-        raise UnsupportedModel("models with cross-attention are not supported; expected an encoder or a decoder")
+    pair = bool(getattr(inner.config, "is_encoder_decoder", False))
+    if getattr(inner.config, "add_cross_attention", False) and not pair:
+        raise UnsupportedModel("decoders with cross-attention and no encoder beside them are not supported")
     if not isinstance(inner.get_input_embeddings(), nn.Embedding):
         raise UnsupportedModel(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
     task = _task_of(model)
+    if pair:
+        _refuse_other_pairs(inner, model, task)
     if task is None:
         return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
     pooling = inside.pooling if task == "encoder" else None
     found = Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then)
     return _mapped(found, prove)
+
+
+def _refuse_other_pairs(inner: transformers.PreTrainedModel, model: nn.Module, task: str | None) -> None:
+    """Refuse an encoder with a decoder that writes no text, or whose blocks are not known."""
+    name = inner.config.model_type
+    if name not in PAIRS or task != "seq2seq" or model is not inner:
+        raise UnsupportedModel(
+            f"{type(inner).__name__} ('{name}') is an encoder with a decoder; of these wherefrom opens those that "
+            f"write text (…ForConditionalGeneration, MarianMTModel) of {', '.join(PAIRS)}"
+        )
 
 
 def _mapped(opened: Model, prove: bool) -> Model:
@@ -124,7 +138,8 @@ def _mapped(opened: Model, prove: bool) -> Model:
     a proof the only row of an architecture is taken at its word; to choose among several takes one.
     """
     missing, unproved = list[str](), list[Proof]()
-    known, rows = opened.family.name in FAMILIES, candidates(opened.family.name)
+    pair = opened.task == "seq2seq"
+    known, rows = pair or opened.family.name in FAMILIES, candidates(opened.family.name, pair=pair)
     for row in rows:
         tried = replace(opened, family=row)
         try:

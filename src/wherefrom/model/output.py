@@ -21,7 +21,13 @@ from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
 OF = ("auto", "logit", "log-probability", "logit-probability", "probability")
-CHOOSING = ("classification", "token-classification", "masked-lm", "causal-lm")  # heads that choose one of many
+CHOOSING = (
+    "classification",
+    "token-classification",
+    "masked-lm",
+    "causal-lm",
+    "seq2seq",
+)  # heads that choose one of many
 
 
 class Gradients(NamedTuple):

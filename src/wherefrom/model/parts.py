@@ -57,6 +57,9 @@ class Block:
     @property
     def first(self) -> nn.Module:
         """What runs first in it: the block itself, or of parts that are no module together the first."""
+        if self.family.begins:
+            found: nn.Module = self.part(self.family.begins)
+            return found
         return self.module[0] if isinstance(self.module, nn.ModuleList) else self.module
 
     @property
@@ -78,7 +81,12 @@ class Block:
     @property
     def opaque(self) -> bool:
         """Whether the FFN is a module and no matrices (experts)."""
-        return not self.family.ffn.up
+        return self.feeds and not self.family.ffn.up
+
+    @property
+    def feeds(self) -> bool:
+        """Whether it has an FFN: not in the first of the two steps of a decoder's block that reads an encoder."""
+        return bool(self.family.ffn.up or self.family.ffn.module)
 
     @property
     def latent(self) -> bool:
@@ -150,7 +158,7 @@ class Block:
         """The norm that u meets first: LN1 in BERT, the FFN's own in GPT-2; in a parallel block the next reader's."""
         if self.parallel:
             return self.next_norm
-        return self.post or self.ffn_before
+        return self.post or (self.ffn_before if self.feeds else self.next_norm)
 
     @property
     def next_norm(self) -> Norm | None:
@@ -266,7 +274,7 @@ class Block:
     def units(self) -> int:
         """How many hidden units the FFN has; of experts, as many as have their weights."""
         if not self.opaque:
-            return int(self.ffn_in.weight.shape[1])
+            return int(self.ffn_in.weight.shape[1]) if self.feeds else 0
         weights = sum(weight.numel() for module in self.experts for weight in module.parameters())
         return int(weights // (2 * self.w_o.shape[-1]))
 
@@ -335,6 +343,8 @@ class Block:
         y = u if self.post is None else self.post(u)
         if self.parallel and x is None:
             raise ValueError("the FFN of a parallel block reads the block's input; give it too")
+        if not self.feeds:
+            return y
         w = y + self.feed(x if self.parallel and x is not None else y)
         return w if self.ffn_post is None else self.ffn_post(w)
 

@@ -16,6 +16,7 @@ from wherefrom.errors import InvalidTarget, TooLong
 from wherefrom.model.inputs import Sentence, special_ids, token_names
 from wherefrom.model.model import Model
 from wherefrom.model.target import word_id
+from wherefrom.model.two_streams import TARGET
 from wherefrom.result.words import Span
 
 PROMPT, ANSWER = "prompt", "answer"
@@ -51,7 +52,8 @@ def _following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
 def continued(opened: Model, sentence: Sentence, said: Sequence[int], name: str = ANSWER) -> Sentence:
     """The sentence followed by what was said: all of it but the last token, at which nothing is read."""
     before = list(said[:-1])
-    n, longest = len(sentence) + len(before), opened.max_length
+    own_stream = [name for name in sentence.segments if name == TARGET] if opened.two_streams else sentence.ids
+    n, longest = len(own_stream) + len(before), opened.max_length
     if longest is not None and n > longest:
         raise TooLong(f"the text and what follows it have {n} tokens but the model reads at most {longest}")
     text, spans = spelt(opened.tokenizer, said, len(sentence.texts))

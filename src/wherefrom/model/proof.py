@@ -20,11 +20,14 @@ import torch
 from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
+from wherefrom.model.attended import by_head
 from wherefrom.model.families import FAMILIES
 from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
+from wherefrom.model.pairs import PAIRS
 from wherefrom.model.stock import shape, stock
+from wherefrom.model.two_streams import SOURCE, TARGET
 from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
 
 if TYPE_CHECKING:
@@ -105,7 +108,7 @@ def proved(opened: Model) -> Proof:
         shape(model),
     )
     found = _BY_CLASS
-    if opened.family.name not in FAMILIES:
+    if opened.family.name not in (PAIRS if opened.two_streams else FAMILIES):
         key = (*key, *map(_stamp, model.parameters()))
         found = _BY_MODEL.setdefault(model, {})
     if key not in found:
@@ -130,6 +133,8 @@ def prove(opened: Model) -> Proof:
 
     def look(layer: LayerTrace) -> None:
         gaps.extend(_gaps(layer))
+        if layer.step is not None:
+            return
         keys.append(linear_keys(layer))
         softmax.append(plain_softmax(layer))
         left.append(float(1 - layer.attention.sum(-1).min()))
@@ -141,7 +146,15 @@ def prove(opened: Model) -> Proof:
     compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
     routed = bool(opened.family.ffn.module) and opened.pretrained.dtype in HALF
     gaps += [Gap(opened.depth, "output", share * _apart(*pair, routed)) for pair in compared]
-    return Proof(tuple(gaps), tolerance, all(keys), all(softmax), max(left) > 0.02, all(known))
+    seen = bool(keys)  # of an encoder with a decoder nothing is asked of this, and nothing claimed
+    return Proof(
+        tuple(gaps),
+        tolerance,
+        seen and all(keys),
+        seen and all(softmax),
+        max(left, default=0.0) > 0.02,
+        seen and all(known),
+    )
 
 
 def refuse_broken(opened: Model) -> None:
@@ -167,21 +180,27 @@ def _probe(opened: Model) -> Sentence:
     n = -(-LENGTH // piece) * piece  # an FFN that takes its tokens in pieces takes no half of one
     ids = [(size * (2 * i + 1)) // (2 * n) for i in range(n)]
     ids = [(each + 1) % size if each == opened.pad_id else each for each in ids]
+    if opened.two_streams:
+        segments = [SOURCE] * (n // 2) + [TARGET] * (n - n // 2)
+        return Sentence(ids, [""] * n, [False] * n, [None] * n, (), segments=segments)
     return Sentence(ids, [""] * n, [False] * n, [None] * n, ())
 
 
 def _gaps(layer: LayerTrace) -> list[Gap]:
     block = layer.block
-    u = block.mix(layer.x, layer.attention, layer.value)
+    own = layer.raw if layer.step is None else layer.step.own
+    x, u, output = (promote(own[name]).to(layer.device) for name in ("x", "u", "output"))
+    attention, value = promote(own["attention"]), promote(by_head(own["value"], block.heads))
     found = {
-        "attention": (u, layer.u),
-        "FFN": (block.finish(layer.u, layer.x), layer.output),
+        "attention": (block.mix(x, attention, value), u),
+        "FFN": (block.finish(u, x), output),
     }
     if not block.latent:
-        projected = block.projections()[2](block.source(layer.x))
-        value = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
-        found["values"] = (value.repeat_interleave(block.heads // block.groups, 1), layer.value)
-    routed = block.opaque and layer.raw["x"].dtype in HALF
+        read = promote(own["read"]) if block.family.crosses else block.source(x)
+        projected = block.projections()[2](read)
+        made = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
+        found["values"] = (by_head(made, block.heads), value)
+    routed = block.opaque and own["x"].dtype in HALF
     return [Gap(layer.index, part, _apart(*pair, routed and part == "FFN")) for part, pair in found.items()]
 
 

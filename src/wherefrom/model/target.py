@@ -45,6 +45,7 @@ def answer(
         "classification": _classification,
         "masked-lm": _language,
         "causal-lm": _language,
+        "seq2seq": _language,
         "token-classification": _tagging,
         "question-answering": _answering,
         "encoder": _encoder,
@@ -63,7 +64,7 @@ def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position
     default = opened.reads
     if opened.task == "encoder":
         default = opened.pooling or ("last" if opened.causal else default)
-    elif opened.task == "causal-lm":
+    elif opened.task in ("causal-lm", "seq2seq"):
         if sentence.said:
             return Readout(None, PHRASE, after_prompt(sentence))
         default = "last"
@@ -232,7 +233,7 @@ def _language(
     if sentence.said:
         return _phrase(opened, sentence, output, row, position)
     asked = target is not None or foil is not None
-    default = "last" if opened.task == "causal-lm" else "mask"
+    default = "mask" if opened.task == "masked-lm" else "last"
     if position is None and default == "mask" and not asked and opened.mask_id not in sentence.ids:
         return _nothing(opened, sentence)
     readout = _readout(opened, sentence, position, default=default)

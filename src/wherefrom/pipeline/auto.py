@@ -44,7 +44,7 @@ def candidates(
     names: tuple[str, ...] = TOWARDS if opened.family.mapped else UNMAPPED
     if wanted.head is not None:
         names = HEADS
-    elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
+    elif opened.two_streams or wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
         names = MAPS
     able = [name for name in names if set(options) <= set(lookup(name)[0].options)] or names[:1]
     try:

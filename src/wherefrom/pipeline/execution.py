@@ -278,18 +278,19 @@ def _work(shelf: _Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> No
     def sunk(maps: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:
         return without_sink(maps, sentences, targets) if job.reach.drop_sink else maps
 
-    if rows is not None and rows.alone(layer.index) and job.head is None and job.method.row is not None:
+    one_stream = layer.step is None
+    if rows is not None and one_stream and rows.alone(layer.index) and job.head is None and job.method.row is not None:
         at = rows.targets(layer.mask)
         rows.add(sunk(job.method.row(layer, at, **job.options).unsqueeze(1), at[:, None]))
         return
-    whole = sunk(job.method.run(layer, **job.options))
+    whole = sunk(layer.on_axis(job.method.run(layer, **job.options)))
     if job.head is None:
         rows.add(whole) if rows is not None else shelf.maps.append(fetched(whole))
         if shelf.joint is not None:
             shelf.joint.add(whole)
         return
     assert job.method.heads is not None
-    heads = sunk(job.method.heads(layer, **job.options))
+    heads = sunk(layer.on_axis(job.method.heads(layer, **job.options)))
     if job.head == "all":
         shelf.maps.append(fetched(whole))
         shelf.heads.append(fetched(heads))

@@ -16,6 +16,7 @@ import numpy as np
 
 from wherefrom.errors import InvalidTarget, Unsuited, WherefromError
 from wherefrom.model import Model, Sentence
+from wherefrom.model.paired import paired
 from wherefrom.model.phrase import continued, phrase_of
 from wherefrom.model.target import token_id
 from wherefrom.pipeline.outcome import Outcome, Outcomes
@@ -28,6 +29,9 @@ FOIL = "foil"
 
 def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple[Sentence, Sentence | None]:
     """The sentence as it is read for what is asked of it; and for a foil that is read by itself, another."""
+    if opened.two_streams:
+        foil_too = None if question.foil is None else paired(opened, sentence, question.foil)
+        return paired(opened, sentence, question.target), foil_too
     target, foil = (phrase_of(opened, sentence, each) for each in (question.target, question.foil))
     if target is None and foil is None:
         return sentence, None
@@ -95,7 +99,7 @@ def _difference(target: Explanation, foil: Explanation, prompt: int) -> Explanat
         spans=[*target.spans, *spans],
         special=[*target.special, *foil.special[prompt:]],
         unknown=[*target.unknown, *foil.unknown[prompt:]],
-        segments=[*target.segments, *foil.segments[prompt:]],
+        segments=[*target.segments, *[FOIL] * (len(foil) - prompt)],
         word_ids=None,
         delta=None if target.delta is None or foil.delta is None else target.delta - foil.delta,
         arrived=None,

@@ -1,0 +1,60 @@
+r"""A source text and the target text that a decoder writes, as one sentence.
+
+    ids      source, then what the decoder reads: its start token, and the target but for its last token
+    said     the target, each of whose tokens is read at the one before it: T numbers of one pass
+
+which is a prompt and its answer (phrase.py), but that the prompt ends in the start token, and that each of the two is
+read by a stack of its own (two_streams.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from wherefrom.errors import InvalidTarget
+from wherefrom.model.inputs import Sentence, special_ids, token_names
+from wherefrom.model.model import Model
+from wherefrom.model.phrase import continued
+from wherefrom.model.two_streams import SOURCE, TARGET
+
+
+def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
+    """A source sentence with a target text after it; one that has a target already as it is."""
+    if wanted is None and TARGET in sentence.segments:
+        return sentence
+    if not isinstance(wanted, str) or not wanted.strip():
+        raise InvalidTarget(
+            f"{opened.name} is an encoder with a decoder, which is asked about a text that it writes; give that text "
+            f"(target='…'), or let the model write it: wherefrom.generate(…)"
+        )
+    if opened.tokenizer is None:
+        raise InvalidTarget("a target text was given but no tokenizer to read it; pass tokenizer=")
+    labels = [int(i) for i in opened.tokenizer(text_target=wanted)["input_ids"]]
+    return followed_by(opened, sentence, start_of(opened, labels), labels)
+
+
+def start_of(opened: Model, labels: Sequence[int]) -> int:
+    """What the decoder reads before the first token of a target: for mBART its language, for others one for all."""
+    shifted = opened.model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([list(labels)]))
+    return int(shifted[0, 0])
+
+
+def followed_by(opened: Model, source: Sentence, start: int, said: Sequence[int]) -> Sentence:
+    """The source, the start token, and what the decoder says after it."""
+    own = set() if opened.tokenizer is None else special_ids(opened.tokenizer)
+    begun = replace(
+        source,
+        ids=[*source.ids, start],
+        tokens=[*source.tokens, *token_names(opened.tokenizer, [start])],
+        special=[*source.special, start in own],
+        spans=[*source.spans, None],
+        visible=None if source.visible is None else [*source.visible, 1],
+        types=None,
+        word_ids=None if source.word_ids is None else [*source.word_ids, None],
+        unknown=[*source.unknown, False],
+        segments=[*[SOURCE] * len(source), TARGET],
+    )
+    return continued(opened, begun, said, TARGET)

@@ -1,0 +1,122 @@
+r"""An encoder and the decoder that reads it, on one token axis: the source, and after it the target.
+
+A forward pass is a row of steps, each of which writes some rows of the axis and leaves the others as they are:
+
+    encoder block          [[M_ee, 0], [0, I]]
+    decoder, to itself     [[I, 0], [0, M_dd]]
+    decoder, to the source [[I, 0], [M_de, D]]       D is diagonal: what stays of the token itself
+
+A trace of one of the first two is on its own stream, as that of any block is. The third is on the whole axis: α has the
+rows of the target and the columns of the source, the values are the source's, and the stream x_i that attention is
+added to is the token's own. So what token j gives to token i is what it is in any block, t_ij = Σ_h α^h_ij f^h_j +
+1[i=j] x_i, and rollout and flow take the maps as they take all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from wherefrom.model.inputs import Batch
+    from wherefrom.model.parts import Block
+
+SOURCE, TARGET = "source", "target"
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """Where the tokens of a batch stand on the axis that both streams share.
+
+    Each stream is padded on the right by itself when the model reads it, and both together on the axis.
+    """
+
+    source: Tensor  # [B, S]: the place of each token; n for padding
+    target: Tensor  # [B, T]
+    n: int
+
+    def to(self, device: torch.device) -> Streams:
+        return Streams(self.source.to(device), self.target.to(device), self.n)
+
+    def joint(self, source: Tensor | None = None, target: Tensor | None = None) -> Tensor:
+        """Streams on the axis, zeros in the place of one that is not given: [B, S, …] and [B, T, …] -> [B, n, …]."""
+        streams = [(self.source, source), (self.target, target)]
+        given = [(places, t) for places, t in streams if t is not None]
+        like = given[-1][1]
+        found = like.new_zeros(len(like), self.n + 1, *like.shape[2:])
+        rows = torch.arange(len(like), device=like.device)[:, None]
+        for places, t in given:
+            found[rows, places.to(like.device)] = t.to(found)
+        return found[:, : self.n]
+
+
+def streams_of(batch: Batch) -> Streams:
+    """The streams of a batch, by the segments of its sentences."""
+    n = batch.ids.shape[1]
+
+    def places(name: str) -> Tensor:
+        rows = [[i for i, segment in enumerate(each.segments) if segment == name] for each in batch.sentences]
+        longest = max(len(row) for row in rows)
+        return torch.tensor([[*row, *[n] * (longest - len(row))] for row in rows], dtype=torch.long)
+
+    return Streams(places(SOURCE), places(TARGET), n)
+
+
+def taken(t: Tensor, places: Tensor, fill: Any = 0) -> Tensor:
+    """One stream of what stands on the axis: [B, n, …] -> [B, S, …]; `fill` in the place of padding."""
+    longer = torch.cat([t, torch.full_like(t[:, :1], fill)], 1)
+    return longer[torch.arange(len(t), device=t.device)[:, None], places.to(t.device)]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamStep:
+    """What one step of a pass writes, and its tensors as the pass has them: those of its trace, or for attention to the
+    source the rows of the target and the columns of the source.
+    """
+
+    streams: Streams
+    crosses: bool
+    places: Tensor  # of the rows it writes: [B, m]
+    own: dict[str, Tensor] = field(repr=False)
+
+    def whole(self, maps: Tensor) -> Tensor:
+        """A map of the trace as one of the axis, where the rows it does not write are the identity: [B, …, n, n]."""
+        if maps.ndim == 4:  # by head
+            return torch.stack([self.whole(each) for each in maps.unbind(1)], 1)
+        n, rows = self.streams.n, torch.arange(len(maps), device=maps.device)[:, None]
+        identity = torch.eye(n + 1, dtype=maps.dtype, device=maps.device)
+        if self.crosses:
+            written = torch.zeros(len(maps), n + 1, dtype=torch.bool, device=maps.device)
+            written[rows, self.places] = True
+            return torch.where(written[:, :n, None], maps, identity[:n, :n])
+        found = identity.repeat(len(maps), 1, 1)
+        found[rows[..., None], self.places[:, :, None], self.places[:, None]] = maps
+        return found[:, :n, :n]
+
+
+def step_of(block: Block, page: dict[str, Tensor], streams: Streams) -> tuple[StreamStep, dict[str, Tensor]]:
+    """A step, and the tensors of its trace."""
+    streams = streams.to(page["output"].device)
+    if not block.family.crosses:
+        places = streams.target if block.family.causal else streams.source
+        return StreamStep(streams, False, places, page), page
+    return StreamStep(streams, True, streams.target, page), _on_axis(page, streams)
+
+
+def _on_axis(page: dict[str, Tensor], streams: Streams) -> dict[str, Tensor]:
+    """What attention to the source did, on the whole axis. A source token stays as it is: α is 0, and u = x."""
+    stays = {name: streams.joint(page["read"], page[name]) for name in ("x", "u", "w", "output")}
+    heads = {
+        "query": streams.joint(target=page["query"].transpose(1, 2)),
+        "key": streams.joint(source=page["key"].transpose(1, 2)),
+        "value": streams.joint(source=page["value"].transpose(1, 2)),
+        # Columns first, and then rows.
+        "attention": streams.joint(
+            target=streams.joint(source=page["attention"].permute(0, 3, 1, 2)).permute(0, 3, 2, 1)
+        ),
+    }
+    by_head = {name: t.transpose(1, 2) for name, t in heads.items()}
+    return {**stays, "mixed": streams.joint(target=page["mixed"]), **by_head}
