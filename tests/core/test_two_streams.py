@@ -123,3 +123,78 @@ def test_refusals_say_what_to_do() -> None:
         wherefrom.open_model(transformers.AutoModelForSequenceClassification.from_config(config))
     with pytest.raises(UnsupportedModel, match="of these wherefrom opens those that write text"):
         wherefrom.open_model(transformers.AutoModel.from_config(config))
+
+
+# Towards the output ---------------------------------------------------------------------------------------
+
+SCORES = ["saliency", "gradient-x-input", "gradient-x-input(at=word)", "integrated-gradients(baseline=zero)"]
+SCORES += ["attn-lrp", "cp-lrp", "ablation(by=9)", "ablation(by=attention)", "ablation(by=delete)"]
+
+
+@pytest.mark.parametrize("method", SCORES)
+@pytest.mark.parametrize("layout", ["bart", "m2m_100", "flan-t5"])
+def test_scores_of_a_pair_alone_and_among_others(layout: str, method: str) -> None:
+    together = wherefrom.explain(read(layout), opened(layout), method=method)
+    for sentence, found in zip(read(layout), together, strict=True):
+        alone = wherefrom.explain(sentence, opened(layout), method=method)
+        np.testing.assert_allclose(found.scores, alone.scores, rtol=0, atol=1e-8)
+        assert found.target.kind == "phrase"
+        assert np.abs(found.scores).max() > 1e-6
+
+
+def own_number(model: Any, sentence: Any, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Σ_s log p(a_s), from embeddings, by the model alone."""
+    logits = model(inputs_embeds=source, decoder_inputs_embeds=target, use_cache=False).logits[0]
+    said = torch.tensor(sentence.said)
+    found: torch.Tensor = logits.log_softmax(-1)[range(len(said)), said].sum()
+    return found
+
+
+@pytest.mark.parametrize("layout", ["bart", "t5"])
+def test_gradients_are_those_of_two_leaves(layout: str) -> None:
+    sentence, model = read(layout)[0], opened(layout).model
+    s = sentence.segments.count("source")
+    embed = opened(layout).embedders
+    both = [embed[i](torch.tensor([ids])).detach() for i, ids in enumerate((sentence.ids[:s], sentence.ids[s:]))]
+    both = [each.requires_grad_() for each in both]
+    gradients = torch.autograd.grad(own_number(model, sentence, *both), both)
+    wanted = torch.cat([(g * e).sum(-1)[0] for g, e in zip(gradients, both, strict=True)]).detach()
+    found = wherefrom.explain(sentence, opened(layout), method="gradient-x-input(at=word)")
+    tolerance = 1e-5 if "t5" in layout else 1e-10  # T5 alone has its norms in float32
+    np.testing.assert_allclose(found.scores, wanted, rtol=0, atol=tolerance)
+
+
+@torch.no_grad()
+def test_integrated_gradients_add_up() -> None:
+    sentence = read("bart")[1]
+    found = wherefrom.explain(sentence, opened("bart"), method="integrated-gradients(baseline=9)")
+    model, s = opened("bart").model, sentence.segments.count("source")
+    numbers = []
+    for ids in (sentence.ids, [9] * len(sentence)):
+        given = {"input_ids": torch.tensor([ids[:s]]), "decoder_input_ids": torch.tensor([ids[s:]])}
+        logits = model(**given, use_cache=False).logits[0].log_softmax(-1)
+        numbers.append(float(logits[range(len(sentence.said)), list(sentence.said)].sum()))
+    assert found.scores.sum() == pytest.approx(numbers[0] - numbers[1], rel=0.02)
+
+
+def test_ablation_is_what_the_model_loses() -> None:
+    sentence = read("m2m_100")[0]
+    model, s = opened("m2m_100").model, sentence.segments.count("source")
+
+    @torch.no_grad()
+    def number(ids: list[int]) -> float:
+        given = {"input_ids": torch.tensor([ids[:s]]), "decoder_input_ids": torch.tensor([ids[s:]])}
+        logits = model(**given, use_cache=False).logits[0].log_softmax(-1)
+        return float(logits[range(len(sentence.said)), list(sentence.said)].sum())
+
+    found = wherefrom.explain(sentence, opened("m2m_100"), method="ablation(by=9)")
+    wanted = [
+        number(sentence.ids) - number([*sentence.ids[:i], 9, *sentence.ids[i + 1 :]]) for i in range(len(sentence))
+    ]
+    np.testing.assert_allclose(found.scores, wanted, rtol=0, atol=1e-10)
+
+
+def test_cp_lrp_adds_up_where_there_are_no_biases() -> None:
+    """T5 has none; but for a factor on the logits all of it arrives."""
+    found = wherefrom.explain(read("t5")[0], opened("t5"), method="cp-lrp")
+    assert found.arrived == pytest.approx(1, abs=1e-5)

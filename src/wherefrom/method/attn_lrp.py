@@ -58,7 +58,7 @@ IDEA = "relevance propagation"
     symbols=("AttnLRP",),
     idea=IDEA,
     paper=ACHTIBAT_2024,
-    needs={"one-stream", "frozen-pass", "linear-values"},
+    needs={"frozen-pass", "linear-values"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
     cost=passes(1.3, 1),
     kind="scores",
@@ -78,7 +78,7 @@ def attn_lrp(
     symbols=("CP-LRP",),
     idea=IDEA,
     paper=ALI_2022,
-    needs={"one-stream", "frozen-pass", "linear-values"},
+    needs={"frozen-pass", "linear-values"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
     cost=passes(1.2, 1),
     kind="scores",
@@ -97,5 +97,5 @@ def _relevance(output: OutputTrace, shares: Shares, at: Place, how: Freezing) ->
     trace, found = frozen_trace(output, how), frozen_gradients(output, shares, how)
     e, g = {"embeddings": (trace.embeddings, found.embeddings), "word": (trace.words, found.words)}[at]
     scores = (promote(e.detach()) * g).sum(-1)
-    layers = [(layer.x.detach() * g).sum(-1) for layer, g in zip(trace.layers, found.hidden, strict=True)]
-    return Scores(scores, stacked(layers), arrived=part_of(scores, found.number))
+    layers = [(layer.x.detach() * g).sum(-1) for layer, g in zip(trace.layers, found.hidden, strict=False)]
+    return Scores(scores, stacked(layers) if layers else None, arrived=part_of(scores, found.number))

@@ -35,6 +35,8 @@ def check_layer(output: OutputTrace, layer: int | None) -> None:
     if layer is None:
         return
     output.trace.opened.need_blocks("layer=")
+    if output.trace.opened.two_streams:
+        raise InvalidOption("an encoder with a decoder has no one state of all tokens at a layer; leave layer out")
     depth = output.trace.opened.depth
     if not 0 <= layer < depth:
         raise InvalidOption(

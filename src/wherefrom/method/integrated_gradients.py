@@ -54,7 +54,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     symbols=("IG",),
     idea="gradients",
     paper=SUNDARARAJAN_2017,
-    needs={"one-stream", "baseline", "rerun-gradients"},
+    needs={"baseline", "rerun-gradients"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
     cost=_cost,
     kind="scores",

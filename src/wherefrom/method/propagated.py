@@ -16,6 +16,7 @@ from wherefrom.model.capture import Trace, capture
 from wherefrom.model.frozen_pass import Freezing, Shares
 from wherefrom.model.output import explained, ways_of
 from wherefrom.model.parts import promote
+from wherefrom.model.two_streams import gathered, leaves
 
 if TYPE_CHECKING:
     from wherefrom.model import OutputTrace
@@ -33,7 +34,7 @@ class FrozenGradients(NamedTuple):
     number: Tensor  # y [B]
     words: Tensor  # word embeddings [B, n, e]
     embeddings: Tensor  # output of the embedding module [B, n, e]
-    hidden: list[Tensor]  # input of each block: L times [B, n, d]
+    hidden: list[Tensor]  # input of each block: L times [B, n, d]; none of two streams
 
 
 def frozen_trace(output: OutputTrace, how: Freezing = USUAL) -> Trace:
@@ -61,10 +62,10 @@ def _taken_back(outputs: Sequence[OutputTrace], trace: Trace, shares: Shares) ->
         return explained(trace.opened, read, each.answers, trace.batch.lengths, "logit", frozen=True)
 
     given, which = ways_of(outputs[0], trace, str(shares), number), [each.which for each in outputs]
-    wanted = [trace.words, trace.embeddings, *(layer.raw["x"] for layer in trace.layers)]
-    made = []
+    layers = trace.layers if trace.streams is None else []
+    wanted, made = [*leaves(trace), *(layer.raw["x"] for layer in layers)], []
     for i, found in zip(which, taken_back(trace, given, which, wanted), strict=True):
-        words, embeddings, *rest = [promote(g) for g in found]
-        states = [gradient.to(layer.device) for gradient, layer in zip(rest, trace.layers, strict=True)]
+        words, embeddings, rest = gathered(trace, [promote(g) for g in found])
+        states = [gradient.to(layer.device) for gradient, layer in zip(rest, layers, strict=True)]
         made.append(FrozenGradients(given.numbers[i].detach(), words, embeddings, states))
     return made

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.parts import Block, unpacked
 
 MARK = "_wherefrom_blind"
+
+
+def eager_of(attention: type[nn.Module]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The eager function beside an attention module's class, or beside the one that a user derived his from."""
+    for cls in attention.__mro__:
+        found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    raise UnsupportedModel(
+        f"{attention.__name__} has no eager attention beside it that wherefrom could follow. Use a method that "
+        f"needs no layer maps"
+    )
 
 
 def blind_rows(mask: Tensor | None) -> Tensor | None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.model.capture import Trace
+from wherefrom.model.two_streams import last_state, leaves, rows_of_last
 
 # Bytes of the largest tensor of a stack, and of all that is kept of one. Beyond the first, a CPU's allocator asks the
 # system for every tensor anew: 16 at once of a Llama of 135 M on 255 tokens take 1.7 times as long as twice 8.
@@ -60,13 +61,10 @@ class Ways(NamedTuple):
 
 def ways(trace: Trace, numbers: list[Tensor], places: Sequence[Sequence[int | None]]) -> Ways:
     """`places` has, number by number, the token of each sentence that it is read at, None where that is not one."""
-    if (
-        len(numbers) == 1
-        or not trace.layers
-        or not _parted(numbers, last := trace.layers[-1].raw["output"], trace.words)
-    ):
+    if len(numbers) == 1 or not trace.layers or not _parted(numbers, last := last_state(trace), leaves(trace)[0]):
         return Ways(numbers)
-    return Ways(numbers, _at_last([number.sum() for number in numbers], last, places))
+    rows = [rows_of_last(trace, each) for each in places]
+    return Ways(numbers, _at_last([number.sum() for number in numbers], last, rows))
 
 
 def taken_back(trace: Trace, given: Ways, which: Sequence[int], wanted: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
@@ -76,7 +74,7 @@ def taken_back(trace: Trace, given: Ways, which: Sequence[int], wanted: Sequence
     """
     if given.starts is None:
         return [torch.autograd.grad(given.numbers[i].sum(), wanted, retain_graph=True) for i in which]
-    last, starts = trace.layers[-1].raw["output"], [given.starts[i] for i in which]
+    last, starts = last_state(trace), [given.starts[i] for i in which]
     if len(starts) > 1:
         try:
             found = torch.autograd.grad(last, wanted, torch.stack(starts), retain_graph=True, is_grads_batched=True)

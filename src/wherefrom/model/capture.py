@@ -10,7 +10,6 @@ exactly holds.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.at_once import at_once
-from wherefrom.model.attended import blind_rows, by_head, values_of, weights_among, without_blind_rows
+from wherefrom.model.attended import blind_rows, by_head, eager_of, values_of, weights_among, without_blind_rows
 from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_finite
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
@@ -294,7 +293,7 @@ def attention_forward(
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
     attention_mask = without_unseen(attention_mask, query)
-    eager, recorder = _eager(type(module)), _RECORDER.get()
+    eager, recorder = eager_of(type(module)), _RECORDER.get()
     causal = recorder is not None and recorder.causal
     found = at_once(eager, query, key, value, attention_mask, causal, **more)
     output, attention = found or eager(module, query, key, value, attention_mask, **more)
@@ -310,18 +309,6 @@ def attention_forward(
         recorder.softcap = more.get("softcap")
         recorder.note(query=query, key=key, value=value, attention=attention)
     return output, attention
-
-
-def _eager(attention: type[nn.Module]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The eager function beside an attention module's class, or beside the one that a user derived his from."""
-    for cls in attention.__mro__:
-        found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-    raise UnsupportedModel(
-        f"{attention.__name__} has no eager attention beside it that wherefrom could follow. Use a method that "
-        f"needs no layer maps"
-    )
 
 
 def stream(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from wherefrom.model.offsets import offsets, places_of_words, searched, word_of
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
 
+T = TypeVar("T")
 COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
 NAMED = 5  # inputs that an error names one by one
 RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
@@ -66,14 +67,15 @@ class Sentence:
         return replace(self, embedded=[blank if i in gone else token for i, token in enumerate(before)])
 
     def without(self, gone: Collection[int]) -> Sentence:
-        """What the model reads when these tokens are deleted; only ids, embedded, types and mask are what is left."""
+        """What the model reads when these tokens are deleted; only what it reads is what is left."""
 
-        def left(values: list[int]) -> list[int]:
+        def left(values: list[T]) -> list[T]:
             return [value for i, value in enumerate(values) if i not in gone]
 
         beside = (self.types, self.visible, self.embedded)
         types, visible, embedded = (None if values is None else left(values) for values in beside)
-        return replace(self, ids=left(self.ids), types=types, visible=visible, embedded=embedded)
+        segments = left(self.segments)
+        return replace(self, ids=left(self.ids), types=types, visible=visible, embedded=embedded, segments=segments)
 
 
 TextInput: TypeAlias = str | tuple[str, str]  # a text, or a pair of texts

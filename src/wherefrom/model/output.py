@@ -17,6 +17,7 @@ from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
+from wherefrom.model.two_streams import gathered, leaves
 from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Gradients(NamedTuple):
     words: Tensor  # word embeddings [B, n, e]
     embeddings: Tensor  # output of the embedding module [B, n, e]
     hidden: list[Tensor]  # input of each block, and last the output of the last: L + 1 times [B, n, d]
-    attention: list[Tensor]  # L times [B, H, n, n]
+    attention: list[Tensor]  # L times [B, H, n, n]; of two streams [B, H, rows, columns] of each step, and no `hidden`
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +120,18 @@ class OutputTrace:
 def _gradients(outputs: Sequence[OutputTrace], of: str, *, attention: bool) -> list[Gradients]:
     """Those of several numbers of one pass."""
     trace = outputs[0].trace
-    weights = [layer.raw["attention"] for layer in trace.layers] if attention else []
+    two = trace.streams is not None  # whose steps have no state of the whole axis
+    weights = [layer.raw["attention"] if layer.step is None else layer.step.own["attention"] for layer in trace.layers]
+    weights = weights if attention else []
     hidden = [layer.raw["x"] for layer in trace.layers] + [layer.raw["output"] for layer in trace.layers[-1:]]
+    hidden = [] if two else hidden
     # A block's input may come from another device than the block's own, on which everything of it is.
     places = [layer.device for layer in [*trace.layers, *trace.layers[-1:]]]
     given = ways_of(outputs[0], trace, of, lambda each, read: each.number(of, read))
-    wanted, made = [trace.words, trace.embeddings, *hidden, *weights], []
+    wanted, made = [*leaves(trace), *hidden, *weights], []
     for found in taken_back(trace, given, [each.which for each in outputs], wanted):
-        words, embeddings, *rest = [promote(g) for g in found]
-        states = [gradient.to(place) for gradient, place in zip(rest, places, strict=False)]
+        words, embeddings, rest = gathered(trace, [promote(g) for g in found])
+        states = [gradient.to(place) for gradient, place in zip(rest[: len(hidden)], places, strict=False)]
         made.append(Gradients(words, embeddings, states, rest[len(hidden) :]))
     return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from wherefrom.model.capture import check_order, rerunning
 from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
+from wherefrom.model.two_streams import Streams, streams_of, taken
 from wherefrom.model.undo import borrowed, hook, stand_in
 from wherefrom.model.unseen import forward_unseen
 from wherefrom.result.answer import Answer
@@ -128,7 +130,12 @@ class _Enough(Exception):
 
 
 def states_at(opened: Model, batch: Batch, layer: int | None) -> Tensor:
-    """The input of block `layer` (None: the embedding module's output), the pass ending there."""
+    """The input of block `layer` (None: the embedding module's output), the pass ending there.
+
+    Of two streams with None: what the first block of each is given, on their axis.
+    """
+    if opened.two_streams:
+        return _entering(opened, batch)
     found: list[Tensor] = []
     seen = 0
 
@@ -168,7 +175,9 @@ def from_layer(
     """
 
     def run() -> Any:
-        if layer is None:
+        if opened.two_streams:
+            _enter(opened, streams_of(batch), states)
+        elif layer is None:
             hook(opened.embeddings, lambda *_: states.clone())  # some models go on in place
         else:
             _start_at(opened, layer, states, tuples)
@@ -196,3 +205,40 @@ def _start_at(opened: Model, layer: int, states: Tensor, tuples: int) -> None:
 
     for block in opened.blocks:
         stand_in(block.module, late(block.module.forward))
+
+
+# Two streams ----------------------------------------------------------------------------------------------
+
+
+def _firsts(opened: Model) -> list[nn.Module]:
+    """The first block of the encoder and of the decoder."""
+    return [opened.blocks[0].module, next(block for block in opened.blocks if block.family.causal).module]
+
+
+def _entering(opened: Model, batch: Batch) -> Tensor:
+    found: list[Tensor] = []
+
+    def enters(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        found.append(args[0] if args else kwargs["hidden_states"])
+        if len(found) == 2:
+            raise _Enough
+
+    @torch.no_grad()
+    def run() -> None:
+        for module in _firsts(opened):
+            hook(module, enters, before=True)
+        opened.forward(batch)
+
+    with suppress(_Enough):
+        rerunning(opened, run)
+    return streams_of(batch).joint(*found)
+
+
+def _enter(opened: Model, streams: Streams, states: Tensor) -> None:
+    """Inside of `borrowed`: these states stand in place of what the first blocks are given."""
+
+    def instead(own: Tensor, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return ((own, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": own})
+
+    for module, places in zip(_firsts(opened), (streams.source, streams.target), strict=True):
+        hook(module, partial(instead, taken(states, places)), before=True)

@@ -14,6 +14,7 @@ added to is the token's own. So what token j gives to token i is what it is in a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from wherefrom.model.capture import Trace
     from wherefrom.model.inputs import Batch
     from wherefrom.model.parts import Block
 
@@ -120,3 +122,33 @@ def _on_axis(page: dict[str, Tensor], streams: Streams) -> dict[str, Tensor]:
     }
     by_head = {name: t.transpose(1, 2) for name, t in heads.items()}
     return {**stays, "mixed": streams.joint(target=page["mixed"]), **by_head}
+
+
+# Gradients ------------------------------------------------------------------------------------------------
+
+
+def leaves(trace: Trace) -> list[Tensor]:
+    """What gradients reach: the words, and what the embedding module made of them; of two streams one after another."""
+    return [trace.words, trace.embeddings] if trace.streams is None else [t for both in trace.streams for t in both]
+
+
+def gathered(trace: Trace, found: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The gradients at the words and at the embeddings, on the axis; and the others."""
+    if trace.streams is None:
+        return found[0], found[1], list(found[2:])
+    streams = streams_of(trace.batch)
+    return streams.joint(*found[:2]), streams.joint(*found[2:4]), list(found[4:])
+
+
+def last_state(trace: Trace) -> Tensor:
+    """The last block's output, in the graph."""
+    layer = trace.layers[-1]
+    return layer.raw["output"] if layer.step is None else layer.step.own["output"]
+
+
+def rows_of_last(trace: Trace, places: Sequence[int | None]) -> list[int | None]:
+    """Which row of it each sentence's place on the axis is: the decoder's output begins at the target."""
+    if trace.streams is None:
+        return list(places)
+    before = [each.segments.count(SOURCE) for each in trace.batch.sentences]
+    return [None if place is None else place - s for place, s in zip(places, before, strict=True)]

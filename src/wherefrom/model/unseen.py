@@ -31,7 +31,7 @@ def forward_unseen(opened: Model, batch: Batch) -> Any:
         return opened.forward(batch)
 
     def run() -> Any:
-        if opened.family.attention.module:
+        if opened.family.attention.module or opened.two_streams:
             _keep_positions(opened)
             return opened.forward(replace(batch, attention_mask=batch.attention_mask.masked_fill(unseen, 0)))
         on_leaving(partial(_UNSEEN.set, _UNSEEN.get()))
