@@ -15,16 +15,19 @@ import numpy as np
 import torch
 
 from wherefrom.api import explain
-from wherefrom.defaults import SPEAKER
+from wherefrom.defaults import DEFAULT_METHOD, SPEAKER
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
 from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.model.inputs import token_names
-from wherefrom.model.phrase import ANSWER, continued, spelt
-from wherefrom.model.target import EACH
+from wherefrom.model.paired import followed_by, paired
+from wherefrom.model.phrase import ANSWER, continued, phrase_of, spelt
+from wherefrom.model.target import EACH, token_id
+from wherefrom.model.two_streams import TARGET
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
+from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import Readout, Target
@@ -42,9 +45,10 @@ def generate(
     prompt: OneInput | Mapping[str, Any] | Chat | None = None,
     model: ModelLike = SPEAKER,
     tokenizer: TokenizerLike = None,
-    method: MethodLike = "alti-logit",
+    method: MethodLike = DEFAULT_METHOD,
     *,
     chat: Chat | None = None,
+    target: str | None = None,
     max_new_tokens: int = 20,
     seed: int | None = None,
     alternatives: Annotated[int, least(0, MOST_FOILS)] = 0,
@@ -58,13 +62,16 @@ def generate(
     tokenizer_kwargs: Keywords = None,
     **sampling: object,
 ) -> Generation:
-    """Let a causal language model go on after a prompt, and explain every token that it says: a `Generation`.
+    """Let a language model go on after a prompt, and explain every token that it says: a `Generation`.
 
     prompt: a text, token ids, an encoding, or a chat: a list of turns, [{"role": "user", "content": …}, …].
     chat: a chat in place of a prompt.
-    model: a causal language model; the shipped one by default.
+    model: a causal language model, the shipped one by default; or an encoder with a decoder (BART, T5, Marian), which
+        writes a target for a source: each token is then explained over the source and what was written before it.
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
-        log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer.
+        log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer. "auto" is
+        alti-logit, and alti of an encoder with a decoder.
+    target: a text that is taken as said, so that nothing is generated.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
     seed: of a sampled answer; drawn and recorded if None.
     alternatives: explain each token also rather than each of so many others that were likeliest in its place
@@ -73,24 +80,30 @@ def generate(
     """
     if unfit := sorted(set(OURS) & set(sampling)):
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
-    chosen = of_log_probability(choose(method))
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
-    if opened.task != "causal-lm":
-        raise InvalidOption(f"{opened.name} is for {opened.task} and says nothing; expected a causal language model")
+    usual = "alti" if opened.two_streams else "alti-logit"
+    chosen = of_log_probability(choose(usual if is_default(method) else method))
+    if opened.task not in ("causal-lm", "seq2seq"):
+        raise InvalidOption(
+            f"{opened.name} is for {opened.task} and says nothing; expected a causal language model, or an encoder "
+            f"with a decoder that writes text"
+        )
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(prompt, chat))
     if not single:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))
     if seed is None and sampling.get("do_sample"):
         seed = int(torch.randint(SEEDS, ()))
-    said = _said(opened, read[0], max_new_tokens, seed, sampling)
-    sentence = continued(opened, read[0], said)
+    if target is None:
+        sentence = _said(opened, read[0], max_new_tokens, seed, sampling)
+    else:
+        sentence = _followed(opened, read[0], target)
     foils = alternatives if chosen.method.class_specific else 0
     each = Question(Target(EACH, foils), None, None)
     outcome = run_whole(opened, [sentence], [each], {chosen.asked: job}, 1)[0][chosen.asked]
     if outcome.error is not None:
         raise outcome.error
-    record = {"max_new_tokens": max_new_tokens, **sampling}
+    record = {"max_new_tokens": max_new_tokens, **sampling} if target is None else {}
     record.pop("streamer", None)  # which listens, and changes nothing
     return _gathered(opened, sentence, outcome.explanations, record, seed)
 
@@ -111,8 +124,16 @@ def of_log_probability(chosen: MethodSpec) -> MethodSpec:
     return replace(chosen, options={"of": "log-probability", **chosen.options}) if takes else chosen
 
 
-def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampling: Mapping[str, Any]) -> list[int]:
-    """What the model says after the prompt, by its own `generate`."""
+def _followed(opened: Model, sentence: Sentence, target: str) -> Sentence:
+    """A prompt and a text after it that is given."""
+    if opened.two_streams:
+        return paired(opened, sentence, target)
+    said = phrase_of(opened, sentence, target)
+    return continued(opened, sentence, [token_id(opened, target)] if said is None else said)
+
+
+def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampling: Mapping[str, Any]) -> Sentence:
+    """The prompt and what the model says after it, by its own `generate`."""
     ids = torch.tensor([sentence.ids], device=opened.device)
     mask = torch.ones_like(ids) if sentence.visible is None else torch.tensor([sentence.visible], device=opened.device)
     padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
@@ -126,10 +147,11 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
             found: torch.Tensor = opened.model.generate(input_ids=ids, attention_mask=mask, **arguments)
         return found
 
-    found = [int(i) for i in rerunning(opened, run, own_attention=True)[0, len(sentence) :]]
+    every = [int(i) for i in rerunning(opened, run, own_attention=True)[0]]
+    start, found = every[0], every[1:] if opened.two_streams else every[len(sentence) :]
     if not found:
         raise InvalidInput("the model said nothing after this prompt; expected at least one token")
-    return found
+    return followed_by(opened, sentence, start, found) if opened.two_streams else continued(opened, sentence, found)
 
 
 def _gathered(
@@ -174,7 +196,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         spans=[*sentence.spans, spans[-1]],
         special=[*sentence.special, False],
         unknown=[*sentence.unknown, False],
-        segments=[*sentence.segments, ANSWER],
+        segments=[*sentence.segments, TARGET if opened.two_streams else ANSWER],
         target=phrase if towards else Target("none", label="what was said"),
         measured=phrase,
         readout=Readout(None, "token before each", rows),

@@ -22,7 +22,7 @@ from wherefrom.cli.flags import (
     complete_model,
     shared,
 )
-from wherefrom.defaults import DEFAULT_MODEL, SPEAKER
+from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL, SPEAKER
 from wherefrom.errors import InvalidOption
 
 ModelChoice = Annotated[
@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
 def generate_command(
     text: Written,
     model: ModelChoice = SPEAKER,
-    method: MethodChoice = "alti-logit",
+    method: MethodChoice = DEFAULT_METHOD,
     token: Token = None,
     foil: Rather = None,
     unit: Unit = "word",

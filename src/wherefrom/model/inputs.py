@@ -25,10 +25,12 @@ from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromErro
 from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from wherefrom.model.offsets import offsets, places_of_words, searched, word_of
+from wherefrom.model.two_streams import prefixed
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
 
 T = TypeVar("T")
+DECODER = "decoder_input_ids"
 COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
 NAMED = 5  # inputs that an error names one by one
 RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
@@ -154,6 +156,7 @@ class Reader:
     tokenizer_kwargs: Mapping[str, Any] | None = None
     any_length: bool = False  # longer texts are left whole, for windows
     type_count: int | None = None  # how many kinds of token_type_ids the model has
+    two_streams: bool = False  # whether a decoder reads ids of its own
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -294,15 +297,30 @@ class Reader:
         if encoding.get("position_ids") is not None:
             raise InvalidInput("position_ids are not supported: a sentence's positions count from its first token")
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
+        decoder = _lists(encoding[DECODER]) if self.two_streams and encoding.get(DECODER) is not None else None
         if "input_ids" not in columns:
             raise refuse_mapping(encoding)
         single = all(_is_int(i) for i in columns["input_ids"])
         if single:
             columns = {name: [column] for name, column in columns.items()}
+            decoder = None if decoder is None else [decoder]
         rows: list[Sentence | WherefromError] = [self._row(columns, row) for row in range(len(columns["input_ids"]))]
         if not rows:
             raise InvalidInput("nothing to explain: the encoding has no rows")
-        return rows, single
+        return (rows if decoder is None else self._prefixed(rows, decoder)), single
+
+    def _prefixed(self, rows: Sequence[Any], decoder: Sequence[list[int]]) -> list[Sentence | WherefromError]:
+        """Each row with what its decoder reads; padding, which stands at the right, taken off."""
+        if len(decoder) != len(rows):
+            raise InvalidInput(f"{len(decoder)} rows of {DECODER} for {len(rows)} of input_ids; expected one each")
+        found: list[Sentence | WherefromError] = []
+        for row, ids in zip(rows, decoder, strict=True):
+            real = list(ids)
+            while len(real) > 1 and real[-1] == self.pad_id:
+                real.pop()
+            read = self._ids(real)
+            found.append(prefixed(row, read.ids, read.tokens, read.special))
+        return found
 
     def _array(self, ids: list[Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if not ids or not isinstance(ids[0], list):

@@ -246,6 +246,7 @@ class Model:
             tokenizer_kwargs=tokenizer_kwargs,
             any_length=long == "windows",
             type_count=getattr(self.config, "type_vocab_size", None),
+            two_streams=self.two_streams,
         )
 
     def batches(self, sentences: Sequence[Sentence], size: int, *, tokens: float = inf) -> Iterator[list[int]]:

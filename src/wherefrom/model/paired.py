@@ -18,12 +18,12 @@ from wherefrom.errors import InvalidTarget
 from wherefrom.model.inputs import Sentence, special_ids, token_names
 from wherefrom.model.model import Model
 from wherefrom.model.phrase import continued
-from wherefrom.model.two_streams import SOURCE, TARGET
+from wherefrom.model.two_streams import TARGET, prefixed
 
 
 def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
-    """A source sentence with a target text after it; one that has a target already as it is."""
-    if wanted is None and TARGET in sentence.segments:
+    """A source sentence with a target text after it; one with what its decoder reads (an encoding) as it is."""
+    if TARGET in sentence.segments:
         return sentence
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(
@@ -38,23 +38,14 @@ def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
 
 def start_of(opened: Model, labels: Sequence[int]) -> int:
     """What the decoder reads before the first token of a target: for mBART its language, for others one for all."""
-    shifted = opened.model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([list(labels)]))
-    return int(shifted[0, 0])
+    shift = getattr(opened.model, "prepare_decoder_input_ids_from_labels", None)
+    if shift is None:  # M2M100
+        return int(opened.config.decoder_start_token_id)
+    return int(shift(labels=torch.tensor([list(labels)]))[0, 0])
 
 
 def followed_by(opened: Model, source: Sentence, start: int, said: Sequence[int]) -> Sentence:
     """The source, the start token, and what the decoder says after it."""
     own = set() if opened.tokenizer is None else special_ids(opened.tokenizer)
-    begun = replace(
-        source,
-        ids=[*source.ids, start],
-        tokens=[*source.tokens, *token_names(opened.tokenizer, [start])],
-        special=[*source.special, start in own],
-        spans=[*source.spans, None],
-        visible=None if source.visible is None else [*source.visible, 1],
-        types=None,
-        word_ids=None if source.word_ids is None else [*source.word_ids, None],
-        unknown=[*source.unknown, False],
-        segments=[*[SOURCE] * len(source), TARGET],
-    )
-    return continued(opened, begun, said, TARGET)
+    begun = prefixed(source, [start], token_names(opened.tokenizer, [start]), [start in own])
+    return replace(continued(opened, begun, said, TARGET), given=source.given)

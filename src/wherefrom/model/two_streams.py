@@ -15,7 +15,7 @@ added to is the token's own. So what token j gives to token i is what it is in a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from wherefrom.model.capture import Trace
-    from wherefrom.model.inputs import Batch
+    from wherefrom.model.inputs import Batch, Sentence
     from wherefrom.model.parts import Block
 
 SOURCE, TARGET = "source", "target"
@@ -65,6 +65,24 @@ def streams_of(batch: Batch) -> Streams:
         return torch.tensor([[*row, *[n] * (longest - len(row))] for row in rows], dtype=torch.long)
 
     return Streams(places(SOURCE), places(TARGET), n)
+
+
+def prefixed(source: Sentence, ids: Sequence[int], names: Sequence[str], special: Sequence[bool]) -> Sentence:
+    """A source and what its decoder reads, as one sentence."""
+    more, words, given = len(ids), source.word_ids, source.given
+    return replace(
+        source,
+        ids=[*source.ids, *ids],
+        tokens=[*source.tokens, *names],
+        special=[*source.special, *special],
+        spans=[*source.spans, *[None] * more],
+        types=None,
+        visible=None if source.visible is None else [*source.visible, *[1] * more],
+        word_ids=None if words is None else [*words, *[None] * more],
+        unknown=[*source.unknown, *[False] * more],
+        segments=[*[SOURCE] * len(source), *[TARGET] * more],
+        given=None if given is None else {**given, "decoder_input_ids": list(ids)},
+    )
 
 
 def taken(t: Tensor, places: Tensor, fill: Any = 0) -> Tensor:

@@ -378,7 +378,7 @@ def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
     wanted: Any = question.target
     if is_each(wanted) or (isinstance(wanted, str) and wanted == "all"):  # of which this is one
         wanted = target.index if target.kind in ("class", "token") else target.kind
-    looks = shelf.job.method.class_specific or output.trace.opened.task == "question-answering"
+    looks = shelf.job.method.class_specific or output.trace.opened.task in ("question-answering", "seq2seq")
     asked = {"target": wanted, "foil": question.foil} if looks else {}
     return {name: value for name, value in {**asked, "position": question.position}.items() if value is not None}
 

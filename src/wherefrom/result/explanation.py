@@ -29,7 +29,7 @@ Unit = str | re.Pattern[str] | Sequence[tuple[int, int]]  # of a text: result/un
 Place = int | str | slice  # a layer or a token, by its number; a token also by its name
 NO_TARGET = Target("none")
 NO_READOUT = Readout(None, "unknown")
-SAID = ("answer", "foil")  # segments that are no part of the input
+SAID = ("answer", "foil", "target")  # segments that are no part of the input
 UNREAD = 8  # unknown tokens that a remark names
 
 

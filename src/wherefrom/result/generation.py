@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT, VERSION = "wherefrom.generation", 1
-ANSWER = "answer"
+ANSWER, SOURCE = "answer", "source"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +95,32 @@ class Generation:
             prediction=said.prediction,
             probabilities=said.probabilities,
             candidates=said.candidates,
-            given={"input_ids": self.ids[:n]},
+            given=self._given(n),
             readout=Readout(n - 1, "token before it"),
             notes=[],
         )
         return replace(found, options={**found.options, **({"target": self.ids[n]} if looks else {})})
+
+    def _given(self, n: int) -> dict[str, list[int]]:
+        """What the model read before a token: its first n ids, which of an encoder with a decoder are two streams."""
+        source = self.whole.segments.count(SOURCE)
+        streams = {"input_ids": self.ids[:source], "decoder_input_ids": self.ids[source:n]}
+        return streams if source else {"input_ids": self.ids[:n]}
+
+    @property
+    def source_contribution(self) -> Array:
+        """How much of each token comes from the source, of an encoder with a decoder: [k], from 0 to 1.
+
+        The share of the source in a token's row. Where it is low, the decoder goes on by itself: a sign of
+        hallucination (Ferrando et al. 2022; Dale et al. 2022). Of scores with signs, the share of their sizes.
+        """
+        source = np.array([name == SOURCE for name in self.whole.segments])
+        if not source.any():
+            raise InvalidOption("there is no source: this was said by a model that has one stream of tokens")
+        sizes = np.abs(self.scores)
+        total = sizes.sum(1)
+        found: Array = np.divide(sizes[:, source].sum(1), total, out=np.zeros_like(total), where=total > 0)
+        return found
 
     def why_not(self, token: int, foil: int | str) -> Explanation:
         """Why a token was said rather than another, which is one of those that `generate(…, alternatives=k)` took
