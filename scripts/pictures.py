@@ -1,8 +1,8 @@
 """The pictures of the documentation, made by the shipped models: python scripts/pictures.py
 
 Those of README are what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer
-does. Those of docs/gallery.md are made by the page itself: each block of Python makes the picture linked under it. The
-notebooks docs/tour.ipynb and docs/answer.ipynb are run and keep their outputs.
+does. Those of docs/gallery.md and docs/concepts.md are made by the page itself: each block of Python makes the picture
+linked under it. The notebooks docs/tour.ipynb and docs/answer.ipynb are run and keep their outputs.
 
 The one of a Llama needs a model that is not shipped, SmolLM2-135M-Instruct (Apache-2.0), and is made alone:
 
@@ -122,6 +122,7 @@ def main() -> None:
     single = wherefrom.explain("a deep and meaningful film .", method="attcat")
     picture("explain", [single], width=104, layers=True, title="wherefrom explain … --method attcat --layers")
     gallery(DOCS / "gallery.md")
+    gallery(DOCS / "concepts.md")
     tour(DOCS / "tour.ipynb")
     tour(DOCS / "answer.ipynb")
 

@@ -1,0 +1,1 @@
+"""What comes out: explanations, comparisons, generations. Numpy arrays and plain values, no model behind them."""
