@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import memory
@@ -75,7 +74,9 @@ def contestants(
             model(inputs)
 
     if lxt:
-        return {"forward": forward, LXT: lxt_of(model, inputs)}
+        import lxt_peer
+
+        return {"forward": forward, LXT: lxt_peer.attn_lrp(model, inputs)}
     import wherefrom
 
     opened = wherefrom.open_model(model)
@@ -87,33 +88,6 @@ def contestants(
         return {"forward": forward, FORWARD: explained(FORWARD)}
     together = {TOGETHER: lambda: wherefrom.compare(inputs.tolist(), opened, methods=METHODS[:3], target=0)}
     return {"forward": forward, **{name: explained(name) for name in METHODS}, **together}
-
-
-def lxt_of(model: Any, inputs: Any) -> Callable[[], Any]:
-    """AttnLRP of the last token's first logit, as LXT's README computes it."""
-    import torch
-    import transformers
-    from transformers.models.llama import modeling_llama
-
-    # LXT 2.1 imports its files for BERT and for torchvision too, which want what is not here; they are not called.
-    transformers.pytorch_utils.find_pruneable_heads_and_indices = None
-    vision: Any = ModuleType("torchvision.models")
-    vision.vision_transformer = ModuleType("vision_transformer")
-    vision.vision_transformer.nn = torch.nn
-    for name in ("torchvision", "torchvision.models"):
-        sys.modules.setdefault(name, vision)
-    from lxt.efficient import monkey_patch
-
-    monkey_patch(modeling_llama)
-    for weight in model.parameters():
-        weight.requires_grad_(False)
-
-    def run() -> None:
-        words = model.get_input_embeddings()(inputs).requires_grad_()
-        model(inputs_embeds=words, use_cache=False).logits[:, -1, 0].sum().backward()
-        (words * words.grad).sum(-1)
-
-    return run
 
 
 def timed(entries: dict[str, Callable[[], Any]], runs: int, clock: Callable[[], float]) -> dict[str, float]:

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
-from types import ModuleType
 from typing import Any
 
+import lxt_peer
 import torch
 import transformers
 from memory import peak
@@ -115,7 +115,7 @@ def theirs(peer: str, layers: int, count: int) -> tuple[Callable[[], Any], float
         texts = spelt(prompt), spelt(prompt + said)
         return lambda: read.attribute(*texts, show_progress=False), count / SAID
     if name == "lxt":
-        return lxt(model, torch.tensor([prompt])), 1 / SAID
+        return lxt_peer.attn_lrp(model, torch.tensor([prompt])), 1 / SAID
     return captum(model, method, prompt, count)
 
 
@@ -141,36 +141,6 @@ def captum(model: Any, method: str, prompt: list[int], count: int) -> tuple[Call
     step_by_step = method == "ablation"  # its default: the answer's tokens one after the other, for every change
     go = partial(ablated.attribute, given, target=said, num_trials=1, forward_in_tokens=step_by_step)
     return go, (count + 1) / (PROMPT + 1)
-
-
-class Table(dict[str, Any]):
-    """LXT puts a plain dictionary where transformers looks attention up by `get_interface`."""
-
-    get_interface = dict.get
-
-
-def lxt(model: Any, inputs: Any) -> Callable[[], Any]:
-    """AttnLRP of the last token's first logit, as LXT's README computes it."""
-    from transformers.models.llama import modeling_llama
-
-    # LXT 2.1 imports its files for BERT and for torchvision too, which want what is not here; they are not called.
-    transformers.pytorch_utils.find_pruneable_heads_and_indices = None
-    vision: Any = ModuleType("torchvision.models")
-    vision.vision_transformer = ModuleType("vision_transformer")
-    vision.vision_transformer.nn = torch.nn
-    for name in ("torchvision", "torchvision.models"):
-        sys.modules.setdefault(name, vision)
-    from lxt.efficient import monkey_patch
-
-    monkey_patch(modeling_llama)
-    modeling_llama.ALL_ATTENTION_FUNCTIONS = Table(modeling_llama.ALL_ATTENTION_FUNCTIONS)
-
-    def run() -> None:
-        words = model.get_input_embeddings()(inputs).requires_grad_()
-        model(inputs_embeds=words, use_cache=False).logits[:, -1, 0].sum().backward()
-        (words * words.grad).sum(-1)
-
-    return run
 
 
 # The run --------------------------------------------------------------------------------------------------

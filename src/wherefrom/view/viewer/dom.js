@@ -24,3 +24,14 @@ export function inFrame(work) {
   ask.cancel = () => cancelAnimationFrame(asked);
   return ask;
 }
+
+/** The element's shadow root, dressed in these rules if they are given as text. */
+export function shadowOf(element, css) {
+  const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
+  if (css) {
+    const rules = new CSSStyleSheet();
+    rules.replaceSync(css);
+    root.adoptedStyleSheets = [rules];
+  }
+  return root;
+}

@@ -7,7 +7,7 @@
 import { rampOf } from "./colour.js";
 import { buttons, choice, helpDialog, saveDialog } from "./controls.js";
 import { readable, short } from "./data.js";
-import { inFrame, make } from "./dom.js";
+import { inFrame, make, shadowOf } from "./dom.js";
 import { copy, download, nested, table } from "./files.js";
 import { othersPanel } from "./others.js";
 import { picture } from "./picture.js";
@@ -25,12 +25,7 @@ const HELP = "Click a word of the answer: what it comes from lights up before it
 
 export function mount(element, payload, options = {}) {
   const said = saidOf(payload); // before anything is changed: a wrong payload leaves the page as it was
-  const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
-  if (options.css) {
-    const rules = new CSSStyleSheet();
-    rules.replaceSync(options.css);
-    root.adoptedStyleSheets = [rules];
-  }
+  const root = shadowOf(element, options.css);
   const start = { ...BEGIN, ...options.state };
   const chosen = store(fitChoice(options.hash ? choiceFrom(location.hash, start) : start, said));
   let look = null;

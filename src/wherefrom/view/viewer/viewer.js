@@ -14,7 +14,7 @@ import { card } from "./card.js";
 import { rampOf } from "./colour.js";
 import { buttons, helpDialog, legend, saveDialog, toolbar } from "./controls.js";
 import { subjectsOf } from "./data.js";
-import { inFrame, make } from "./dom.js";
+import { inFrame, make, shadowOf } from "./dom.js";
 import { fileName, sheet, toCsv, toJson, toPng, toSvg } from "./export.js";
 import { copy, download } from "./files.js";
 import { graphView } from "./graph.js";
@@ -30,12 +30,7 @@ const VIEWS_DRAWN = [layersView, mapView, graphView];
 
 export function mount(element, payload, options = {}) {
   let subjects = subjectsOf(payload); // before anything is changed: a wrong payload leaves the page as it was
-  const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
-  if (options.css) {
-    const rules = new CSSStyleSheet();
-    rules.replaceSync(options.css);
-    root.adoptedStyleSheets = [rules];
-  }
+  const root = shadowOf(element, options.css);
   const start = { ...START, ...options.state };
   const begin = options.hash ? fromHash(location.hash, start) : start;
   const chosen = store(fitState(begin, subjects));
