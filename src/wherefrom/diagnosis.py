@@ -16,7 +16,7 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import UnsupportedModel
 from wherefrom.method import lookup
 from wherefrom.method.base import METHODS
-from wherefrom.method.baseline import BLANKS
+from wherefrom.method.baseline import BLANKS, PAINT
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.perturb import stand_in_for, untokenized
@@ -125,7 +125,7 @@ def _told(opened: Model, name: str) -> str | None:
     method = lookup(name)[0]
     if method.class_specific and opened.task == "encoder":
         return "needs a target: the model predicts nothing by itself"
-    if "baseline" in method.needs and stand_in_for(opened, *BLANKS) is None:
+    if "baseline" in method.needs and stand_in_for(opened, *BLANKS, PAINT) is None:
         return f"needs baseline=: there is no {', '.join(BLANKS[:-1])} or {BLANKS[-1]} token{untokenized(opened)}"
     return None
 

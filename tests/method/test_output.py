@@ -407,7 +407,7 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
         (
             "ablation",
             {"by": "noise"},
-            "by='noise'; expected 'auto', 'unknown', 'mask', 'pad', 'delete', 'attention' or",
+            "by='noise'; expected 'auto', 'unknown', 'mask', 'pad', 'delete', 'attention', 'mean', 'black', 'blur' or",
         ),
         ("ablation", {"by": 99}, "no token to blank out"),
         ("ablation", {"unit": "letter"}, "expected 'token' or 'word'"),
@@ -416,7 +416,7 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
         ("IG", {"n_steps": 0}, "n_steps=0; expected a whole number from 1"),
         ("IG", {"norm": "l3"}, "'IG' cannot have norm='l3'"),
         ("IG", {"layer": 3}, "expected a block from 0 to 2"),
-        ("IG", {"baseline": "black"}, "baseline='black'; expected 'auto', 'mask', 'pad'"),
+        ("IG", {"baseline": "white"}, "baseline='white'; expected 'auto', 'mask', 'pad'"),
         ("IG", {"baseline": [5]}, "1 tokens in baseline"),
         ("deeplift", {"baseline": "zero"}, "compares two sentences"),
         ("attcat", {"aggregate": "rollout"}, "nothing to aggregate"),

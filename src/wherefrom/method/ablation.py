@@ -9,6 +9,7 @@ models. p is the softmax probability over all classes, or over target and foil a
 (Value Zeroing, section 7; `over` decides otherwise, and with "difference" it is p(target) − p(foil) over all, Yin &
 Neubig's); `of="logit"` takes logits, `of="log-probability"` logarithms, as it does by itself of a phrase. With
 `unit="word"` all pieces of a word go at once and share its score. It takes one forward pass for each token.
+Patches of a picture are painted over (by="mean", which is "auto", "black" or "blur": model/pictures.py).
 `ablation-pairs` takes two tokens at a time: M_ij = p(y | e) − p(y | e without i and j).
 
 Replacing goes over every token, special ones included, and only the embedding is replaced: positions and the token that
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
 IDEA = "taking tokens away"
-Away = Literal["auto", "unknown", "mask", "pad", "delete", "attention"] | int  # or the id of a token that stands in
+# Or the id of a token that stands in. The last three are for pictures, whose patches are painted over.
+Away = Literal["auto", "unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
 Over = Literal["auto", "all", "pair", "difference"]  # among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
@@ -170,13 +172,20 @@ def _over(answer: Answer, over: str) -> Answer:
 
 
 def found_way(opened: Model) -> Away:
-    """The unknown token, or attention where there is none and the blocks are known."""
+    """The unknown token, or attention where there is none and the blocks are known; of a picture its mean colour."""
+    if opened.images:
+        return "mean"
     return "unknown" if stand_in_for(opened, "unknown") is not None or not opened.family.mapped else "attention"
 
 
 def changing(opened: Model, by: str | int) -> Change:
     """How tokens go: what is read without them, and where; None where nothing can be."""
     if by == "delete":
+        if opened.images:
+            raise InvalidOption(
+                "a patch cannot be deleted from a picture; by='attention' lets no token see it, and by='mean', 'black' "
+                "or 'blur' paint it over"
+            )
         return _deleted
     if by == "attention":
         opened.need_blocks("by='attention'")

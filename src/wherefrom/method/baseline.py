@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from wherefrom.model import OutputTrace, Sentence, Trace
 
 # Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
-Baseline = Literal["auto", "mask", "pad", "unknown", "zero"] | int | list[int]
-BLANKS = ("mask", "pad", "unknown")  # what "auto" takes: the first that the tokenizer has
+Baseline = Literal["auto", "mask", "pad", "unknown", "zero", "mean", "black", "blur"] | int | list[int]
+BLANKS = ("mask", "pad", "unknown")  # what "auto" takes: the first that the tokenizer has,
+PAINT = "mean"  # and of a picture its mean colour
 
 
 def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
@@ -59,13 +60,14 @@ def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline, *, 
         return replace(sentence, embedded=[_known(output, i) for i in baseline])
     if baseline == "zero":
         return sentence
-    names = BLANKS if baseline == "auto" else (baseline,)
-    blank = _known(output, baseline) if isinstance(baseline, int) else stand_in_for(output.trace.opened, *names)
+    opened = output.trace.opened
+    names = (baseline,) if baseline != "auto" else (PAINT,) if opened.images else BLANKS
+    blank = _known(output, baseline) if isinstance(baseline, int) else stand_in_for(opened, *names)
     if blank is None:
         advised = f"{'zero'!r}, " * zero + "a token id or a list of token ids"
         raise Unsuited(
-            f"{output.trace.opened.name} has no {' or '.join(map(str, names))} token for a baseline"
-            f"{untokenized(output.trace.opened)}; pass baseline= {advised}"
+            f"{opened.name} has no {' or '.join(map(str, names))} token for a baseline{untokenized(opened)}; pass "
+            f"baseline= {advised}"
         )
     return sentence.blanked([i for i, special in enumerate(sentence.special) if not special], blank)
 

@@ -8,7 +8,8 @@ misses is `delta`; a large one is said. Should the output go up and down on the 
 e is the embedding module's output of the true model, put in its place by a hook, so that nothing is embedded twice;
 with `layer=l` the input of block l. The baseline e' is the same sentence with every token that the tokenizer did not
 add itself replaced: by the mask (ALTI; the default where the model has one), pad, unknown, a token id or a list of ids;
-or "zero" for the zero vector.
+or "zero" for the zero vector. Of a picture every patch is painted over: by its mean colour (the default), black or
+blurred; e is then what embeds the patches, and a patch's score is summed over the components of its embedding.
 
 Sundararajan et al. (2017), Axiomatic Attribution for Deep Networks. https://arxiv.org/abs/1703.01365
 """

@@ -65,7 +65,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "two-norms": (lambda t: t.odd_norms, "branches without a norm, or with two"),
     "frozen-pass": (lambda t: t.loose_activation, "an activation that is a function of its own code"),
     "linear-values": (lambda t: t.latent, "values made through a latent"),
-    "read-token": (lambda t: t.pooled, "a head that reads the mean of all"),
+    "read-token": (lambda t: t.pooled, "a head that reads several"),
     "linear-keys": (lambda t: t.bent_keys, "queries and keys that are turned, normed or scaled"),
     "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),

@@ -4,6 +4,9 @@ r"""Relevance propagated from one output back through the whole model (LRP), and
     transformer-attribution   mean_h (∇α^h ⊙ R_α^h)⁺ + I, rows to one, rolled out over layers     (Chefer et al. 2021)
     full-lrp                  Σ_d R at the output of the embeddings, signed                       (Bach et al. 2015)
 
+The authors divide a row by its sum in their code for BERT and not in that for ViT; `rows="auto"` does as they do, for
+texts ("one") and pictures ("sums").
+
 R starts as 1 at the explained logit and goes down by the rules of `lrp_rules`. The head is a chain of linear layers
 with identities between; a sequence head hands everything to the token that it reads. In a block (R_α is the
 relevance of the attention weights after the softmax, taken down on the way)
@@ -30,7 +33,7 @@ Qiang et al. (2022), AttCAT. https://openreview.net/forum?id=cA8Zor8wFr5
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,8 +96,11 @@ def partial_lrp(output: OutputTrace) -> list[Tensor]:
     cost=passes(9, 2),
     class_specific=True,
 )
-def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> list[Tensor]:
+def transformer_attribution(
+    output: OutputTrace, *, start_layer: int = 0, rows: Literal["auto", "one", "sums"] = "auto"
+) -> list[Tensor]:
     """LRP relevance of the attention weights times their gradient, with residual connection."""
+    sums = rows == "sums" or (rows == "auto" and output.trace.opened.images)
     depth = output.trace.opened.depth
     if not 0 <= start_layer < depth:
         raise InvalidOption(f"start_layer is {start_layer}; expected a layer of the model's {depth}, 0 to {depth - 1}")
@@ -103,7 +109,8 @@ def transformer_attribution(output: OutputTrace, *, start_layer: int = 0) -> lis
     for layer, (gradient, relevance) in enumerate(zip(gradients, found, strict=True)):
         identity = identity_like(relevance)
         positive = (gradient.to(relevance.device) * relevance).relu().mean(1)
-        maps.append(to_one(positive + identity) if layer >= start_layer else identity.expand_as(positive))
+        whole = positive + identity if layer >= start_layer else identity.expand_as(positive)
+        maps.append(whole if sums else to_one(whole))
     return maps
 
 
@@ -236,8 +243,9 @@ def _below(layer: LayerTrace, mixed: Mixed, rows: Rows | None) -> Tensor:
     block, n = layer.block, layer.x.shape[1]
     query = _pick(layer.query.transpose(1, 2), rows).transpose(1, 2)
     product = query @ layer.key.mT
-    # Masking is the addition of a number that is 0 wherever relevance arrives.
-    to_scores, _ = add(product * layer.scaling, product.new_zeros(()), mixed.attention)
+    images, to_scores = block.family.images, mixed.attention
+    if not images:  # masking is the addition of a number that is 0 wherever relevance arrives
+        to_scores, _ = add(product * layer.scaling, product.new_zeros(()), to_scores)
     to_query, to_key = matmul(query, layer.key.mT, to_scores, product)
     into = block.norm1(layer.x) if block.norm_first else layer.x
     parts = []
@@ -250,7 +258,9 @@ def _below(layer: LayerTrace, mixed: Mixed, rows: Rows | None) -> Tensor:
     ):
         found = linear(_pick(into, where), projection.weight, _join(to), _join(values) - projection.bias)
         parts.append(_spread(found, where, n))
-    return clone(layer.x, clone(into, *parts), _spread(mixed.residual, rows, n))
+    # In the authors' ViT one matrix gives all three, so that there are no copies of what it reads.
+    whole = torch.stack(parts).sum(0) if images else clone(into, *parts)
+    return clone(layer.x, whole, _spread(mixed.residual, rows, n))
 
 
 def _pick(t: Tensor, rows: Rows | None) -> Tensor:

@@ -298,6 +298,10 @@ def _read_at(explanation: Explanation) -> set[int | None]:
 def blank_id(opened: Model, by: str | int) -> Blank:
     """What stands in for the tokens erased, by a way that `Way` has let pass."""
     if by == "delete":
+        if opened.images:
+            raise InvalidOption(
+                "a patch cannot be deleted from a picture; choose by='mean', 'black', 'blur', 'attention'"
+            )
         return None
     if by == UNSEEN:
         opened.need_blocks(f"by={UNSEEN!r}")

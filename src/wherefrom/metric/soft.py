@@ -84,7 +84,7 @@ class Dimming:
             raise NotDefined("tokens are dimmed to see what becomes of an output, and nothing is predicted here")
         share = shares(explanation.scores, self.retain)
         share = share if self.keep else 1 - share
-        width = opened.words.embedding_dim
+        width = opened.width
         draws = np.random.default_rng([self.seed, *sentence.ids]).random((self.samples, len(sentence), width))
         whole, none = np.ones((1, len(sentence), width)), np.zeros((1, len(sentence), width))
         kept = torch.from_numpy(np.concatenate([whole, none, draws < share[:, None]]))

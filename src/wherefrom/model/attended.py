@@ -12,6 +12,7 @@ from wherefrom.errors import UnsupportedModel
 from wherefrom.model.parts import Block, unpacked
 
 MARK = "_wherefrom_blind"
+FLOOR = -1e4  # what hides a token is far below; a bias by position, which some models put into the mask, above
 
 
 def eager_of(attention: type[nn.Module]) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -34,7 +35,7 @@ def blind_rows(mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     if not hasattr(mask, MARK):
-        blind = (mask < 0).all(-1, keepdim=True)
+        blind = (mask < FLOOR).all(-1, keepdim=True)
         setattr(mask, MARK, blind if bool(blind.any()) else None)
     found: Tensor | None = getattr(mask, MARK)
     return found

@@ -123,7 +123,7 @@ class LayerTrace:
     @cached_property
     def mixed(self) -> Tensor:
         """What tokens add to the residual stream, Σ_j Σ_h α f, without what belongs to no token: [B, n, d]."""
-        if self.block.after is None and self.block.multiplier == 1 and self.raw["mixed"].dtype == self.x.dtype:
+        if self.block.after is None and not self.block.scaled and self.raw["mixed"].dtype == self.x.dtype:
             return self.raw["mixed"] - self.block.b_o
         # In half precision the model's own sum is rounded to three digits; ours of the same α and v is not.
         return self.block.merge(self.weights @ self.value)
@@ -252,7 +252,7 @@ class _Recorder:
         if page is not None and "mixed" in page:
             added = page.pop("added", page["mixed"]).view(page["x"].shape)  # through the norm on the branch, if any
             page["mixed"] = page["mixed"].view(page["x"].shape)
-            page["u"] = page["x"].to(output.device) + (added if block.multiplier == 1 else added * block.multiplier)
+            page["u"] = page["x"].to(output.device) + (added * block.factor if block.scaled else added)
             page["w"] = page.get("w", output).view(output.shape)
         self.note(output=output)
         self.finish(block)

@@ -90,8 +90,10 @@ def _twin(opened: Model, made: dict[int, nn.Module]) -> Model:
             f"relevance is propagated through a second pass in float64, for which all weights must be in memory; some "
             f"of {opened.name} are offloaded. Load it without offloading, or choose another method: attn-lrp"
         )
-    words = opened.model.get_input_embeddings()
     kept = {id(parameter) for module in _modules(opened.blocks) for parameter in module._parameters.values()}
+    if opened.images:
+        return replace(opened, model=_copied(opened.model, kept, made))
+    words = opened.model.get_input_embeddings()
     kept.add(id(words.weight))  # looked up, then converted: a vocabulary is large
     if (decoder := opened.model.get_output_embeddings()) is not None:
         made[id(decoder)] = nn.Identity()  # a vocabulary again, of which one or two columns are explained

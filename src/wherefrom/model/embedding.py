@@ -4,6 +4,7 @@
     y  =  e_k(A)                                a dimension; with a foil l the difference e_k(A) − e_l(A)
     y  =  cos(e(A), e(B))                       a similarity; with a foil C the difference to cos(e(A), e(C))
 
+Where A is a picture and B a text (CLIP, SigLIP), y is their logit, exp(s) cos(e(A), e(B)) with the model's own s.
 A is explained. B and C are fixed: they are read once, as texts of their own, pooled as A is.
 """
 
@@ -19,6 +20,7 @@ from wherefrom.model.capture import rerunning
 from wherefrom.model.inputs import collate
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
+from wherefrom.model.pictures import text_direction
 from wherefrom.options import other_text
 from wherefrom.result.answer import Readout, Target
 
@@ -28,7 +30,11 @@ BY_RULE = {"first token": 0, "last token": -1, "mean": None}  # readouts that me
 
 def embedding_target(opened: Model, target: Any, foil: Any, readout: Readout, width: int) -> Target:
     """The number of a sentence embedding that is asked for."""
-    if other := other_text(target):
+    if (other := other_text(target)) and opened.both is not None:
+        return Target("similarity", None, other, foil_label=None if foil is None else other_text(foil) or str(foil))
+    if other:
+        if opened.images:
+            raise InvalidTarget(f"{opened.name} reads images alone, and no text that one could be similar to")
         if readout.why not in BY_RULE:
             raise InvalidTarget(
                 "a similarity compares two embeddings that are read in the same way; position= is 'first', 'last' or "
@@ -80,6 +86,9 @@ def embedding(opened: Model, output: Any, row: int, readout: Readout, n: int | N
             f"the embeddings of {opened.name} go through {' and '.join(opened.unread)} after the pooling, which is not "
             f"read from a folder; pass the model as sentence_transformers.SentenceTransformer loads it"
         )
+    if "image_embeds" in output:
+        beside: Tensor = promote(output.image_embeds[row])
+        return beside
     states = promote(output.last_hidden_state[row, :n])
     found: Tensor = states.mean(0) if readout.position is None else states[readout.position]
     for module in opened.then:
@@ -90,6 +99,8 @@ def embedding(opened: Model, output: Any, row: int, readout: Readout, n: int | N
 def _direction(opened: Model, text: str, readout: Readout) -> Tensor:
     """e(B) / ‖e(B)‖ of a text that is not explained: read once."""
     key = (text, readout.why)
+    if opened.both is not None and key not in opened.fixed:
+        opened.fixed[key] = text_direction(opened, text)
     if key not in opened.fixed:
         (sentence,), _ = opened.reader().read(text)
 

@@ -62,6 +62,7 @@ from wherefrom.model.shapes import (
     XLM,
     XLM_ROBERTA_XL,
 )
+from wherefrom.model.vision import VISION
 
 LLAMA_PLAIN = LLAMA.but("plain", ffn=UNGATED)
 LLAMA_MOE = LLAMA.but("experts", ffn=EXPERTS)
@@ -205,12 +206,17 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
 }
 
 
+def has_row(model_type: str, *, pair: bool = False) -> bool:
+    """Whether the type has a row of its own; `pair`: as an encoder with a decoder."""
+    return model_type in PAIRS if pair else model_type in FAMILIES or model_type in VISION
+
+
 def candidates(model_type: str, *, pair: bool = False) -> tuple[Family, ...]:
     """The rows that a model of this type may fit, its own before the shapes that others share.
 
     `pair`: of an encoder with a decoder, of which there are no other shapes.
     """
-    own = PAIRS.get(model_type, ()) if pair else FAMILIES.get(model_type)
+    own = PAIRS.get(model_type, ()) if pair else FAMILIES.get(model_type) or VISION.get(model_type)
     return own if own is not None else tuple(replace(shape, name=model_type) for shape in SHAPES)
 
 

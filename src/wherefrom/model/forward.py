@@ -56,6 +56,8 @@ def forward(opened: Model, batch: Batch) -> Any:
 
 
 def _forward(opened: Model, batch: Batch) -> Any:
+    if opened.images:
+        return _seen(opened, batch)
     accepted = inspect.signature(opened.model.forward).parameters
     own = opened.model is opened.pretrained
     inputs: dict[str, Any] = {"input_ids": batch.ids}
@@ -80,6 +82,15 @@ def _two_streams(opened: Model, batch: Batch) -> Any:
     tensors = {name: t.to(opened.device) for name, t in inputs.items()}
     found = opened.model(**tensors, use_cache=False, return_dict=True)
     return ModelOutput(logits=streams.joint(target=found.logits))
+
+
+def _seen(opened: Model, batch: Batch) -> Any:
+    """The output on pictures, with positions in between where these are not as large as the model's own."""
+    assert batch.pixels is not None
+    side = opened.sizes.image_size
+    usual = [side, side] if isinstance(side, int) else list(side)
+    more = {} if list(batch.pixels.shape[2:]) == usual else {"interpolate_pos_encoding": True}
+    return _as_output(opened.model(pixel_values=batch.pixels.to(opened.device, opened.pretrained.dtype), **more))
 
 
 def _as_output(found: Any) -> Any:

@@ -25,7 +25,9 @@ from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromErro
 from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from wherefrom.model.offsets import offsets, places_of_words, searched, word_of
+from wherefrom.model.pictures import Preparing, is_picture, painted
 from wherefrom.model.two_streams import prefixed
+from wherefrom.result.picture import Patches
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
 
@@ -49,15 +51,23 @@ class Sentence:
     visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
     word_ids: list[int | None] | None = None  # the caller's own word of each token, when the text came in words
     unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
-    given: dict[str, list[int]] | None = None  # the ids, mask and types, where these came in and not a text
+    given: dict[str, Any] | None = None  # the ids, mask and types, or the file, where these came in and not a text
     read_by: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `explain` that read the text so
     embedded: list[int] | None = None  # the ids whose embeddings are read, where others stand in for some of `ids`
     unseen: tuple[int, ...] = ()  # tokens that attention may not see, the others keeping their positions
     said: tuple[int, ...] = ()  # what comes after the prompt, all but its last token also at the end of `ids`
     segments: list[str] = field(default_factory=list)  # the part of the input each token is of, where it has several
+    pixels: Tensor | None = field(default=None, compare=False)  # of a picture: what its processor made, [3, H, W],
+    picture: Patches | None = field(default=None, compare=False)  # how it is shown and where its patches lie,
+    black: tuple[float, ...] | None = None  # and what black is after normalisation
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a picture, that of its pixels: no two of different shapes share a batch."""
+        return () if self.pixels is None else tuple(self.pixels.shape)
 
     def blanked(self, gone: Collection[int], blank: int) -> Sentence:
         """The same sentence with the embedding of another token in these places.
@@ -98,6 +108,7 @@ class Batch:
     types: Tensor | None
     embedded: Tensor | None = None  # [B, n]: the ids whose embeddings are read, where they are not `ids`
     unseen: Tensor | None = None  # [B, n] bool: what attention may not see, the others keeping their positions
+    pixels: Tensor | None = None  # [B, 3, H, W], of pictures
     _moved: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -113,9 +124,11 @@ class Batch:
     def take(self, rows: Tensor) -> Batch:
         """These rows of the batch, each as often as it is named, at the same padded length."""
         rows = rows.cpu()
-        types, embedded = (None if each is None else each[rows] for each in (self.types, self.embedded))
+        beside = (self.types, self.embedded, self.pixels)
+        types, embedded, pixels = (None if each is None else each[rows] for each in beside)
         chosen = [self.sentences[int(row)] for row in rows]
-        return Batch(chosen, self.ids[rows], self.mask[rows], self.attention_mask[rows], types, embedded)
+        read = self.ids[rows], self.mask[rows], self.attention_mask[rows]
+        return Batch(chosen, *read, types, embedded, pixels=pixels)
 
 
 def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
@@ -126,10 +139,11 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
         return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], dtype=torch.long)
 
     ones = [[1] * len(s) for s in sentences]
+    pictures = all(s.pixels is not None for s in sentences)
     types = embedded = None
     if any(s.types is not None for s in sentences):
         types = padded([s.types or [0] * len(s) for s in sentences], 0)
-    if any(s.embedded is not None for s in sentences):
+    if any(s.embedded is not None for s in sentences) and not pictures:
         embedded = padded([s.embedded or s.ids for s in sentences], pad_id or 0)
     return Batch(
         sentences=list(sentences),
@@ -141,6 +155,7 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
         unseen=padded([[i in s.unseen for i in range(len(s))] for s in sentences], 0).bool()
         if any(s.unseen for s in sentences)
         else None,
+        pixels=torch.stack([painted(s) for s in sentences]) if pictures else None,
     )
 
 
@@ -157,6 +172,7 @@ class Reader:
     any_length: bool = False  # longer texts are left whole, for windows
     type_count: int | None = None  # how many kinds of token_type_ids the model has
     two_streams: bool = False  # whether a decoder reads ids of its own
+    pictures: Preparing | None = None  # of a model that reads pictures and no text
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -167,6 +183,10 @@ class Reader:
 
     def read_each(self, inputs: Any, first: int = 0) -> tuple[list[Sentence | WherefromError], bool]:
         """As `read`, but where one of several cannot be read stands the error that says why, counted from `first`."""
+        if self.pictures is not None:
+            return self.pictures.read_each(inputs, first)
+        if is_picture(inputs):
+            raise InvalidInput("this model reads text, and an image was given; open a model of images (docs/models.md)")
         if (one := self._single(inputs)) is not None:
             return [one], True
         if isinstance(inputs, Mapping):

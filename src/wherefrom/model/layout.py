@@ -42,6 +42,7 @@ class Attention:
     packed: Packed = ""
     value_bias: str = ""  # a bias of the values that is no part of their projection (DeBERTa)
     module: str = ""  # where attention does not go through transformers' interface: the module that returns its weights
+    scale: str = ""  # the vector, a part of the block, that the branch is multiplied by (DINOv2)
     biased: bool = False  # there, the scores have a part that relative positions alone decide (ALiBi, MPNet's buckets)
 
 
@@ -58,6 +59,7 @@ class FFN:
     norm: str = ""
     after: str = ""
     post: str = ""
+    scale: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,15 @@ class Family:
     parallel: bool = False  # both branches read the block's input
     multiplier: str = ""  # the attribute of the block that multiplies both branches (Granite)
     causal: bool = False  # a token sees only those before it, unless config.is_causal says otherwise
-    reads: str = "first"  # the token a sequence classifier reads: "first", "last" or "unknown"
+    reads: str = "first"  # the token a classifier reads: "first", "last", "unknown"; for pictures see pictures.py
     positions_after_pad: bool = False  # position ids start at pad_token_id + 1, so that many are lost
     closing: str = ""  # the norm after the last block
     decoder: tuple[Family, Family] | None = None  # of an encoder: the two steps of the blocks that read it
     # The module that reads the stream first, where that is not the block: in a block's second step.
     begins: str = ""
+    images: bool = False  # it reads pictures:
+    special: tuple[str, ...] = ()  # the tokens before the first patch,
+    registers: str = ""  # and the number in the configuration that says how many more of them there are
 
     @property
     def crosses(self) -> bool:

@@ -41,8 +41,9 @@ class Linear(NamedTuple):
     def __call__(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
 
-    def times(self, factor: float) -> Linear:
-        return self if factor == 1 else Linear(self.weight * factor, self.bias * factor)
+    def times(self, factor: Tensor | float) -> Linear:
+        """The map with its output multiplied, by one number or by one for each component."""
+        return self if isinstance(factor, float) and factor == 1 else Linear(self.weight * factor, self.bias * factor)
 
 
 def linear_of(module: Any) -> Linear:

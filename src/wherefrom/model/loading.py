@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -25,7 +25,10 @@ from wherefrom.model.undo import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
 TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "classification": ("AutoModelForSequenceClassification", ("ForSequenceClassification",)),
+    "classification": (
+        "AutoModelForSequenceClassification",
+        ("ForSequenceClassification", "ForImageClassification", "ForImageClassificationWithTeacher"),
+    ),
     "masked-lm": ("AutoModelForMaskedLM", ("ForMaskedLM",)),
     "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
     "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
@@ -137,14 +140,55 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
     options = {**OWN_CODE, **request.cached_only, "ignore_mismatched_sizes": True, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
         options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
-    model, info = getattr(transformers, TASKS[task][0]).from_pretrained(source, output_loading_info=True, **options)
+    model, info = auto_class(task, config).from_pretrained(source, output_loading_info=True, **options)
     _check_weights(request, task, info)
     if request.device is not None:
         try:
             model = model.to(request.device)
         except (RuntimeError, AssertionError) as error:
             raise InvalidOption(f"cannot use the device '{request.device}': {error}") from error
-    return model, _tokenizer(request) if tokenizer is None else tokenizer
+    return model, _beside(request, model) if tokenizer is None else tokenizer
+
+
+def auto_class(task: str, config: Any) -> Any:
+    """The class that loads it: a classifier of pictures where the configuration is of one."""
+    pictures = transformers.AutoModelForImageClassification
+    of_pictures = task == "classification" and type(config) in pictures._model_mapping
+    return pictures if of_pictures else getattr(transformers, TASKS[task][0])
+
+
+class Sides(NamedTuple):
+    """What prepares texts and pictures for a model."""
+
+    tokenizer: Any | None
+    image_processor: Any | None
+
+
+def sides_of(given: Any) -> Sides:
+    """The same of a tokenizer, an image processor, or a processor that has both."""
+    if isinstance(given, transformers.ImageProcessingMixin):
+        return Sides(None, given)
+    if hasattr(given, "image_processor"):
+        return Sides(getattr(given, "tokenizer", None), given.image_processor)
+    return Sides(given, None)
+
+
+def _beside(request: Request, model: Any) -> Any:
+    """The tokenizer of a model of texts; of pictures the image processor, with a tokenizer where texts come too."""
+    reads = model.input_modalities if isinstance(model.input_modalities, tuple | list) else (model.input_modalities,)
+    if "image" not in reads:
+        return _tokenizer(request)
+    processor = _where_there(transformers.AutoImageProcessor, request)
+    tokenizer = _where_there(transformers.AutoTokenizer, request) if "text" in reads else None
+    return Sides(tokenizer, processor)
+
+
+def _where_there(auto: Any, request: Request) -> Any | None:
+    """What prepares inputs, as the checkpoint has it; None where it has none or Pillow is missing."""
+    try:
+        return auto.from_pretrained(request.source, **OWN_CODE, **request.cached_only)
+    except (OSError, ValueError, ImportError):
+        return None
 
 
 def _refuse_adapters(request: Request) -> None:

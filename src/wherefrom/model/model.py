@@ -19,6 +19,7 @@ from wherefrom.model.inputs import Batch, Reader, Sentence
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
+from wherefrom.model.pictures import Preparing, reads
 from wherefrom.model.proof import Proof, proved
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import outside_inference_mode
@@ -48,6 +49,8 @@ class Model:
     classes: int | None = None  # how many a head of somebody's own has, whatever the config says
     then: tuple[nn.Module, ...] = ()  # what a sentence embedding goes through after pooling
     unread: tuple[str, ...] = ()  # what it should go through and is not there
+    processor: Any | None = None  # of a model of pictures: what prepares them,
+    both: Any | None = None  # and the whole of which it is the image side, beside a side for texts (CLIP)
     nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
 
     def __repr__(self) -> str:
@@ -67,9 +70,21 @@ class Model:
         return base
 
     @property
-    def words(self) -> nn.Embedding:
-        """The word embeddings."""
-        found: nn.Embedding = self.pretrained.get_input_embeddings()
+    def images(self) -> bool:
+        """Whether it reads pictures, and no text."""
+        return bool(self.pretrained.main_input_name == "pixel_values")
+
+    @property
+    def sizes(self) -> Any:
+        """The configuration that says how large the parts are: of a model of images and texts, the images'."""
+        return getattr(self.config, "vision_config", None) or self.config if self.images else self.config
+
+    @property
+    def words(self) -> nn.Module:
+        """The word embeddings; of a model of pictures what embeds their patches, special tokens and positions."""
+        if self.images:
+            return self.embeddings
+        found: nn.Module = self.pretrained.get_input_embeddings()
         return found
 
     @property
@@ -80,10 +95,17 @@ class Model:
         return list(dict.fromkeys(self.part(f"{stack}.embed_tokens") for stack in ("encoder", "decoder")))
 
     @property
+    def width(self) -> int:
+        """Of what embeds the tokens."""
+        return int(self.sizes.hidden_size if self.images else self.words.embedding_dim)  # type: ignore[arg-type]
+
+    @property
     def embeddings(self) -> nn.Module:
         """The module that gives the first hidden states; the word embeddings where no other is known."""
-        found: nn.Module = self.part(self.family.embeddings) if self.family.embeddings else self.words
-        return found
+        if self.family.embeddings:
+            found: nn.Module = self.part(self.family.embeddings)
+            return found
+        return self.words
 
     def part(self, path: str) -> Any:
         return submodule(self.base, path)
@@ -98,7 +120,7 @@ class Model:
     def _stack(self, *steps: Family) -> list[Block]:
         """The blocks of a stack, each as its steps."""
         closing, layers = steps[-1].closing, steps[-1].layers
-        width = self.words.embedding_dim  # the stream's, where a norm after the last block does not say its own
+        width = self.width  # the stream's, where a norm after the last block does not say its own
         after: Block | Norm | None = (
             outside_inference_mode(lambda: norm_of(self.part(closing), width)) if closing else None
         )
@@ -138,7 +160,7 @@ class Model:
         """A number of the configuration; of the decoder of a pair (BART) its own."""
         layers = self.family.layers if layers is None else layers
         pair = getattr(self.config, f"decoder_{of_decoder}", None) if layers.startswith("decoder.") else None
-        return int(getattr(self.config, name, 0) if pair is None else pair)
+        return int(getattr(self.sizes, name, 0) if pair is None else pair)
 
     @property
     def two_streams(self) -> bool:
@@ -155,6 +177,8 @@ class Model:
     @property
     def reads(self) -> str:
         """What the head of a sequence classifier reads: the "first" token, the "last", the "mean" of all; "unknown"."""
+        if self.images:
+            return reads(self)
         asked = getattr(self.config, "classifier_pooling", None) if self.task == "classification" else None
         return POOLED.get(str(asked), self.family.reads)
 
@@ -177,7 +201,7 @@ class Model:
 
     @property
     def vocabulary_size(self) -> int:
-        return int(self.words.num_embeddings)
+        return 0 if self.images else int(self.words.num_embeddings)  # type: ignore[arg-type]
 
     @property
     def pad_id(self) -> int | None:
@@ -217,7 +241,7 @@ class Model:
     def stacks(self) -> bool:
         """Whether several sentences of one length may share a batch."""
         # A GPT-2 classifier finds the end of a sentence by its padding token and refuses batches without one.
-        first = self.task != "classification" or self.reads in ("first", "mean")
+        first = self.images or self.task != "classification" or self.reads in ("first", "mean")
         return first or getattr(self.config, "pad_token_id", None) is not None
 
     def need_blocks(self, what: str, instead: str = "") -> None:
@@ -247,11 +271,21 @@ class Model:
             any_length=long == "windows",
             type_count=getattr(self.config, "type_vocab_size", None),
             two_streams=self.two_streams,
+            pictures=self.preparing if self.images else None,
         )
+
+    @property
+    def preparing(self) -> Preparing:
+        """How pictures are prepared for it."""
+        more = int(getattr(self.sizes, self.family.registers, 0)) if self.family.registers else 0
+        patch = self.sizes.patch_size
+        special = (*self.family.special, *(f"[REG{place}]" for place in range(more)))
+        return Preparing(self.name, self.processor, (patch, patch) if isinstance(patch, int) else tuple(patch), special)
 
     def batches(self, sentences: Sequence[Sentence], size: int, *, tokens: float = inf) -> Iterator[list[int]]:
         """Which sentences share a batch of at most `size` (and `tokens`, with padding), by their places."""
-        return by_length([len(each) for each in sentences], size if self.pads else 1, tokens=tokens)
+        lengths, shapes = [len(each) for each in sentences], [each.shape for each in sentences]
+        return by_length(lengths, size if self.pads else 1, tokens=tokens, shapes=shapes)
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""

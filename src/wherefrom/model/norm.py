@@ -34,9 +34,11 @@ class Norm(NamedTuple):
         """`(t − mean t) ⊙ γ`: what LN does to a part of its input, before the division by s of the whole."""
         return self.centred(t) * self.gamma
 
-    def times(self, factor: float) -> Norm:
+    def times(self, factor: Tensor | float) -> Norm:
         """The norm with its output multiplied."""
-        return self if factor == 1 else self._replace(gamma=self.gamma * factor, beta=self.beta * factor)
+        if isinstance(factor, float) and factor == 1:
+            return self
+        return self._replace(gamma=self.gamma * factor, beta=self.beta * factor)
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.linear(t) / self.scale(t) + self.beta

@@ -13,21 +13,25 @@ from torch import nn
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, UnsupportedModel, WherefromError
-from wherefrom.model.families import FAMILIES, candidates, unmapped
+from wherefrom.model.families import candidates, has_row, unmapped
 from wherefrom.model.inputs import Sentence, collate
-from wherefrom.model.loading import TASKS, Request, dtype_of, load, pooling, stamp, unread
+from wherefrom.model.loading import TASKS, Request, Sides, dtype_of, load, pooling, sides_of, stamp, unread
 from wherefrom.model.model import Model, pretrained_in
 from wherefrom.model.pairs import PAIRS
 from wherefrom.model.parts import Block
+from wherefrom.model.pictures import image_side
 from wherefrom.model.proof import Proof, refuse_broken
 from wherefrom.model.undo import borrowed, evaluating
+from wherefrom.model.vision import VISION
 from wherefrom.model.wrapped import unwrapped
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments, kind_of, shown
 
 PROBED = (3, 4)  # the lengths of the texts on which an unknown head is tried
 ModelLike: TypeAlias = str | Path | nn.Module | transformers.Pipeline | Model
-TokenizerLike: TypeAlias = transformers.PreTrainedTokenizerBase | None
+TokenizerLike: TypeAlias = (
+    transformers.PreTrainedTokenizerBase | transformers.ProcessorMixin | transformers.ImageProcessingMixin | None
+)
 
 
 @checks_arguments
@@ -35,6 +39,7 @@ def open_model(
     model: ModelLike = DEFAULT_MODEL,
     tokenizer: TokenizerLike = None,
     *,
+    processor: TokenizerLike = None,
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
@@ -43,6 +48,7 @@ def open_model(
 ) -> Model:
     """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
 
+    A model of images comes with its `processor` (also as `tokenizer`): an image processor, or for CLIP one of both.
     `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
     `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
     `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers: two
@@ -50,16 +56,30 @@ def open_model(
     (docs/models.md).
     """
     if isinstance(model, Model):
-        given = {"tokenizer": tokenizer, "device": device, "dtype": dtype, "model_kwargs": model_kwargs, "task": task}
+        given = {
+            "tokenizer": tokenizer,
+            "processor": processor,
+            "device": device,
+            "dtype": dtype,
+            "model_kwargs": model_kwargs,
+            "task": task,
+        }
         if unused := [name for name, value in given.items() if value is not None] + ["prove"] * (not prove):
             raise InvalidOption(f"{' and '.join(unused)} cannot be given with a model that is open already")
         return model
     if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
         pipeline: Any = model
-        model, tokenizer = pipeline.model, tokenizer or pipeline.tokenizer
+        images = getattr(pipeline, "image_processor", None)
+        model, tokenizer = (
+            pipeline.model,
+            tokenizer or (Sides(pipeline.tokenizer, images) if images else pipeline.tokenizer),
+        )
     if task is not None and (not isinstance(task, str) or task not in TASKS):
         raise InvalidOption(f"unknown task {shown(task)}; expected one of {', '.join(TASKS)}")
     _refuse_kinds(tokenizer, device, dtype)
+    if processor is not None:
+        texts, images = sides_of(processor)
+        tokenizer = Sides(tokenizer or texts, images)
     if isinstance(model, str | Path):
         options = {**(model_kwargs or {}), **({} if dtype is None else {"dtype": dtype_of(dtype)})}
         request = Request(str(model), task, None if device is None else str(device), tuple(options.items()))
@@ -81,8 +101,11 @@ def open_model(
 
 def _refuse_kinds(tokenizer: Any, device: Any, dtype: Any) -> None:
     """Refuse what is no tokenizer, device or dtype, before it fails somewhere inside."""
-    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")):
+    found, images = sides_of(tokenizer)
+    if found is not None and not (callable(found) and hasattr(found, "convert_ids_to_tokens")):
         raise InvalidOption(f"tokenizer={shown(tokenizer)}; expected a tokenizer of transformers")
+    if images is not None and not callable(images):
+        raise InvalidOption(f"processor={shown(images)}; expected an image processor of transformers")
     if device is not None and not isinstance(device, str | int | torch.device):
         raise InvalidOption(f"device={shown(device)}; expected a name such as 'cpu' or 'cuda:0', or a torch.device")
     if dtype is not None and not isinstance(dtype, str | torch.dtype):
@@ -99,6 +122,9 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
             f"model is {kind_of(model)}; expected a model name, a folder, a transformers PreTrainedModel, a "
             f"module of yours around one, or a pipeline (of another wrapping: pass the model inside it)"
         )
+    whole, (tokenizer, processor) = model, sides_of(tokenizer)
+    if (side := image_side(model)) is not None:
+        model = side
     inner = pretrained_in(model)
     if type(inner).__module__.startswith("transformers_modules."):
         raise UnsupportedModel(
@@ -108,6 +134,10 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
     pair = bool(getattr(inner.config, "is_encoder_decoder", False))
     if getattr(inner.config, "add_cross_attention", False) and not pair:
         raise UnsupportedModel("decoders with cross-attention and no encoder beside them are not supported")
+    if inner.main_input_name == "pixel_values":
+        both = None if side is None else whole
+        found = Model(model, tokenizer, unmapped(""), "encoder", name, processor=processor, both=both)
+        return _of_pictures(found, prove)
     if not isinstance(inner.get_input_embeddings(), nn.Embedding):
         raise UnsupportedModel(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
     task = _task_of(model)
@@ -130,6 +160,17 @@ def _refuse_other_pairs(inner: transformers.PreTrainedModel, model: nn.Module, t
         )
 
 
+def _of_pictures(opened: Model, prove: bool) -> Model:
+    """A model of pictures with its row and its task."""
+    kind, task = opened.config.model_type, "encoder" if opened.both is not None else _task_of(opened.model)
+    if not has_row(kind) or task not in ("classification", "encoder"):
+        raise UnsupportedModel(
+            f"{type(opened.model).__name__} ('{kind}') reads pictures, of which wherefrom explains transformers' "
+            f"classifiers and bare encoders of the types {', '.join(VISION)}"
+        )
+    return _mapped(replace(opened, family=unmapped(kind), task=task), prove)
+
+
 def _mapped(opened: Model, prove: bool) -> Model:
     """The model with the first row whose rebuilt blocks give its own numbers.
 
@@ -139,7 +180,7 @@ def _mapped(opened: Model, prove: bool) -> Model:
     """
     missing, unproved = list[str](), list[Proof]()
     pair = opened.task == "seq2seq"
-    known, rows = pair or opened.family.name in FAMILIES, candidates(opened.family.name, pair=pair)
+    known, rows = has_row(opened.family.name, pair=pair), candidates(opened.family.name, pair=pair)
     for row in rows:
         tried = replace(opened, family=row)
         try:

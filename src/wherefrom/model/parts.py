@@ -114,13 +114,32 @@ class Block:
         return float(getattr(self.module, self.family.multiplier)) if self.family.multiplier else 1.0
 
     @kept
+    def factor(self) -> Tensor | float:
+        """What multiplies what attention gives: a number, or one for each component (DINOv2)."""
+        return self._factor(self.family.attention.scale)
+
+    @kept
+    def ffn_factor(self) -> Tensor | float:
+        """What multiplies what the FFN gives."""
+        return self._factor(self.family.ffn.scale)
+
+    def _factor(self, path: str) -> Tensor | float:
+        own = self.part(path) if path else 1.0
+        return self.multiplier * (promote(own.detach()) if isinstance(own, Tensor) else float(own))
+
+    @property
+    def scaled(self) -> bool:
+        """Whether its branches are multiplied by something."""
+        return any(isinstance(each, Tensor) or each != 1 for each in (self.factor, self.ffn_factor))
+
+    @kept
     def device(self) -> torch.device:
         """Where the block computes: those of one model may be on several devices."""
         return device_of(self.module)
 
     # The norms ----------------------------------------------------------------------------------------------
 
-    def _norm(self, path: str, factor: float = 1.0) -> Norm | None:
+    def _norm(self, path: str, factor: Tensor | float = 1.0) -> Norm | None:
         if not path:
             return None
         found = norm_of(self.part(path), sizes(self.part(self.family.attention.output))[1])
@@ -134,7 +153,7 @@ class Block:
     @kept
     def after(self) -> Norm | None:
         """The norm on what attention gives."""
-        return self._norm(self.family.attention.after, self.multiplier)
+        return self._norm(self.family.attention.after, self.factor)
 
     @kept
     def post(self) -> Norm | None:
@@ -147,7 +166,7 @@ class Block:
 
     @kept
     def ffn_after(self) -> Norm | None:
-        return self._norm(self.family.ffn.after, self.multiplier)
+        return self._norm(self.family.ffn.after, self.ffn_factor)
 
     @kept
     def ffn_post(self) -> Norm | None:
@@ -221,7 +240,7 @@ class Block:
     def output(self) -> Linear:
         """W_O and b_O, the heads one below the other; what multiplies the branch is in them, or in the norm on it."""
         found = linear_of(self.part(self.family.attention.output))
-        return found.times(self.multiplier) if self.after is None else found
+        return found.times(self.factor) if self.after is None else found
 
     @Matrix
     def w_o(self) -> Tensor:
@@ -240,7 +259,7 @@ class Block:
 
     def w_c_in(self, dtype: torch.dtype) -> Tensor:
         """W_C in a dtype: the model's own memory, where it has it so."""
-        bare = self.after is None and self.multiplier == 1
+        bare = self.after is None and not self.scaled
         own = stored_in(dtype, self.part(self.family.attention.output)) if bare else None
         return self.w_c.to(dtype) if own is None else own.reshape(self.heads, -1, own.shape[1])
 
@@ -268,7 +287,7 @@ class Block:
     @Matrix
     def ffn_out(self) -> Linear:
         found = linear_of(self.part(self.family.ffn.down))
-        return found.times(self.multiplier) if self.ffn_after is None else found
+        return found.times(self.ffn_factor) if self.ffn_after is None else found
 
     @property
     def units(self) -> int:
@@ -308,7 +327,7 @@ class Block:
 
         parts = [borrowed(partial(run, module)) for module in self.experts]
         given = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
-        return given * self.multiplier if self.ffn_after is None else given
+        return given * self.ffn_factor if self.ffn_after is None else given
 
     def feed(self, t: Tensor) -> Tensor:
         """F: what the FFN adds to the stream, its norms before and after included."""

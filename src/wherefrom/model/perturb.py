@@ -1,19 +1,23 @@
-"""Tokens that stand in for those taken away: the unknown token, the mask, padding, or any by its id."""
+"""What stands in for tokens taken away: the unknown token, the mask, padding, any by its id; of pictures, a paint."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from wherefrom.model.model import Model
+from wherefrom.model.pictures import PAINTS
 
-By = Literal["unknown", "mask", "pad", "delete", "attention"] | int  # how a token is taken away: or a token's id
+# How a token is taken away, or a token's id; the last three are for pictures (pictures.py).
+By = Literal["unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
 
 def stand_in_for(opened: Model, *ways: str | int) -> int | None:
     """The id of the first of these tokens that the model has; each a name above or an id. None if it has none."""
+    if opened.images:
+        return next((PAINTS[way] for way in ways if isinstance(way, str) and way in PAINTS), None)
     for way in ways:
-        token = way if isinstance(way, int) else getattr(opened.tokenizer, NAMES[way], None)
+        token = way if isinstance(way, int) else getattr(opened.tokenizer, NAMES.get(way, way), None)
         if token is not None and 0 <= token < opened.vocabulary_size:
             return int(token)
     return None
@@ -22,4 +26,6 @@ def stand_in_for(opened: Model, *ways: str | int) -> int | None:
 def untokenized(opened: Model) -> str:
     """What a message adds where the tokens have no names because nobody gave a tokenizer; a pad_token_id in the
     model's configuration is often a mere default, and is not read."""
+    if opened.images:
+        return f": it reads pictures, whose patches are painted over ({', '.join(PAINTS)})"
     return ", as no tokenizer was given to name it" if opened.tokenizer is None else ""

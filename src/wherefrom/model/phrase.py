@@ -15,8 +15,8 @@ from typing import Any
 from wherefrom.errors import InvalidTarget, TooLong
 from wherefrom.model.inputs import Sentence, special_ids, token_names
 from wherefrom.model.model import Model
-from wherefrom.model.target import word_id
 from wherefrom.model.two_streams import TARGET
+from wherefrom.model.vocabulary_words import word_id
 from wherefrom.result.words import Span
 
 PROMPT, ANSWER = "prompt", "answer"

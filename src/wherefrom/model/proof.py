@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.attended import by_head
-from wherefrom.model.families import FAMILIES
+from wherefrom.model.families import has_row
 from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
-from wherefrom.model.pairs import PAIRS
 from wherefrom.model.stock import shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET
 from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
@@ -108,7 +107,7 @@ def proved(opened: Model) -> Proof:
         shape(model),
     )
     found = _BY_CLASS
-    if opened.family.name not in (PAIRS if opened.two_streams else FAMILIES):
+    if not has_row(opened.family.name, pair=opened.two_streams):
         key = (*key, *map(_stamp, model.parameters()))
         found = _BY_MODEL.setdefault(model, {})
     if key not in found:
@@ -175,7 +174,11 @@ def refuse_broken(opened: Model) -> None:
 
 
 def _probe(opened: Model) -> Sentence:
-    """A few tokens from all over the vocabulary, none of them padding."""
+    """A few tokens from all over the vocabulary, none of them padding; of a model of pictures one of random colours."""
+    if opened.images:
+        side, drawn = opened.sizes.image_size, torch.Generator().manual_seed(0)
+        shape = (opened.sizes.num_channels, *((side, side) if isinstance(side, int) else side))
+        return opened.preparing.sentence(torch.randn(shape, generator=drawn))
     size, piece = opened.vocabulary_size, getattr(opened.config, "chunk_size_feed_forward", 0) or 1
     n = -(-LENGTH // piece) * piece  # an FFN that takes its tokens in pieces takes no half of one
     ids = [(size * (2 * i + 1)) // (2 * n) for i in range(n)]

@@ -102,7 +102,8 @@ def readings(
 
     @torch.no_grad()
     def run() -> None:
-        for members in by_length([len(each) for each in sentences], most, tokens=tokens, slack=slack):
+        lengths, shapes = [len(each) for each in sentences], [each.shape for each in sentences]
+        for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=shapes):
             batch = collate([sentences[i] for i in members], opened.pad_id)
             output = forward_unseen(opened, batch)
             result[members] = read(output, members, batch.lengths).double().cpu()

@@ -18,16 +18,17 @@ from torch import Tensor
 from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, Unsuited, WherefromError
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.embedding import embedding, embedding_number, embedding_target
-from wherefrom.model.inputs import Sentence, token_names
+from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
+from wherefrom.model.pictures import readout as readout_of_picture
+from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, token_id, token_name
 from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.words import group
 
 EDGES = ("start", "end", "answer")
 PHRASE = "mean over the tokens that are read, one before each of the phrase's"
 EACH = "each"  # as a target's kind: every token of what was said after a prompt, one by one, and so many foils of each
-TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
 @torch.no_grad()
@@ -164,10 +165,10 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
     if target.kind in ("start", "end"):
         return [Term(1, target.index, 0 if target.kind == "start" else 1)]
     if opened.task == "classification":  # whatever row of the maps is read, the head reads its own token
-        if opened.reads == "mean":
+        if opened.reads not in ("first", "last"):
             raise Unsuited(
-                f"relevance starts at the one token that a head reads, and the head of {opened.name} reads the mean of "
-                f"all; choose another method: attn-lrp, integrated-gradients"
+                f"relevance starts at the one token that a head reads, and the head of {opened.name} reads several "
+                f"({opened.reads}); choose another method: attn-lrp, integrated-gradients"
             )
         where = 0 if opened.reads == "first" else _last(opened, sentence)
     assert where is not None
@@ -244,12 +245,12 @@ def _language(
     index = best if target is None else token_id(opened, target)
     against = None if foil is None else token_id(opened, foil)
     if against == index:
-        raise InvalidTarget(f"target and foil are the same token, '{_token_name(opened, index)}'; expected two")
+        raise InvalidTarget(f"target and foil are the same token, '{token_name(opened, index)}'; expected two")
     p = logits.softmax(-1)
-    names = _likeliest(opened, p, best, index, against)
+    names = likeliest(opened, p, best, index, against)
     label = None if against is None else names[against]
     chosen = Target("token", index, names[index], foil=against, foil_label=label)
-    return Answer(chosen, readout, names[best], _by_name(names, p), candidates=_ids(names))
+    return Answer(chosen, readout, names[best], by_name(names, p), candidates=ids_by_name(names))
 
 
 def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: Any) -> Answer:
@@ -258,12 +259,12 @@ def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: 
         raise InvalidTarget("a phrase is read after the prompt; leave position out, or give a target that is one token")
     said, rows = sentence.said, after_prompt(sentence)
     p = output.logits[row, list(rows)].float().softmax(-1)
-    names = _likeliest(opened, p[0])
+    names = likeliest(opened, p[0])
     label = _text_of(opened, said)
     whole = float(p[range(len(said)), list(said)].log().sum().exp())
     chosen = Target("phrase", said[0], label, tokens=said)
     return Answer(
-        chosen, Readout(None, PHRASE, rows), next(iter(names.values())), {**_by_name(names, p[0]), label: whole}
+        chosen, Readout(None, PHRASE, rows), next(iter(names.values())), {**by_name(names, p[0]), label: whole}
     )
 
 
@@ -272,12 +273,12 @@ def _said(opened: Model, sentence: Sentence, output: Any, row: int, step: int, f
     """One token of what was said, read at the token before it; and it rather than each of the likeliest others."""
     place, token = after_prompt(sentence)[step], sentence.said[step]
     p = output.logits[row, place].float().softmax(-1)
-    names = _likeliest(opened, p, token, most=foils + 1)
-    best, listed = next(iter(names.values())), _by_name(names, p)
+    names = likeliest(opened, p, token, most=foils + 1)
+    best, listed = next(iter(names.values())), by_name(names, p)
     others = [None, *[i for i in names if i != token][:foils]]
     targets = [Target("token", token, names[token], foil=i, foil_label=None if i is None else names[i]) for i in others]
     read = Readout(place, "token before it")
-    return [Answer(each, read, best, listed, candidates=_ids(names)) for each in targets]
+    return [Answer(each, read, best, listed, candidates=ids_by_name(names)) for each in targets]
 
 
 def after_prompt(sentence: Sentence) -> tuple[int, ...]:
@@ -324,7 +325,7 @@ def _answering(
 
 
 def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
-    default = opened.pooling or ("last" if opened.causal else opened.family.reads)
+    default = opened.pooling or ("last" if opened.causal else opened.reads)
     readout = _readout(opened, sentence, position, default=default)
     if target is None and foil is None:
         return Answer(Target("none"), readout, None, {})
@@ -349,6 +350,8 @@ def _readout(opened: Model, sentence: Sentence, position: int | str | None, defa
             raise InvalidInput(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
         return Readout(position % n, "given")
     name = default if position is None else position
+    if opened.images and (found := readout_of_picture(str(name), sentence)) is not None:
+        return found
     if name == "unknown":  # what a head of somebody's own reads
         return Readout(None, "not known")
     if name == "first":
@@ -427,68 +430,6 @@ def _class_probabilities(opened: Model, logits: Tensor) -> dict[str, float]:
     several = opened.config.problem_type == "multi_label_classification"
     p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
     return {opened.labels[i]: float(p[i]) for i in range(len(p))}
-
-
-def token_id(opened: Model, wanted: int | str) -> int:
-    if isinstance(wanted, int) and not isinstance(wanted, bool):
-        if 0 <= wanted < opened.vocabulary_size:
-            return wanted
-        raise InvalidTarget(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
-    if opened.tokenizer is None:
-        raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
-    if not isinstance(wanted, str) or not wanted.strip():
-        raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
-    index = word_id(opened.tokenizer, wanted)
-    if index is None:
-        pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
-        raise InvalidTarget(
-            f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); "
-            f"choose a word that is"
-        )
-    return index
-
-
-def word_id(tokenizer: Any, word: str) -> int | None:
-    """The token that a word is, if it is one."""
-    # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
-    for form in (f" {word.strip()}", word.strip()):
-        ids = tokenizer(form, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-            return int(ids[0])
-    return None
-
-
-def _token_name(opened: Model, index: int) -> str:
-    """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
-    if opened.tokenizer is None:
-        return str(index)
-    word = str(opened.tokenizer.decode([index])).strip()
-    if word and word_id(opened.tokenizer, word) == index:
-        return word
-    return token_names(opened.tokenizer, [index])[0]
-
-
-def _likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> dict[int, str]:
-    """The likeliest tokens and those wanted, by their ids: each one's word.
-
-    Where two tokens show the same word ("Ġthe", "the") the later is named as its vocabulary has it; where that is the
-    same word again, with its number.
-    """
-    listed = p.topk(min(max(TOP, most), len(p))).indices.tolist()
-    names: dict[int, str] = {}
-    for index in dict.fromkeys([*listed, *(i for i in wanted if i is not None)]):
-        spelt = _token_name(opened, index)
-        ways = (spelt, token_names(opened.tokenizer, [index])[0], f"{spelt} #{index}")
-        names[index] = next(name for name in ways if name not in names.values())
-    return names
-
-
-def _ids(names: Mapping[int, str]) -> dict[str, int]:
-    return {name: index for index, name in names.items()}
-
-
-def _by_name(names: Mapping[int, str], p: Tensor) -> dict[str, float]:
-    return dict(zip(names.values(), p[list(names)].tolist(), strict=True))  # one look at the device
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

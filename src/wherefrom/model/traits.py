@@ -62,8 +62,8 @@ class Traits:
 
     @cached_property
     def scaled(self) -> bool:
-        """Whether the branches are multiplied by a number."""
-        return any(block.multiplier != 1 for block in self.blocks)
+        """Whether the branches are multiplied by something."""
+        return any(block.scaled for block in self.blocks)
 
     # The norms ----------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Traits:
     @property
     def bent_head(self) -> bool:
         """Whether the head has more than a norm and a linear layer: those of encoders have an activation."""
-        return self.opened.task != "encoder" and not self.opened.family.causal
+        return self.opened.task != "encoder" and not self.opened.family.causal and not self.opened.images
 
     @cached_property
     def norms(self) -> list[Norm]:
@@ -173,8 +173,8 @@ class Traits:
 
     @property
     def pooled(self) -> bool:
-        """Whether a classifier reads the mean of all tokens."""
-        return self.opened.task == "classification" and self.opened.reads == "mean"
+        """Whether a classifier reads more than one token."""
+        return self.opened.task == "classification" and self.opened.reads not in ("first", "last", "unknown")
 
 
 def _there(*norms: Norm | None) -> list[Norm]:

@@ -16,7 +16,7 @@ from wherefrom.data.datasets import on_this_machine
 from wherefrom.data.example import MASK, kept, lot
 from wherefrom.data.rows import prompt
 from wherefrom.data.tables import BadRow
-from wherefrom.model.target import word_id
+from wherefrom.model.vocabulary_words import word_id
 
 OWN = "own"
 POSITIVE = (

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
 from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
-from wherefrom.method.baseline import BLANKS
+from wherefrom.method.baseline import BLANKS, PAINT
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, Sentence
 from wherefrom.model.perturb import stand_in_for
@@ -55,7 +55,7 @@ def candidates(
 
 def suited(opened: Model, names: Sequence[str], options: Mapping[str, Any] | None = None) -> list[str]:
     """Those that are defined on this model and have what they compare a text with."""
-    blank = "baseline" in (options or {}) or stand_in_for(opened, *BLANKS) is not None
+    blank = "baseline" in (options or {}) or stand_in_for(opened, *BLANKS, PAINT) is not None
     needs = {name: lookup(name)[0].needs for name in names}
     return [each for each in names if (blank or "baseline" not in needs[each]) and not undefined(needs[each], opened)]
 

@@ -346,6 +346,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         word_ids=sentence.word_ids,
         segments=sentence.segments,
         given=sentence.given,
+        picture=sentence.picture,
         aggregate=job.reach.aggregate,
         options={**job.chosen, **_asked(output, row, shelf), **sentence.read_by},
         defaults={name: value for name, value in job.method.options.items() if name not in job.options},
@@ -363,7 +364,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
 
 def _notes(method: Method, found: Answer) -> list[str]:
     """What a phrase of several tokens means to a method that does not take its log-probability."""
-    rows = len(found.readout.rows)
+    rows = len(found.readout.rows) if found.target.kind == "phrase" else 0
     if not rows or (method.kind == "scores" and "of" in method.options):
         return []
     logits = f"the sum of the logits of {rows} tokens"
@@ -402,7 +403,8 @@ def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target
         return Target("random")
     if (where := readout.position) is None:
         of_phrase = "the mean of the tokens before each of the phrase's"
-        return Target("none", label=of_phrase if readout.rows else "the mean of all tokens")
+        several = readout.why if sentence.picture is not None else "the mean of all tokens"
+        return Target("none", label=of_phrase if sentence.said else several)
     token = as_written(sentence.tokens[where], sentence.texts, sentence.spans[where])
     return Target("none", label=token)
 

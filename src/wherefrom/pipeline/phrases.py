@@ -18,7 +18,7 @@ from wherefrom.errors import InvalidTarget, Unsuited, WherefromError
 from wherefrom.model import Model, Sentence
 from wherefrom.model.paired import paired
 from wherefrom.model.phrase import continued, phrase_of
-from wherefrom.model.target import token_id
+from wherefrom.model.vocabulary_words import token_id
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Question
 from wherefrom.result.answer import Readout

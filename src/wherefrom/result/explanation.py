@@ -16,6 +16,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownNam
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import Readout, Target
+from wherefrom.result.picture import Patches
 from wherefrom.result.units import grouped
 from wherefrom.result.words import Span, as_written, group
 from wherefrom.typecheck import checked, least
@@ -56,7 +57,8 @@ class Explanation:
     unknown: list[bool] = field(default_factory=list)  # the model read [UNK] for what the text says
     word_ids: list[int | None] | None = None  # the word of each token, where the text came in as words
     segments: list[str] = field(default_factory=list)  # "prompt" or "answer", a turn: where there are several
-    given: dict[str, list[int]] | None = None  # the ids, mask and types, where these came in and not a text
+    given: dict[str, Any] | None = None  # the ids, mask and types, or the file, where these came in and not a text
+    picture: Patches | None = None  # of a picture: what the model saw of it, and where its patches lie
     aggregate: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # what the caller chose, by the names of `explain`,
     defaults: dict[str, Any] = field(default_factory=dict)  # and the method's options that were left as they are

@@ -16,6 +16,7 @@ from wherefrom.errors import DamagedFile, InvalidOption, UnknownName, WherefromE
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.answer import Readout, Target
+from wherefrom.result.picture import Patches
 
 if TYPE_CHECKING:
     from wherefrom.result.explanation import Explanation
@@ -39,6 +40,8 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
             value = value.tolist()
         elif name in ("target", "measured", "readout"):
             value = asdict(value)
+        elif isinstance(value, Patches):
+            value = value.to_dict()
         data[STORED.get(name, name)] = value
     data["texts"] = list(explanation.texts)
     data["spans"] = [None if span is None else list(span) for span in explanation.spans]
@@ -64,6 +67,8 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
         readout = data[STORED["readout"]]
         values["readout"] = Readout(**{**readout, "rows": tuple(readout.get("rows", ()))})
         values["texts"] = tuple(values["texts"])
+        if values.get("picture") is not None:
+            values["picture"] = Patches.from_dict(values["picture"])
         values["spans"] = [None if span is None else tuple(span) for span in values["spans"]]
         return cls(**values)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

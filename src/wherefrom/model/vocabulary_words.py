@@ -1,0 +1,76 @@
+"""Words and the tokens of a vocabulary that they are: a target by its word, and the words that a model says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from wherefrom.errors import InvalidTarget
+from wherefrom.model.inputs import token_names
+from wherefrom.model.model import Model
+
+TOP = 10  # how many words of a vocabulary a result lists with their probabilities
+
+
+def token_id(opened: Model, wanted: int | str) -> int:
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        if 0 <= wanted < opened.vocabulary_size:
+            return wanted
+        raise InvalidTarget(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
+    if opened.tokenizer is None:
+        raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
+    if not isinstance(wanted, str) or not wanted.strip():
+        raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
+    index = word_id(opened.tokenizer, wanted)
+    if index is None:
+        pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
+        raise InvalidTarget(
+            f"'{wanted}' is not one token of this model's vocabulary (it becomes {' '.join(pieces)}); "
+            f"choose a word that is"
+        )
+    return index
+
+
+def word_id(tokenizer: Any, word: str) -> int | None:
+    """The token that a word is, if it is one."""
+    # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
+    for form in (f" {word.strip()}", word.strip()):
+        ids = tokenizer(form, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+            return int(ids[0])
+    return None
+
+
+def token_name(opened: Model, index: int) -> str:
+    """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
+    if opened.tokenizer is None:
+        return str(index)
+    word = str(opened.tokenizer.decode([index])).strip()
+    if word and word_id(opened.tokenizer, word) == index:
+        return word
+    return token_names(opened.tokenizer, [index])[0]
+
+
+def likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> dict[int, str]:
+    """The likeliest tokens and those wanted, by their ids: each one's word.
+
+    Where two tokens show the same word ("Ġthe", "the") the later is named as its vocabulary has it; where that is the
+    same word again, with its number.
+    """
+    listed = p.topk(min(max(TOP, most), len(p))).indices.tolist()
+    names: dict[int, str] = {}
+    for index in dict.fromkeys([*listed, *(i for i in wanted if i is not None)]):
+        spelt = token_name(opened, index)
+        ways = (spelt, token_names(opened.tokenizer, [index])[0], f"{spelt} #{index}")
+        names[index] = next(name for name in ways if name not in names.values())
+    return names
+
+
+def ids_by_name(names: Mapping[int, str]) -> dict[str, int]:
+    return {name: index for index, name in names.items()}
+
+
+def by_name(names: Mapping[int, str], p: Tensor) -> dict[str, float]:
+    return dict(zip(names.values(), p[list(names)].tolist(), strict=True))  # one look at the device

@@ -1,0 +1,83 @@
+"""A picture that was cut into patches, and where each token of it lies. Needs numpy alone.
+
+Files and pages hold the picture as a PNG, written here without any library for images.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wherefrom.errors import DamagedFile, InvalidInput
+
+Pixels = NDArray[np.uint8]
+Number = TypeVar("Number", bound=np.generic)
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+RGB = 2  # PNG's number for colours without transparency
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """What the model saw of a picture, and its patches: rows × columns, the first of them token number `first`."""
+
+    pixels: Pixels  # [height, width, 3], from 0 to 255
+    grid: tuple[int, int]
+    first: int = 1  # how many tokens before it are no patches (the class token, registers)
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 3 or self.pixels.shape[-1] != 3 or self.pixels.dtype != np.uint8:
+            raise InvalidInput(
+                f"a picture of shape {self.pixels.shape} and type {self.pixels.dtype}; expected whole numbers from 0 "
+                f"to 255 (uint8), [height, width, 3]"
+            )
+
+    @property
+    def tokens(self) -> slice:
+        """Which tokens are patches."""
+        return slice(self.first, self.first + self.grid[0] * self.grid[1])
+
+    def on_grid(self, scores: NDArray[Number]) -> NDArray[Number]:
+        """The scores of the patches where they lie: [..., n] -> [..., rows, columns]."""
+        return scores[..., self.tokens].reshape(*scores.shape[:-1], *self.grid)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        png = base64.b64encode(to_png(self.pixels)).decode("ascii")
+        return {"png": png, "grid": list(self.grid), "first": self.first}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Patches:
+        """The inverse of `to_dict`."""
+        rows, columns = data["grid"]
+        return cls(from_png(base64.b64decode(data["png"])), (int(rows), int(columns)), int(data["first"]))
+
+
+def to_png(pixels: Pixels) -> bytes:
+    """[height, width, 3] as a PNG file, its rows as they are (filter 0)."""
+    height, width, _ = pixels.shape
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], 1)
+    header = struct.pack(">IIBBBBB", width, height, 8, RGB, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
+    return SIGNATURE + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
+    )
+
+
+def from_png(png: bytes) -> Pixels:
+    """What `to_png` wrote; any other PNG is refused."""
+    try:
+        width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
+        (size,) = struct.unpack(">I", png[33:37])
+        rows = np.frombuffer(zlib.decompress(png[41 : 41 + size]), np.uint8).reshape(height, 1 + 3 * width)
+    except (struct.error, ValueError, zlib.error) as error:
+        raise DamagedFile(f"the picture is damaged: {error}") from error
+    if (depth, kind) != (8, RGB) or rows[:, 0].any():
+        raise DamagedFile("the picture was not written by wherefrom; expected what Patches.to_dict gives")
+    return rows[:, 1:].reshape(height, width, 3).copy()

@@ -1,0 +1,94 @@
+"""The authors' own numbers on vision transformers: Chefer et al. (2021a, 2021b) on ViT and CLIP, DecompX on ViT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import wherefrom
+from wherefrom.model import Model, open_model
+
+BEYOND = Path(__file__).resolve().parents[3] / "shared" / "golden-2" / "beyond"
+pytestmark = pytest.mark.skipif(not BEYOND.is_dir(), reason="the golden numbers of ../shared/golden-2 are not here")
+EXACT = {"rtol": 0, "atol": 1e-9}
+
+
+def opened(case: str, cls: str = "ViTForImageClassification", tokenizer: Any = None) -> Model:
+    found = getattr(transformers, cls).from_pretrained(BEYOND / case / "model", dtype=torch.float64)
+    return open_model(found.eval(), tokenizer)
+
+
+def arrays(case: str, name: str) -> dict[str, Any]:
+    with np.load(BEYOND / case / f"{name}.npz") as archive:
+        return dict(archive)
+
+
+def near(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found / np.abs(expected).max(), expected / np.abs(expected).max(), **EXACT)
+
+
+@pytest.mark.parametrize("case", ["vit", "vit14"])
+def test_rollout_and_relevance_are_the_authors(case: str) -> None:
+    model, theirs = opened(case), arrays(case, "vit")
+    pixels = arrays(case, "inputs")["pixel_values"]
+    for number, values in enumerate(pixels):
+        given = {"pixel_values": torch.tensor(values)}
+        for start in (0, 1):
+            found = wherefrom.explain(given, model, method="attention-rollout", layers=(start, None))
+            near(found.scores[1:], theirs[f"s{number}/rollout_start{start}"])
+        classes = {int(key.split("/")[1].removeprefix("class")) for key in theirs if key.startswith(f"s{number}/class")}
+        for target in classes:
+            of_class = f"s{number}/class{target}"
+            generic = wherefrom.explain(given, model, method="generic-attention", target=target)
+            near(generic.scores[1:], theirs[f"{of_class}/generic"])
+            for start in (0, 1):
+                found = wherefrom.explain(
+                    given, model, method="transformer-attribution", start_layer=start, target=target
+                )
+                near(found.scores[1:], theirs[f"{of_class}/transformer_attribution_start{start}"])
+
+
+def test_attention_and_its_gradients_are_the_authors() -> None:
+    model, theirs = opened("vit"), arrays("vit", "vit")
+    given = {"pixel_values": torch.tensor(arrays("vit", "inputs")["pixel_values"][0])}
+    found = wherefrom.explain(given, model, method="attention", head="all")
+    near(found.head_maps, theirs["s0/attention"])
+
+
+@pytest.mark.parametrize(("option", "name"), [({}, "default"), ({"bias": "none"}, "nobias")])
+def test_decompx_is_the_oracles(option: dict[str, Any], name: str) -> None:
+    model, theirs = opened("vit"), arrays("vit", "decompx_oracle")
+    for number, values in enumerate(arrays("vit", "inputs")["pixel_values"]):
+        given = {"pixel_values": torch.tensor(values)}
+        for target in range(5):
+            found = wherefrom.explain(given, model, method="decompx", target=target, **option)
+            near(found.scores, theirs[f"{name}/classifier"][number, :, target])
+        maps = wherefrom.explain(given, model, method="decompx-map", **option).maps
+        near(maps, theirs[f"{name}/aggregated_norms"][:, number])
+
+
+class Ids:
+    """A tokenizer that is given numbers."""
+
+    def __call__(self, text: str, **_: Any) -> Any:
+        return {"input_ids": torch.tensor([[int(number) for number in text.split()]])}
+
+    def convert_ids_to_tokens(self, ids: Any) -> Any:
+        return ids
+
+
+def test_generic_relevance_of_clip_is_the_authors() -> None:
+    inputs, theirs = arrays("clip", "inputs"), arrays("clip", "clip")
+    model = opened("clip", "CLIPModel", Ids())
+    given = {"pixel_values": torch.tensor(inputs["pixel_values"][0])}
+    for number, ids in enumerate(inputs["input_ids"]):
+        target = wherefrom.similarity(" ".join(map(str, ids)))
+        for start, layers in ((0, (0, None)), (1, (1, None)), (-1, (model.depth - 1, None))):
+            found = wherefrom.explain(given, model, method="generic-attention", target=target, layers=layers)
+            near(found.scores[1:], theirs[f"generic_start{start}/image"][number])
+            assert float(found.prediction or 0) == pytest.approx(inputs["logits_per_image"][0, number], rel=1e-3)
