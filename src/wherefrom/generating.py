@@ -21,11 +21,12 @@ from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
 from wherefrom.model.chat import Chat, given_or_chat
-from wherefrom.model.inputs import token_names
+from wherefrom.model.offsets import token_names
 from wherefrom.model.paired import followed_by, paired
 from wherefrom.model.phrase import ANSWER, continued, phrase_of, spelt
-from wherefrom.model.target import EACH, token_id
+from wherefrom.model.target import EACH
 from wherefrom.model.two_streams import TARGET
+from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
 from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job

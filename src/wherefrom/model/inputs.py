@@ -24,7 +24,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
-from wherefrom.model.offsets import offsets, places_of_words, searched, word_of
+from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, word_of
 from wherefrom.model.pictures import Preparing, is_picture, painted
 from wherefrom.model.two_streams import prefixed
 from wherefrom.result.picture import Patches
@@ -432,16 +432,6 @@ class Reader:
             )
 
 
-def special_ids(tokenizer: Any) -> set[int]:
-    """The ids of the tokenizer's own tokens, however they came into a sentence: [CLS], [SEP], padding and the like.
-
-    A mask and an unknown word stand for words of the text. Only where the unknown token also begins or ends texts
-    (GPT-2, whose bytes leave no word unknown) is it the tokenizer's own.
-    """
-    edges = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep")}
-    return set(tokenizer.all_special_ids) - ({tokenizer.mask_token_id, tokenizer.unk_token_id} - edges)
-
-
 def _runs(breaks: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """Start and end of every stretch without a break."""
     start = 0
@@ -450,12 +440,6 @@ def _runs(breaks: Sequence[bool]) -> Iterator[tuple[int, int]]:
             if end > start:
                 yield start, end
             start = end + 1
-
-
-def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
-    """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
-    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
-    return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]
 
 
 def refused(bad: Mapping[int, WherefromError], count: int, hint: str = "") -> WherefromError:

@@ -1,4 +1,4 @@
-"""Where each token stands in its text."""
+"""Where each token stands in its text, and what it is called."""
 
 from __future__ import annotations
 
@@ -62,3 +62,19 @@ def word_of(span: Span | None, words: Sequence[Sequence[tuple[int, int]]]) -> in
         return None
     before = sum(len(each) for each in words[: span[0]])
     return before + next(i for i, (start, end) in enumerate(words[span[0]]) if start <= span[1] <= end)
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """The ids of the tokenizer's own tokens, however they came into a sentence: [CLS], [SEP], padding and the like.
+
+    A mask and an unknown word stand for words of the text. Only where the unknown token also begins or ends texts
+    (GPT-2, whose bytes leave no word unknown) is it the tokenizer's own.
+    """
+    edges = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep")}
+    return set(tokenizer.all_special_ids) - ({tokenizer.mask_token_id, tokenizer.unk_token_id} - edges)
+
+
+def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
+    """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
+    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
+    return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]

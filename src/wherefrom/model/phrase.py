@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from wherefrom.errors import InvalidTarget, TooLong
-from wherefrom.model.inputs import Sentence, special_ids, token_names
+from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
+from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.two_streams import TARGET
 from wherefrom.model.vocabulary_words import word_id
 from wherefrom.result.words import Span

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from wherefrom.errors import InvalidTarget
-from wherefrom.model.inputs import token_names
 from wherefrom.model.model import Model
+from wherefrom.model.offsets import token_names
 
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
