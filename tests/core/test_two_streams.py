@@ -13,12 +13,12 @@ import transformers
 import pairs
 import tiny
 import wherefrom
-from wherefrom.errors import InvalidTarget, Unsuited, UnsupportedModel
+from wherefrom.errors import InvalidOption, InvalidTarget, Unsuited, UnsupportedModel
 from wherefrom.model import Model, collate
 from wherefrom.model.capture import capture
 
 MAPS = ["attention", "attention-rollout", "attention-flow", "norm", "norm-fixed-residual", "norm-residual"]
-MAPS += ["norm-residual-ln", "globenc", "attention-residual", "alti", "information-flow", "random"]
+MAPS += ["value-zeroing", "norm-residual-ln", "globenc", "attention-residual", "alti", "information-flow", "random"]
 
 
 @lru_cache
@@ -128,7 +128,7 @@ def test_refusals_say_what_to_do() -> None:
 # Towards the output ---------------------------------------------------------------------------------------
 
 SCORES = ["saliency", "gradient-x-input", "gradient-x-input(at=word)", "integrated-gradients(baseline=zero, n_steps=3)"]
-SCORES += ["attn-lrp", "cp-lrp", "ablation(by=9)", "ablation(by=attention)", "ablation(by=delete)"]
+SCORES += ["generic-attention", "attn-lrp", "cp-lrp", "ablation(by=9)", "ablation(by=attention)", "ablation(by=delete)"]
 
 
 @pytest.mark.filterwarnings("ignore:integrated gradients have not converged")
@@ -199,6 +199,37 @@ def test_cp_lrp_adds_up_where_there_are_no_biases() -> None:
     """T5 has none; but for a factor on the logits all of it arrives."""
     found = wherefrom.explain(read("t5")[0], opened("t5"), method="cp-lrp")
     assert found.arrived == pytest.approx(1, abs=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layout", ["bart", "m2m_100"])
+def test_value_zeroing_is_what_the_model_does_without_a_value(layout: str) -> None:
+    """The decoder has one block: with a value zeroed inside of it, the model's own output is the block's."""
+    sentence, model = read(layout)[0], opened(layout).model
+    s = sentence.segments.count("source")
+    given = {"input_ids": torch.tensor([sentence.ids[:s]]), "decoder_input_ids": torch.tensor([sentence.ids[s:]])}
+
+    def states(module: Any = None, j: int = 0) -> torch.Tensor:
+        def zero(_module: Any, _args: Any, output: torch.Tensor) -> torch.Tensor:
+            return output.index_fill(1, torch.tensor([j]), 0.0)
+
+        handle = None if module is None else module.register_forward_hook(zero)
+        found: torch.Tensor = model.model(**given, use_cache=False).last_hidden_state[0]
+        if handle is not None:
+            handle.remove()
+        return found
+
+    found = wherefrom.explain(sentence, opened(layout), method="value-zeroing")
+    assert found.aggregate is None
+    assert found.maps is not None
+    block, o = model.model.decoder.layers[0], states()
+    for index, module, columns in ((2, block.self_attn, range(s, len(sentence))), (3, block.encoder_attn, range(s))):
+        changed = torch.stack([states(module.v_proj, j) for j in range(len(columns))])
+        apart = 1 - torch.cosine_similarity(changed, o, dim=-1).T
+        wanted = apart / apart.sum(-1, keepdim=True)
+        np.testing.assert_allclose(found.maps[index][s:, list(columns)], wanted, rtol=0, atol=1e-8)
+    with pytest.raises(InvalidOption, match="does not say how much of a token stays"):
+        wherefrom.explain(sentence, opened(layout), method="value-zeroing", aggregate="rollout")
 
 
 # What is written ------------------------------------------------------------------------------------------

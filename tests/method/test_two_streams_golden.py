@@ -15,7 +15,12 @@ import torch
 import transformers
 
 import wherefrom
+from wherefrom.method import choose
 from wherefrom.model import Model, Sentence
+from wherefrom.model.target import EACH
+from wherefrom.pipeline.resolution import Question, resolve_job
+from wherefrom.pipeline.windows import run_whole
+from wherefrom.result.answer import Target
 
 FOLDER = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
 CASES = ["bart_s2s", "marian_s2s", "m2m_s2s", "t5_s2s"]
@@ -94,3 +99,30 @@ def test_attention_of_the_authors(case: str) -> None:
             ("cross", "decoder.encoder_attn"),
         ):
             np.testing.assert_allclose(ours[mine], gold[f"s{which}/attn_w/{theirs}"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("case", CASES)
+def test_value_zeroing(case: str, which: int) -> None:
+    gold = np.load(FOLDER / case / "s2s_oracle.npz")
+    found = wherefrom.explain(pair(case, which), opened(case), method="value-zeroing", aggregate=None)
+    ours = blocks(found.maps, case, which)
+    for mine, theirs in (("encoder", "enc_self"), ("self", "dec_self"), ("cross", "dec_cross")):
+        wanted = gold[f"s{which}/value_zeroing/{theirs}"]
+        np.testing.assert_allclose(ours[mine], wanted, rtol=0, atol=CLOSE.get(case, 1e-9), err_msg=mine)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_generic_relevancy(case: str) -> None:
+    """Row t of the source and of the prefix, of the logit of each token."""
+    gold = np.load(FOLDER / case / "generic_oracle.npz")
+    for which in (0, 1):
+        sentence = pair(case, which)
+        s, chosen = sentence.segments.count("source"), choose("generic-attention(of=logit)")
+        job = resolve_job(opened(case), chosen)
+        each = Question(Target(EACH, 0), None, None)
+        found = run_whole(opened(case), [sentence], [each], {"": job}, 1)[0][""].explanations
+        rows = np.stack([explanation.scores for explanation in found])
+        close = {"rtol": 0, "atol": CLOSE.get(case, 1e-9) * np.abs(rows).max()}
+        np.testing.assert_allclose(rows[:, :s], gold[f"s{which}/source"], **close)
+        np.testing.assert_allclose(rows[:, s:], gold[f"s{which}/prefix"], **close)

@@ -5,7 +5,8 @@ r"""Attention weights and the gradients of the explained number with respect to 
     attention-gradcam     last layer: (mean_h w_h α^h)⁺ with w_h = mean_ij ∂y/∂α^h_ij, scaled to [0, 1] over the whole
                           map, the readout row (what AttCAT's code calls AttGrads)
     generic-attention     R^l = R^{l-1} + Ā^l R^{l-1}, R^0 = I, with Ā = mean_h (α^h ⊙ ∂y/∂α^h)⁺: the rollout of the
-                          maps I + Ā, which are not normalised (Chefer et al. 2021b, equations 5 and 6)
+                          maps I + Ā, which are not normalised (Chefer et al. 2021b, equations 5 and 6); of an
+                          encoder with a decoder by the rules of generic_streams.py
 
 The gradient is taken at the weights after the softmax. Where every entry of a gradcam is clamped away, the authors'
 code gives 0/0 and this one 0. Of generic-attention the authors show the readout row without its own token
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import BARKAN_2021, CHEFER_2021B, QIANG_2022
+from wherefrom.method.generic_streams import over_streams
 from wherefrom.method.normalise import identity_like, mean_row, stacked
 from wherefrom.work import one_backward_pass
 
@@ -104,13 +106,15 @@ def attention_gradcam(output: OutputTrace, *, of: Of = "auto") -> Scores:
     symbols=("GenericAttention",),
     idea=IDEA,
     paper=CHEFER_2021B,
-    needs={"one-stream", "attention", "gradient"},
+    needs={"attention", "gradient"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=one_backward_pass,
     class_specific=True,
 )
-def generic_attention(output: OutputTrace, *, of: Of = "auto") -> list[Tensor]:
+def generic_attention(output: OutputTrace, *, of: Of = "auto") -> list[Tensor] | Scores:
     """Attention weights times their gradients, the positive part, with residual connection, rolled out."""
+    if output.trace.streams is not None:
+        return over_streams(output, of)
     maps = []
     for layer, gradient in zip(output.trace.layers, output.gradients(of, attention=True).attention, strict=True):
         given = (layer.attention.detach() * gradient).relu().mean(1)

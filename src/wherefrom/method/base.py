@@ -99,6 +99,7 @@ class Method:
     class_specific: bool  # explains one output rather than one representation
     whole: bool  # takes all layers together, though it explains representations
     aggregate: str | None  # how its layer maps are joined unless the caller says otherwise
+    joins_streams: bool  # whether those of an encoder with a decoder may be joined at all
     run: Run = field(repr=False)
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
     row: Run | None = field(repr=False)  # one row of the map without the others
@@ -194,6 +195,7 @@ def method(
     class_specific: bool = False,
     whole: bool = False,
     aggregate: str | None = "rollout",
+    joins_streams: bool = True,
     heads: Run | None = None,
     row: Run | None = None,
     random: bool = False,
@@ -223,6 +225,7 @@ def method(
             class_specific=class_specific,
             whole=whole,
             aggregate=aggregate if kind == "map" else None,
+            joins_streams=joins_streams,
             run=run,
             heads=heads,
             row=row,

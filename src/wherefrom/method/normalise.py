@@ -34,6 +34,12 @@ def to_one(scores: Tensor) -> Tensor:
     return scores / nonzero(scores.sum(-1, keepdim=True))
 
 
+def standardised(o: Tensor) -> tuple[Tensor, Tensor]:
+    """o with mean 0 and variance 1 in every dimension, and what it was divided by: [n, d]."""
+    spread = nonzero(o.std(0, unbiased=False))
+    return (o - o.mean(0)) / spread, spread
+
+
 def mean_row(maps: Tensor, mask: Tensor) -> Tensor:
     """Mean over the real rows: [B, n, n] -> [B, n]."""
     rows = mask.to(maps)

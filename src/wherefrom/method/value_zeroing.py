@@ -22,7 +22,7 @@ on a branch (Gemma 2, OLMo 2) is one more step of the same kind: with P on atten
 
 in the place of −Δ, and what W_2 gives goes through the norm on the FFN's branch as δw goes through LN2. In a parallel
 block the FFN reads x and nothing of it changes: δo = δu. Experts have no closed form: they are run again for every pair
-of tokens, which is exact and slower.
+of tokens, which is exact and slower. An encoder with a decoder: value_zeroing_streams.py.
 
 Mohebbi et al. (2023), Quantifying Context Mixing in Transformers. https://aclanthology.org/2023.eacl-main.245
 """
@@ -38,8 +38,9 @@ from torch import Tensor
 
 from wherefrom.method.base import method
 from wherefrom.method.citations import MOHEBBI_2023
-from wherefrom.method.normalise import nonzero, to_one_or_self
+from wherefrom.method.normalise import nonzero, standardised, to_one_or_self
 from wherefrom.method.tiling import Budget, free_memory, tiles
+from wherefrom.method.value_zeroing_streams import closing, through_both_steps
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
@@ -69,10 +70,11 @@ def _cost(s: BatchShape, options: Options) -> Work:
     symbols=("VZ",),
     idea="taking a token's value away",
     paper=MOHEBBI_2023,
-    needs={"one-stream", "attention", "values", "output-projection", "block-input", "both-norms"},
+    needs={"attention", "values", "output-projection", "block-input", "both-norms"},
     prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=_cost,
+    joins_streams=False,
 )
 @torch.no_grad()
 def value_zeroing(
@@ -89,21 +91,22 @@ def value_zeroing(
     for one tile (by default 32 MiB on a CPU). A row of zeros falls back to the token itself, with a warning.
     """
     budget = budget or (free_memory(layer.u) // 8 if layer.u.is_cuda else CPU_BYTES)
+    if layer.step is not None and not layer.block.feeds:  # whose output the second step of its block gives
+        return to_one_or_self(through_both_steps(layer, DISTANCES[metric], standardise, budget), layer, "value-zeroing")
     moved = torch.zeros_like(layer.attention[:, 0])
-    through = _values_through(layer)
+    through, last = _values_through(layer), closing(layer)
     for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
-        goal, spread = _standardised(o) if standardise else (o, None)
+        left = o if last is None else last(o)
+        goal, spread = standardised(left) if standardise else (left, None)
         for sources, targets, touched, change in _changes(layer, row, n, through, budget):
+            if last is not None:
+                change = _through_norm(last, o[targets], change)
             distance = DISTANCES[metric](goal[targets], change if spread is None else change.div_(spread))
             moved[row, targets, sources] = (distance * touched).T  # exactly zero where nothing was taken away
+    if layer.step is not None:
+        moved.diagonal(dim1=1, dim2=2).masked_fill_(layer.step.stays(moved.shape[-1]), 1.0)
     return to_one_or_self(moved, layer, "value-zeroing")
-
-
-def _standardised(o: Tensor) -> tuple[Tensor, Tensor]:
-    """o with mean 0 and variance 1 in every dimension, and what it was divided by."""
-    spread = nonzero(o.std(0, unbiased=False))
-    return (o - o.mean(0)) / spread, spread
 
 
 class Shift(NamedTuple):

@@ -219,6 +219,7 @@ class _Recorder:
     on_layer: Callable[[LayerTrace], None]
     causal: bool = False
     streams: Streams | None = None
+    encoded: Tensor | None = None  # what the encoder gave
     read: tuple[list[Tensor], list[Tensor]] = field(default_factory=lambda: ([], []))  # words and embeddings of each
     count: int = 0
     page: dict[str, Tensor] | None = None
@@ -275,8 +276,12 @@ class _Recorder:
         ids, mask = self.batch.on(page["output"].device)
         step, causal = None, self.causal
         if self.streams is not None:
-            step, page = step_of(block, page, self.streams)
             causal = block.family.causal
+            if causal and self.encoded is not None:
+                page["read"] = self.encoded  # by the second step of its block
+            elif not block.family.crosses and not isinstance(block.reader, Block):
+                self.encoded = page["output"] if block.reader is None else block.reader(promote(page["output"]))
+            step, page = step_of(block, page, self.streams)
             if not step.crosses:
                 ids, mask = taken(ids, step.places), taken(mask, step.places)
         made = LayerTrace(

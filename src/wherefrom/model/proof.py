@@ -203,6 +203,10 @@ def _gaps(layer: LayerTrace) -> list[Gap]:
         projected = block.projections()[2](read)
         made = projected.view(*projected.shape[:2], block.groups, -1).transpose(1, 2)
         found["values"] = (by_head(made, block.heads), value)
+    if block.family.crosses:  # which Value Zeroing computes again
+        given = zip(block.projections(), (block.source(x), promote(own["read"])), strict=False)
+        query, key = (linear(t).unflatten(-1, (block.heads, -1)).transpose(1, 2) for linear, t in given)  # type: ignore[no-untyped-call]
+        found["attention weights"] = ((query @ key.mT * layer.scaling).softmax(-1), attention)
     routed = block.opaque and own["x"].dtype in HALF
     return [Gap(layer.index, part, _apart(*pair, routed and part == "FFN")) for part, pair in found.items()]
 

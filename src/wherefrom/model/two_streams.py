@@ -38,10 +38,11 @@ class Streams:
 
     source: Tensor  # [B, S]: the place of each token; n for padding
     target: Tensor  # [B, T]
+    seen: Tensor  # [B, S] bool: what of the source attention may see
     n: int
 
     def to(self, device: torch.device) -> Streams:
-        return Streams(self.source.to(device), self.target.to(device), self.n)
+        return Streams(self.source.to(device), self.target.to(device), self.seen.to(device), self.n)
 
     def joint(self, source: Tensor | None = None, target: Tensor | None = None) -> Tensor:
         """Streams on the axis, zeros in the place of one that is not given: [B, S, …] and [B, T, …] -> [B, n, …]."""
@@ -54,6 +55,12 @@ class Streams:
             found[rows, places.to(like.device)] = t.to(found)
         return found[:, : self.n]
 
+    def joint_map(self, ee: Tensor, dd: Tensor, de: Tensor) -> Tensor:
+        """[[ee, 0], [de, dd]] on the axis: [B, S, S], [B, T, T] and [B, T, S] -> [B, n, n]."""
+        source = self.joint(source=ee.mT)  # columns first: [B, n, S]
+        target = self.joint(de.mT, dd.mT)  # [B, n, T]
+        return self.joint(source.mT, target.mT)
+
 
 def streams_of(batch: Batch) -> Streams:
     """The streams of a batch, by the segments of its sentences."""
@@ -64,7 +71,8 @@ def streams_of(batch: Batch) -> Streams:
         longest = max(len(row) for row in rows)
         return torch.tensor([[*row, *[n] * (longest - len(row))] for row in rows], dtype=torch.long)
 
-    return Streams(places(SOURCE), places(TARGET), n)
+    source = places(SOURCE)
+    return Streams(source, places(TARGET), taken(batch.attention_mask, source).bool(), n)
 
 
 def prefixed(source: Sentence, ids: Sequence[int], names: Sequence[str], special: Sequence[bool]) -> Sentence:
@@ -115,6 +123,13 @@ class StreamStep:
         found = identity.repeat(len(maps), 1, 1)
         found[rows[..., None], self.places[:, :, None], self.places[:, None]] = maps
         return found[:, :n, :n]
+
+    def stays(self, n: int) -> Tensor:
+        """Which of the trace's tokens it leaves as they are: [B, n] bool."""
+        found = torch.full((len(self.places), n + 1), self.crosses, device=self.places.device)
+        if self.crosses:
+            found[torch.arange(len(found), device=found.device)[:, None], self.places] = False
+        return found[:, :n]
 
 
 def step_of(block: Block, page: dict[str, Tensor], streams: Streams) -> tuple[StreamStep, dict[str, Tensor]]:

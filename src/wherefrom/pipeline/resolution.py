@@ -102,6 +102,8 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     wanted = replace(wanted, **chosen.how)
     method, preset, name = chosen.method, chosen.preset, chosen.asked
     start, end = _layers(wanted.layers, opened.depth)
+    if opened.two_streams:
+        wanted = _over_streams(chosen, wanted, opened.depth)
     joined = _aggregation(chosen, wanted.aggregate, wanted.receptive_field)
     if wanted.receptive_field and not opened.causal:
         raise InvalidOption(
@@ -123,6 +125,24 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     )
     kept = _keep(wanted.keep, reach, wanted.head)
     return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
+
+
+def _over_streams(chosen: MethodSpec, wanted: Wanted, depth: int) -> Wanted:
+    """What is wanted of an encoder with a decoder, whose maps not every method lets be joined."""
+    method, name = chosen.method, chosen.asked
+    if method.class_specific and method.aggregate is not None and wanted.asks_maps(depth):
+        raise InvalidOption(
+            f"'{name}' joins the layers of an encoder with a decoder by rules of its own; leave aggregate and layers "
+            f"out"
+        )
+    if method.joins_streams or wanted.aggregate in (None, "none", "last"):
+        return wanted
+    if wanted.aggregate != AUTO:
+        raise InvalidOption(
+            f"'{name}' does not say how much of a token stays when a decoder reads the source, so that the layer maps "
+            f"of an encoder with a decoder are not joined; leave aggregate out"
+        )
+    return replace(wanted, aggregate=None)
 
 
 def check_defined(opened: Model, chosen: MethodSpec) -> None:
