@@ -16,7 +16,7 @@ from oracles import attn_lrp as oracle
 from wherefrom.method.propagated import HALVES
 from wherefrom.model import collate
 from wherefrom.model.capture import capture, rerunning
-from wherefrom.model.frozen_pass import Freezing, Switch, _norms, freeze
+from wherefrom.model.frozen_pass import Freezing, Switch, _limit, freeze
 from wherefrom.model.matrices import Ruled
 from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state
@@ -131,6 +131,32 @@ def test_an_activation_at_zero_has_its_limit() -> None:
     assert apart(*found) < 1e-10
 
 
+def test_activations_share_a_limit_where_they_are_alike() -> None:
+    z = torch.zeros(1)
+    slopes = [_limit(torch.nn.LeakyReLU(slope).forward, z)[0] for slope in (0.1, 0.2, 0.1)]
+    assert slopes == pytest.approx([0.1, 0.2, 0.1])
+    learning = torch.nn.PReLU(init=0.3)
+    assert _limit(learning.forward, z)[0] == pytest.approx(0.3)
+    with torch.no_grad():
+        learning.weight.fill_(0.4)
+    assert _limit(learning.forward, z)[0] == pytest.approx(0.4)
+
+
+def test_a_second_pass_tries_no_norm_again() -> None:
+    model, ran = opened("llama"), 0
+    norm, own = model.norms[0][0], type(model.norms[0][0]).forward
+
+    def counted(*args: Any) -> Any:
+        nonlocal ran
+        ran += 1
+        return own(norm, *args)
+
+    norm.forward = counted
+    for _ in range(2):
+        wherefrom.explain(tiny.ids(4), model, method="attn-lrp", target=1)
+    assert ran == 2
+
+
 def test_the_frozen_pass_is_the_models_own_bit_by_bit() -> None:
     for family in ("gpt2", "gemma2", "qwen2_moe", "gpt_oss", "deberta"):
         model = opened(family, "causal-lm" if family != "deberta" else "classification")
@@ -238,6 +264,6 @@ def test_experts_with_a_gate_of_their_own_making_follow_the_rules() -> None:
 )
 def test_norms_of_single_heads_are_known(family: str, changes: dict[str, Any]) -> None:
     model = opened(family, **changes)
-    frozen = {type(module).__name__ for module, _ in _norms(model.model)}
+    frozen = {type(module).__name__ for module, _ in model.norms}
     assert frozen == ({"CohereLayerNorm"} if family == "cohere" else {"LayerNorm"})
     assert wherefrom.explain(tiny.ids(6), model, method="attn-lrp", target=1).scores.any()

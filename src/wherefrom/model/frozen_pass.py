@@ -17,7 +17,7 @@ length of the pass (wherefrom/model/undo.py), and no class is touched.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 
 from wherefrom.errors import Unsuited
 from wherefrom.model.matrices import Ruled, projections
-from wherefrom.model.parts import Block, Linear, Norm, norm_of, promote, unpacked
+from wherefrom.model.parts import Block, Linear, Norm, promote, unpacked
 from wherefrom.model.undo import borrowed, computing_under, hook, stand_in
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ Average = Callable[[Elementwise, Tensor], Tensor]  # ∫₀¹ φ(t z) dt
 Part = str | Callable[[int], Tensor]  # the side of a product that a projection gives; of packed ones, by the width
 NOUGHT = 1e-5  # an activation that is further from 0 at 0 has no ratio
 NEAR = 100  # how many times what it is at 0 an input must be for the ratio to be taken and not its limit
-SOME = 16  # a width to try norms on that have neither weights nor a width of their own (Llama 4, nanochat)
 # Activations that heads and soft-caps call as functions. Those of modules are found among the modules.
 ACTIVATIONS = {torch.tanh, Tensor.tanh, F.tanh, torch.relu, Tensor.relu, F.relu, F.gelu, F.silu, F.mish, F.elu}
 SIGMOIDS = {torch.sigmoid, Tensor.sigmoid, F.sigmoid}
 PRODUCTS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
+_LIMITS: dict[tuple[Hashable, torch.dtype], tuple[float, float]] = {}  # by kind of activation
 
 
 class Shares(NamedTuple):
@@ -120,7 +120,7 @@ class _Activated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, own: Elementwise, limit: float, near: float) -> Tensor:
         found = own(z)
-        ctx.save_for_backward(torch.where(z.abs() <= near, limit, found / z))
+        ctx.save_for_backward((found / z).masked_fill_(z.abs() <= near, limit))
         return found
 
     @staticmethod
@@ -155,15 +155,15 @@ class _Frozen(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         more = kwargs or {}
-        if not torch.is_grad_enabled() or not _moving(args[:1]):
+        # In the order of what is soonest said: every function of a pass comes by here.
+        followed = func in ACTIVATIONS or (self.among_experts and (func in SIGMOIDS or func in PRODUCTS))
+        if not followed or not torch.is_grad_enabled() or not _moving(args[:1]):
             return func(*args, **more)
         if func in ACTIVATIONS:
             return activated(partial(func, **more), args[0])
-        if self.among_experts and func in SIGMOIDS:
+        if func in SIGMOIDS:
             return _marked(func(*args, **more), "sigmoid", args[0])
-        if self.among_experts and func in PRODUCTS and _moving(args):
-            return self._product(func, *args)
-        return func(*args, **more)
+        return self._product(func, *args) if _moving(args) else func(*args, **more)
 
     def _product(self, func: Callable[..., Any], a: Tensor, b: Tensor) -> Tensor:
         """The gate is what an activation or a router gave; z · σ(cz) is itself an activation, σ its ratio."""
@@ -262,7 +262,7 @@ def freeze(opened: Model, switch: Switch, how: Freezing) -> None:
     def mine(t: Any) -> bool:
         return threading.get_ident() == thread and torch.is_grad_enabled() and _moving((t,))
 
-    for module, norm in _norms(opened.model):
+    for module, norm in opened.norms:
         _replace(module, mine, partial(_normed, norm))
     for module in _activations(opened):
         _replace(module, mine, activated)
@@ -314,16 +314,6 @@ def activated(own: Elementwise, z: Tensor) -> Tensor:
     return _marked(found, "activation", (own, z))
 
 
-def _norms(model: nn.Module) -> Iterator[tuple[nn.Module, Norm]]:
-    """Every norm of the model: of the embeddings, the blocks, on queries and keys, of the head."""
-    for module in model.modules():
-        if "norm" in type(module).__name__.lower() and not [*module.children()]:
-            found = norm_of(module, SOME)
-            if found is not None:
-                known = any(isinstance(getattr(module, name, None), Tensor) for name in ("weight", "bias"))
-                yield module, found if known else found._replace(gamma=found.gamma[:1], beta=found.beta[:1])
-
-
 def _activations(opened: Model) -> Iterator[nn.Module]:
     """Those of the FFNs, and every other module that is known for one."""
     found = {id(module): module for module in opened.model.modules() if _is_activation(module)}
@@ -345,7 +335,38 @@ def _is_activation(module: nn.Module) -> bool:
 
 
 def _limit(own: Elementwise, z: Tensor) -> tuple[float, float]:
-    """The limit of g(z) / z at 0, which is g'(0), and how near to 0 it stands for the ratio."""
+    """The limit of g(z) / z at 0, which is g'(0), and how near to 0 it stands for the ratio.
+
+    Tried once for all activations that are alike: to look at it means to wait for the device.
+    """
+    kind = _kind(own)
+    if kind is None:
+        return _tried(own, z)
+    if (kind, z.dtype) not in _LIMITS:
+        _LIMITS[kind, z.dtype] = _tried(own, z)
+    return _LIMITS[kind, z.dtype]
+
+
+def _kind(own: Elementwise) -> Hashable | None:
+    """What makes two activations the same function: class and settings; None where one learns, or cannot be told."""
+    module = getattr(own, "__self__", None)
+    if isinstance(own, partial):
+        found: tuple[Any, ...] = (own.func, own.args, *sorted(own.keywords.items()))
+    elif isinstance(module, nn.Module) and not [*module.parameters(), *module.buffers()]:
+        settings = [
+            (k, v) for k, v in vars(module).items() if not k.startswith("_") and k not in ("training", "forward")
+        ]
+        found = (type(module), own.__name__, *settings)
+    else:
+        return None
+    try:
+        hash(found)
+    except TypeError:
+        return None
+    return found
+
+
+def _tried(own: Elementwise, z: Tensor) -> tuple[float, float]:
     with torch.enable_grad():
         zero = z.new_zeros(1, requires_grad=True)
         found = own(zero)

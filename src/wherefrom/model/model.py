@@ -18,6 +18,7 @@ from wherefrom.model.forward import forward
 from wherefrom.model.inputs import Batch, Reader, Sentence
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
+from wherefrom.model.norm import norms_of
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.pictures import Preparing, reads
 from wherefrom.model.proof import Proof, proved
@@ -130,6 +131,11 @@ class Model:
                 after = Block(module, step, self._configured("attention_heads", "num_attention_heads", layers), after)
                 found.insert(0, after)
         return found
+
+    @cached_property
+    def norms(self) -> list[tuple[nn.Module, Norm]]:
+        """Every norm, in the blocks or not, with the module that it is; each must be tried to be known."""
+        return outside_inference_mode(lambda: list(norms_of(self.model)))
 
     @cached_property
     def proof(self) -> Proof:

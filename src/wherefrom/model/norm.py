@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,8 @@ from wherefrom.model.linear import device_of, present, promote
 from wherefrom.model.undo import without_gradients
 
 SAME = 1e-2  # how far a norm's output may lie from the formula's, as a share: half precision rounds to three digits
+
+SOME = 16  # a width to try norms on that have neither weights nor a width of their own (Llama 4, nanochat)
 
 
 class Norm(NamedTuple):
@@ -73,6 +76,16 @@ def norm_of(module: nn.Module, width: int = 0) -> Norm | None:
     raise UnsupportedModel(
         f"{type(module).__name__} is no norm that wherefrom knows (LayerNorm or RMS norm, by its weight or 1 + weight)"
     )
+
+
+def norms_of(model: nn.Module) -> Iterator[tuple[nn.Module, Norm]]:
+    """Every norm of a model: of the embeddings, the blocks, on queries and keys, of the head."""
+    for module in model.modules():
+        if "norm" in type(module).__name__.lower() and not [*module.children()]:
+            found = norm_of(module, SOME)
+            if found is not None:
+                known = any(isinstance(getattr(module, name, None), Tensor) for name in ("weight", "bias"))
+                yield module, found if known else found._replace(gamma=found.gamma[:1], beta=found.beta[:1])
 
 
 def _weights(module: nn.Module) -> list[Tensor | None]:
