@@ -50,7 +50,7 @@ def test_nearness_and_shares(causal: bool) -> None:
     itself, mask = 0.1 * drawn(BATCH, N, WIDTH), torch.ones(BATCH, N, dtype=torch.bool, device=DEVICE)
     mask[1, -5:] = False
     y[0, 3], itself[0, 3] = 0, 1  # nothing comes near it
-    found = torch.zeros(BATCH, N, N, device=DEVICE)
+    found = torch.full((BATCH, N, N), torch.nan, device=DEVICE)  # what nobody writes nobody reads
     for some in CUTS:
         first = some.start if causal else 0
         part = f[:, some].flatten(0, 1)

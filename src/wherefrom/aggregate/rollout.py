@@ -45,6 +45,9 @@ def rollout(maps: Maps, below: Maps | None = None) -> Maps:
 
 def in_range(rows: Maps, powers: Powers) -> Maps:
     """[L, n]: one row of rollout at every layer, out of rows and their powers of two."""
+    together, cut = _fitting(rows, powers)
+    if not cut:
+        return together
     found = [_fitting(row[None], power[None]) for row, power in zip(rows, powers, strict=True)]
     _warn_of_range(rows, sum(cut for _, cut in found))
     return np.concatenate([row for row, _ in found])

@@ -43,12 +43,15 @@ def lengths(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, 
     """`‖L Σ_h α^h_ij f^h_j‖` in the view of that name, which is one of those that f becomes: [B, n, n]."""
     batch, n = layer.mask.shape
     kernels = _kernels(layer)
-    found, own = layer.x.new_zeros(batch, n, n), layer.x.new_empty(layer.x.shape)
-    for sources, first, weights, f in _by_sources(layer, 0 if kernels else 3 * layer.x.element_size()):
+    cuts = _cuts(layer, 0 if kernels else 3 * layer.dtype.itemsize)
+    found, own = (torch.empty(size, dtype=layer.dtype, device=layer.device) for size in ((batch, n, n), _stream(layer)))
+    if layer.causal and len(cuts) > 1:
+        found.zero_()  # nothing else is written above the tiles
+    for sources, first, weights, f in _by_sources(layer, cuts):
         _own_into(own, sources, weights, f, first, kernels)
         seen = next(f for names in becoming(f) if name in names)  # f itself, changed in place
         if kernels is None:
-            found[:, first:, sources] = _by_products(seen, weights, layer.x.dtype)
+            found[:, first:, sources] = _by_products(seen, weights, layer.dtype)
         else:
             kernels.lengths.lengths_into(found, weights, _gram(seen), sources.start, first)
     layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
@@ -73,9 +76,9 @@ def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
     if kernels is None:
         return None
     batch, n, _ = result.shape
-    found, own = result.new_zeros(batch, n, n), result.new_empty(result.shape)
+    found, own = result.new_empty(batch, n, n), result.new_empty(result.shape)  # `shared_out` reads what is seen alone
     goal = view.unscaled(result).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
-    for sources, first, weights, f in _by_sources(layer, layer.raw["value"].element_size()):
+    for sources, first, weights, f in _by_sources(layer, _cuts(layer, layer.raw["value"].element_size())):
         _own_into(own, sources, weights, f, first, kernels)
         kernels.nearness.add_up(weights, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
     layer.once("own", lambda _: own)
@@ -92,16 +95,27 @@ def shared_out(near: Tensor, result: Tensor, share: Tensor, layer: LayerTrace, v
     return near
 
 
-def _by_sources(layer: LayerTrace, beside: int) -> Iterator[Sources]:
+def _stream(layer: LayerTrace) -> torch.Size:
+    """[B, n, d]."""
+    return layer.raw["x"].shape
+
+
+def _cuts(layer: LayerTrace, beside: int) -> list[slice]:
+    """Tiles of sources; `beside` f, `beside` bytes are wanted for each number of α."""
+    batch, n, d = _stream(layer)
+    each = batch * layer.heads * (d * layer.raw["value"].element_size() + n * beside)
+    return list(tiles(n, each, DEVICE_BYTES))
+
+
+def _by_sources(layer: LayerTrace, cuts: list[slice]) -> Iterator[Sources]:
     """Tile by tile: some sources j, the first target that may see one of them, and of all sentences α, [B, H, I, J],
-    and f, [B J, H, d]. `beside` bytes are wanted for each number of α.
+    and f, [B J, H, d].
     """
     half = layer.raw["value"].dtype in (torch.bfloat16, torch.float16)
     value = by_head(layer.raw["value"], layer.heads) if half else layer.value
     carrier = layer.block.w_c_in(value.dtype)  # [H, d_h, d]
     alpha = layer.raw["attention"] if half and layer.block.after is None else layer.weights
-    batch, heads, n, _ = value.shape
-    for sources in tiles(n, batch * heads * (carrier.shape[-1] * value.element_size() + n * beside), DEVICE_BYTES):
+    for sources in cuts:
         first = sources.start if layer.causal else 0
         f = torch.bmm(value[:, :, sources].transpose(0, 1).flatten(1, 2), carrier).transpose(0, 1)
         yield sources, first, alpha[:, :, first:, sources], f

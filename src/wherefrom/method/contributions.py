@@ -65,7 +65,7 @@ class View(NamedTuple):
 
 def plain(layer: LayerTrace) -> View:
     batch, n = layer.mask.shape
-    return View("plain", lambda t: t, _one(layer.device, layer.x.dtype).expand(batch, n, 1), True)
+    return View("plain", lambda t: t, _one(layer.device, layer.dtype).expand(batch, n, 1), True)
 
 
 @cache
@@ -108,15 +108,18 @@ def standardiser(block: Block) -> Norm:
 
 def own(layer: LayerTrace) -> Tensor:
     """`Σ_h α^h_ii f^h_i`, what attention brings token i from itself: [B, n, d]."""
-    diagonal = layer.weights.diagonal(dim1=2, dim2=3)[..., None]
-    return layer.once("own", lambda _: layer.block.merge(diagonal * layer.value))
+
+    def make(_: LayerTrace) -> Tensor:
+        return layer.block.merge(layer.weights.diagonal(dim1=2, dim2=3)[..., None] * layer.value)
+
+    return layer.once("own", make)
 
 
 def itself(layer: LayerTrace, view: View) -> Tensor:
     """`t_ii`, what token i has of itself: from attention, from the residual connection and, where the view is of a
     parallel block's output, from the FFN beside it: [B, n, d].
     """
-    found = own(layer) + layer.x
+    found = own(layer) + layer.raw["x"].to(layer.device)  # as it is: a sum in float32 takes half precision in
     return found + layer.fed if layer.block.parallel and view.name != "plain" else found
 
 

@@ -29,6 +29,7 @@ from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
 from wherefrom.model.later import Later
+from wherefrom.model.linear import HALF
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
 from wherefrom.model.two_streams import Streams, StreamStep, step_of, streams_of, taken
@@ -40,7 +41,6 @@ from wherefrom.model.undo import (
     hook,
     on_leaving,
     outside_inference_mode,
-    parts_of,
     routing_eagerly,
 )
 from wherefrom.model.unseen import without_unseen
@@ -79,6 +79,12 @@ class LayerTrace:
     @property
     def device(self) -> torch.device:
         return self.raw.get("output", self.raw["x"]).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which formulas are evaluated."""
+        own = self.raw["x"].dtype
+        return torch.float32 if own in HALF else own
 
     @cached_property
     def x(self) -> Tensor:
@@ -135,8 +141,8 @@ class LayerTrace:
 
     @cached_property
     def u(self) -> Tensor:
-        """The residual stream after attention, u = x + Σ α f + b_O: [B, n, d]."""
-        return promote(self.raw["u"])
+        """The residual stream after attention, u = x + Σ α f + b_O: [B, n, d]. Few ask, so that it is added up here."""
+        return promote(self.block.joined(self.raw["x"], self.raw["added"]))
 
     @cached_property
     def w(self) -> Tensor:
@@ -248,12 +254,13 @@ class _Recorder:
             self.read[1].append(x)
 
     def end(self, block: Block, output: Tensor) -> None:
-        """It gives its output: u and w are known by then. Some models flatten batch and tokens inside (OPT)."""
+        """It gives its output: all else is known by then. Some models flatten batch and tokens inside (OPT)."""
         page = self.page
         if page is not None and "mixed" in page:
-            added = page.pop("added", page["mixed"]).view(page["x"].shape)  # through the norm on the branch, if any
+            page["added"] = page.get("added", page["mixed"]).view(
+                page["x"].shape
+            )  # through the norm on the branch, if any
             page["mixed"] = page["mixed"].view(page["x"].shape)
-            page["u"] = page["x"].to(output.device) + (added * block.factor if block.scaled else added)
             page["w"] = page.get("w", output).view(output.shape)
         self.note(output=output)
         self.finish(block)
@@ -267,7 +274,7 @@ class _Recorder:
 
     def finish(self, block: Block) -> None:
         page, self.page = self.page, None
-        missing = {"x", "u", "w", "attention", "value", "mixed", "output"} - set(page or ())
+        missing = {"x", "w", "attention", "value", "mixed", "output"} - set(page or ())
         if page is None or missing:
             raise UnsupportedModel(
                 f"block {self.count} of the model did not pass through the parts that wherefrom knows "
@@ -299,7 +306,7 @@ def attention_forward(
         query, key = promote(query), promote(key)
     attention_mask = without_unseen(attention_mask, query)
     eager, recorder = eager_of(type(module)), _RECORDER.get()
-    causal = recorder is not None and recorder.causal
+    causal = recorder is not None and recorder.causal and recorder.streams is None  # of a decoder's two one is not
     found = at_once(eager, query, key, value, attention_mask, causal, **more)
     output, attention = found or eager(module, query, key, value, attention_mask, **more)
     blind = blind_rows(attention_mask)
@@ -428,9 +435,8 @@ def _hook_head(opened: Model, recorder: _Recorder) -> None:
         if recorder.mine() and recorder.count == opened.depth:
             recorder.after.append((module, args[0], output))
 
-    inside = {id(part) for block in opened.blocks for part in parts_of(block.module)}
     closing = opened.part(opened.family.closing) if opened.family.closing else None
-    for part in parts_after_blocks(opened.model, inside, closing) if opened.blocks else ():
+    for part in parts_after_blocks(opened.model, opened.blocks, closing) if opened.blocks else ():
         hook(part, passes)
 
 

@@ -7,7 +7,7 @@ A head that is no such chain at one token (one that takes the mean of all, say) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from wherefrom.errors import Unsuited
-from wherefrom.model.parts import Linear, Norm, linear_of, norm_of, promote
+from wherefrom.model.parts import Block, Linear, Norm, linear_of, norm_of, promote
 
 if TYPE_CHECKING:
     from wherefrom.model.capture import Trace
@@ -104,9 +104,11 @@ def _refused(trace: Trace) -> Unsuited:
     )
 
 
-def parts_after_blocks(model: nn.Module, inside: set[int], closing: nn.Module | None) -> list[nn.Module]:
+def parts_after_blocks(model: nn.Module, blocks: Sequence[Block], closing: nn.Module | None) -> list[nn.Module]:
     """Linear layers and norms outside the blocks; an adapter (LoRA) and its base are one."""
     found: list[nn.Module] = []
+    whole = [block.module for block in blocks]  # or parts that are no module together
+    inside = {id(part) for each in whole for part in (each if isinstance(each, nn.ModuleList) else [each])}
 
     def look(module: nn.Module) -> None:
         if id(module) in inside:

@@ -102,12 +102,12 @@ def _stored(module: Any, weight: Tensor) -> Linear:
     return _biased(module, weight.T if isinstance(module, nn.Linear) else weight)
 
 
-def stored_in(dtype: torch.dtype, module: Any) -> Tensor | None:
-    """W, [in, out], as a plain module keeps it; None where there is none in this dtype to be had without a copy."""
+def stored(module: Any) -> Tensor | None:
+    """W, [in, out], as a plain module keeps it; None where there is none to be had without a copy."""
     if type(module).forward not in PLAIN or not _is_plain(weight := module.weight) or weight.is_meta:
         return None
-    found: Tensor | None = weight.detach() if weight.dtype == dtype else None
-    return found if found is None or not isinstance(module, nn.Linear) else found.T
+    found: Tensor = weight.detach()
+    return found.T if isinstance(module, nn.Linear) else found
 
 
 def _biased(module: Any, weight: Tensor) -> Linear:

@@ -30,7 +30,7 @@ from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.kept import Matrix, kept
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import Linear as Linear
-from wherefrom.model.linear import device_of, present, sizes, stored_in
+from wherefrom.model.linear import device_of, present, sizes, stored
 from wherefrom.model.linear import linear_of as linear_of
 from wherefrom.model.linear import promote as promote
 from wherefrom.model.norm import Norm as Norm
@@ -259,9 +259,15 @@ class Block:
 
     def w_c_in(self, dtype: torch.dtype) -> Tensor:
         """W_C in a dtype: the model's own memory, where it has it so."""
+        own = self._stored_w_c
+        return self.w_c.to(dtype) if own is None or own.dtype != dtype else own
+
+    @kept
+    def _stored_w_c(self) -> Tensor | None:
+        """W_C as the module itself keeps it; None where that is another matrix, or no memory of its own."""
+        found = stored(self.part(self.family.attention.output))
         bare = self.after is None and not self.scaled
-        own = stored_in(dtype, self.part(self.family.attention.output)) if bare else None
-        return self.w_c.to(dtype) if own is None else own.reshape(self.heads, -1, own.shape[1])
+        return found.view(self.heads, -1, found.shape[1]) if bare and found is not None else None
 
     # The FFN ------------------------------------------------------------------------------------------------
 
@@ -356,6 +362,10 @@ class Block:
         """`u`: the residual stream after attention."""
         given = self.attended(attention, value)
         return x + (given if self.after is None else self.after(given))
+
+    def joined(self, x: Tensor, added: Tensor) -> Tensor:
+        """The same from what attention, and any norm on its branch, did give."""
+        return x.to(added.device) + (added * self.factor if self.scaled else added)
 
     def finish(self, u: Tensor, x: Tensor | None = None) -> Tensor:
         """`o`: what the block makes of `u`, token by token; in a parallel block also of its input x."""

@@ -192,7 +192,8 @@ def _probe(opened: Model) -> Sentence:
 def _gaps(layer: LayerTrace) -> list[Gap]:
     block = layer.block
     own = layer.raw if layer.step is None else layer.step.own
-    x, u, output = (promote(own[name]).to(layer.device) for name in ("x", "u", "output"))
+    x, output = (promote(own[name]).to(layer.device) for name in ("x", "output"))
+    u = promote(block.joined(own["x"], own["added"]))
     attention, value = promote(own["attention"]), promote(by_head(own["value"], block.heads))
     found = {
         "attention": (block.mix(x, attention, value), u),

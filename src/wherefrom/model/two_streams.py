@@ -143,7 +143,7 @@ def step_of(block: Block, page: dict[str, Tensor], streams: Streams) -> tuple[St
 
 def _on_axis(page: dict[str, Tensor], streams: Streams) -> dict[str, Tensor]:
     """What attention to the source did, on the whole axis. A source token stays as it is: α is 0, and u = x."""
-    stays = {name: streams.joint(page["read"], page[name]) for name in ("x", "u", "w", "output")}
+    stays = {name: streams.joint(page["read"], page[name]) for name in ("x", "w", "output")}
     heads = {
         "query": streams.joint(target=page["query"].transpose(1, 2)),
         "key": streams.joint(source=page["key"].transpose(1, 2)),
@@ -154,7 +154,8 @@ def _on_axis(page: dict[str, Tensor], streams: Streams) -> dict[str, Tensor]:
         ),
     }
     by_head = {name: t.transpose(1, 2) for name, t in heads.items()}
-    return {**stays, "mixed": streams.joint(target=page["mixed"]), **by_head}
+    given = {name: streams.joint(target=page[name]) for name in ("mixed", "added")}
+    return {**stays, **given, **by_head}
 
 
 # Gradients ------------------------------------------------------------------------------------------------

@@ -254,13 +254,18 @@ def _unwatch(model: nn.Module) -> None:
 def configs(model: nn.Module) -> list[PreTrainedConfig]:
     """Every config object in use anywhere in the model, sub-configs included, each once."""
     found: dict[int, PreTrainedConfig] = {}
-    pending = [getattr(module, "config", None) for module in parts_of(model)]
+    pending = [_config(module) for module in parts_of(model)]
     while pending:
         config = pending.pop()
         if isinstance(config, PreTrainedConfig) and id(config) not in found:
             found[id(config)] = config
             pending += [getattr(config, name, None) for name in config.sub_configs]
     return list(found.values())
+
+
+def _config(module: nn.Module) -> Any:
+    """Looked for where it may be: torch takes longer to say that a module has none than all else here takes."""
+    return getattr(module, "config", None) if "config" in vars(module) or hasattr(type(module), "config") else None
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
