@@ -219,6 +219,9 @@ def explain(
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`; prove=False opens the model without
         the proof that its blocks are understood (`wherefrom.open_model`).
+
+    >>> wherefrom.explain("a deep and meaningful film .").words().top(1, special=False)[0][1]
+    'meaningful'
     """
     refuse_misspelt(explain, options)
     named = None if is_default(method) else [choose(method, options)]  # a misspelt name is said at once
@@ -311,6 +314,9 @@ def explain_stream(
 
     `inputs` may be endless; a few batches of it are read ahead. Arguments as in `explain`; target, foil and position
     are the same for all.
+
+    >>> [ex.prediction for ex in wherefrom.explain_stream(iter(["a deep film .", "a dull film ."]), keep="scores")]
+    ['positive', 'negative']
     """
     if "estimate" in options:
         raise InvalidOption(
@@ -418,13 +424,13 @@ def compare(
 ) -> Comparison | Explanations[Comparison]:
     """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
 
-    Arguments as in `explain`. Options stand in the names of the methods:
+    Arguments as in `explain`; options stand in the names of the methods. Methods that look at a target and methods that
+    do not stand side by side; each result says what it explains. "auto" are four methods that differ in kind
+    (wherefrom/defaults.py). A method that fails does not take the others with it: `Comparison.failed` says why it is
+    missing, and so does a warning.
 
-        compare(text, methods=["integrated-gradients(n_steps=20)", "deeplift", "ablation(of=logit)"])
-
-    Methods that look at a target and methods that do not stand side by side; each result says what it explains. "auto"
-    are four methods that differ in kind (wherefrom/defaults.py). A method that fails does not take the others with it:
-    `Comparison.failed` says why it is missing, and so does a warning.
+    >>> list(wherefrom.compare("a deep film .", methods=["integrated-gradients(n_steps=20)", "ablation(of=logit)"]))
+    ['integrated-gradients(n_steps=20)', 'ablation(of=logit)']
     """
     names = list_of_names(methods)
     unnamed = names == [DEFAULT_METHOD]
@@ -463,7 +469,11 @@ def capture(
     model_kwargs: Keywords = None,
     tokenizer_kwargs: Keywords = None,
 ) -> Trace:
-    """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md)."""
+    """One forward pass with everything it did: the material for a method of your own (CONTRIBUTING.md).
+
+    >>> wherefrom.capture("a deep and meaningful film .").layers[0].attention.shape  # batch, heads, tokens, tokens
+    torch.Size([1, 8, 9, 9])
+    """
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     opened.need_blocks("a capture")
     sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)

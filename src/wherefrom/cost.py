@@ -109,6 +109,10 @@ def estimate(
     """Time and memory that `explain` with the same arguments will take on this machine.
 
     Instead of `inputs`, `tokens` says how long one input would be.
+
+    >>> found = wherefrom.estimate(tokens=100, method="alti")
+    >>> found.longest, found.seconds > 0
+    (100, True)
     """
     refuse_misspelt(estimate, options)
     chosen = None if is_default(method) else choose(method, options)  # a misspelt name is said at once

@@ -88,6 +88,9 @@ def doctor(
     """Look a model over: the proof block by block, the shape found, and what each method can do. Nothing is explained.
 
     Arguments as in `open_model`.
+
+    >>> wherefrom.doctor("wherefrom/lm").opens
+    True
     """
     how: dict[str, Any] = {"task": task, "device": device, "dtype": dtype, "model_kwargs": model_kwargs}
     try:

@@ -78,6 +78,10 @@ def generate(
     alternatives: explain each token also rather than each of so many others that were likeliest in its place
         (`g.why_not(3, "she")`; the viewer shows it). Methods that look at no output have nothing to say of that.
     aggregate, layers, sink, and how the model is opened: as in `explain`.
+
+    >>> said = wherefrom.generate("Paris is the capital of", model="wherefrom/lm", max_new_tokens=3)
+    >>> len(said), said.scores.shape[0]
+    (3, 3)
     """
     if unfit := sorted(set(OURS) & set(sampling)):
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")

@@ -55,6 +55,10 @@ def logit_lens(
     inputs: one input as in `explain`, or an `Explanation`, whose question is asked again: `logit_lens(g[3], model=m)`.
     target, foil: what is followed through the layers with its probability and rank; the model's own answer if None.
     top: how many words are listed of each layer. The rest as in `explain`.
+
+    >>> lens = wherefrom.logit_lens("Paris is the capital of", model="wherefrom/lm", target=" France")
+    >>> len(lens)  # the embeddings, and what nine blocks made of them
+    10
     """
     if isinstance(inputs, Explanation):
         asked = inputs.arguments

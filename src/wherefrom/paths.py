@@ -37,6 +37,10 @@ def routes(
 
     threshold: parts of at most this share are dropped, and the others of that sum share out what they had (the
     authors' tool begins with 0.04). position, and how the model is opened: as in `explain`.
+
+    >>> routes = wherefrom.routes("Paris is the capital of", model="wherefrom/lm", threshold=0.04)
+    >>> all(edge.weight > 0.04 for edge in routes.edges)
+    True
     """
     opened = open_model(model, tokenizer, **opening)
     sentences, single = opened.reader().read(inputs)

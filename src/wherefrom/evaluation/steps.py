@@ -99,6 +99,10 @@ def evaluate(
     workers: processes (engine "local") or Ray actors (engine "ray"). threads: of each. They may change between a kill
         and the resumed run, the rest may not; numbers are the same to the last bit if threads are.
     progress: a bar with the time left; by default when the standard error is a terminal.
+
+    >>> run = wherefrom.evaluate(["a deep film .", "a dull and empty film ."], methods=["attcat"], metrics=["aopc"])
+    >>> 0 < run.mean("attcat", "aopc") < 1
+    True
     """
     need("pyarrow", extra="eval")
     given = {name: _one_method(name, every) for name, every in (explanations or {}).items()}

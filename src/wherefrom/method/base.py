@@ -304,6 +304,9 @@ def methods() -> list[Method]:
 
     Names that stand for a method with an aggregation (attention-rollout, attention-flow, raw-attention) are taken
     wherever a method is; `wherefrom.presets()` has them.
+
+    >>> "alti" in [method.name for method in wherefrom.methods()]
+    True
     """
     columns: dict[str, Callable[[Method], str]] = {
         "method": lambda each: each.name,
@@ -316,5 +319,9 @@ def methods() -> list[Method]:
 
 
 def presets() -> list[Preset]:
-    """Every registered name of a method with an aggregation: attention-rollout, for one."""
+    """Every registered name of a method with an aggregation: attention-rollout, for one.
+
+    >>> [preset.name for preset in wherefrom.presets()]
+    ['attention-rollout', 'attention-flow', 'raw-attention']
+    """
     return [each for each in METHODS.values() if isinstance(each, Preset)]

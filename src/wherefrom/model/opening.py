@@ -54,6 +54,10 @@ def open_model(
     `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers: two
     passes on five tokens. Of a model that somebody changed, explanations may then be wrong without a word
     (docs/models.md).
+
+    >>> model = wherefrom.open_model("wherefrom/sentiment")
+    >>> wherefrom.explain("a deep and meaningful film .", model).prediction
+    'positive'
     """
     if isinstance(model, Model):
         given = {

@@ -42,6 +42,9 @@ def reproduce(
     data: a dataset (`wherefrom.data.read`), or several by commas where the paper's table has several.
     limit: how many examples, drawn by `seed`. folder: where datasets lie; or set WHEREFROM_DATA.
     out: where csv, md and pictures are written, and runs are kept: asked again, nothing is computed twice.
+
+    >>> wherefrom.reproduce("abnar2020/figure1")
+    <abnar2020/figure1: wherefrom/agreement on “the key to the cabinets”, which it calls singular>
     """
     chosen = lookup(name)
     results = []
