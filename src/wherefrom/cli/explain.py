@@ -208,7 +208,7 @@ def _present(
     data = result.words() if words else result
     if save is not None:
         drawn = result if words is False or save.suffix not in PICTURES else result.words()
-        (drawn if save.suffix in PICTURES else data).save(save, kind or ("layers" if layers else "text"))
+        (drawn if save.suffix in PICTURES else data).save(save, kind or ("layers" if layers else None))
     if html is not None:
         write(html, data.to_html())
     if as_json:

@@ -76,7 +76,7 @@ class Comparison(Mapping[str, Explanation]):
         """A pandas DataFrame (the extra `pandas`) with a row per token and method."""
         return tabular.dataframe((0, each) for each in self.values())
 
-    def save(self, path: str | Path, kind: str = "text", **options: object) -> Path:
+    def save(self, path: str | Path, kind: str | None = None, **options: object) -> Path:
         """Write to a .json or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a table
         (.csv, .parquet, .jsonl)."""
         path = Path(path)
@@ -106,7 +106,7 @@ class Comparison(Mapping[str, Explanation]):
         """Coloured words (or pieces) in the terminal, one line per method."""
         view("terminal")(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
 
-    def plot(self, kind: str = "text", **options: object) -> Figure:
+    def plot(self, kind: str | None = None, **options: object) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.
 
         width is "column", "page" or inches, dark=True for a dark background; wherefrom.view.plot has each kind's own.

@@ -339,7 +339,7 @@ class Explanation:
         """A pandas DataFrame (the extra `pandas`) with a row per token."""
         return tabular.dataframe([(0, self)])
 
-    def save(self, path: str | Path, kind: str = "text", **options: object) -> Path:
+    def save(self, path: str | Path, kind: str | None = None, **options: object) -> Path:
         """Write to a .json, .npz or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a
         table (.csv, .parquet, .jsonl)."""
         path = Path(path)
@@ -360,8 +360,10 @@ class Explanation:
         """Coloured words in the terminal, or the tokenizer's pieces; with `layers`, the row of every layer beneath."""
         view("terminal")([self], layers=layers, pieces=pieces)
 
-    def plot(self, kind: str = "text", **options: object) -> Figure:
-        """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map or graph.
+    def plot(self, kind: str | None = None, **options: object) -> Figure:
+        """A matplotlib figure (the extra `plot`): text, tokens, bars, layers, maps, map, graph, or image.
+
+        "text" by itself, and of a picture "image": the scores over it (style="heat", "grid" or "contour").
 
         width is "column", "page" or inches, dark=True for a dark background; wherefrom.view.plot has each kind's own.
         """

@@ -17,6 +17,7 @@ from typing import Any
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.bundle import script, style
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
+from wherefrom.view.overlay import data_uri, overlay
 from wherefrom.view.payload import payload
 from wherefrom.view.terminal import explained_by_all, gaps, title
 
@@ -108,7 +109,7 @@ def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) 
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
     rows = "".join(
-        f"<p><b>{escaped(title(each) + _apart(each, common))}</b><br>{coloured(each)}</p>"
+        f"<p><b>{escaped(title(each) + _apart(each, common))}</b><br>{_seen(each)}</p>"
         for each in explanations.values()
     )
     remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
@@ -122,6 +123,13 @@ def _apart(explanation: Explanation, common: str | None) -> str:
     arrived = "" if explanation.arrived is None else f" · {explanation.arrived:.0%} arrives"
     fit = f" · {explanation.fit}" if explanation.fit else ""
     return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + arrived + fit
+
+
+def _seen(explanation: Explanation) -> str:
+    """The picture with the scores over it, or the text."""
+    if explanation.picture is None:
+        return coloured(explanation)
+    return f'<img width="320" alt="scores over the picture" src="{data_uri(overlay(explanation))}">'
 
 
 def coloured(explanation: Explanation) -> str:

@@ -118,6 +118,8 @@ def exact(array: Array) -> dict[str, Any]:
 
 def _title(explanations: Sequence[Explanation]) -> str:
     first = explanations[0]
+    if first.picture is not None:
+        return str((first.given or {}).get("image", "a picture"))
     return " / ".join(text.strip() for text in first.texts) or " ".join(first.tokens)
 
 

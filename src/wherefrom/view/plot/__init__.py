@@ -7,6 +7,7 @@
     maps     the n × n map of every layer
     map      one n × n map and its readout row
     graph    tokens in columns of layers, edges as wide as the weight
+    image    scores over the picture that they explain, methods side by side
 
 `curves`, `bars`, `grid`, `erasure` and `outliers` draw numbers of any origin, `measured` those of an evaluation. A view
 never computes a score.
@@ -26,6 +27,7 @@ need("matplotlib", extra="plot")  # said before the first module below fails to 
 from wherefrom.view.plot.canvas import Picture, inches, save, theme  # noqa: E402
 from wherefrom.view.plot.charts import Series, bars, curves, erasure, grid, outliers  # noqa: E402
 from wherefrom.view.plot.graph import graph, routes  # noqa: E402
+from wherefrom.view.plot.image import image  # noqa: E402
 from wherefrom.view.plot.maps import layers, maps, one_map, tokens  # noqa: E402
 from wherefrom.view.plot.runs import measured  # noqa: E402
 from wherefrom.view.plot.text import highlighted  # noqa: E402
@@ -70,14 +72,15 @@ KINDS: dict[str, Callable[..., Picture]] = {
     "maps": maps,
     "map": one_map,
     "graph": graph,
+    "image": image,
 }
-WIDE = ("maps", "graph")  # kinds that want both columns of a paper
+WIDE = ("maps", "graph", "image")  # kinds that want both columns of a paper
 LAYERED = ("layers", "maps", "map", "graph")  # kinds that show layers, which some methods do not have
 
 
 def draw(
     named: Mapping[str, Explanation],
-    kind: str = "text",
+    kind: str | None = None,
     *,
     width: str | float | None = None,
     dark: bool = False,
@@ -87,10 +90,12 @@ def draw(
 
     width: "column" (3.3 inches), "page" (6.9), or inches. The options are those of the kind's own function.
     """
-    if kind not in KINDS:
-        raise InvalidOption(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
     if not named:
         raise InvalidInput("there is nothing to draw; expected at least one explanation")
+    if kind is None:
+        kind = "text" if next(iter(named.values())).picture is None else "image"
+    if kind not in KINDS:
+        raise InvalidOption(f"unknown kind of picture {kind!r}; expected {', '.join(KINDS)}")
     known = [p.name for p in inspect.signature(KINDS[kind]).parameters.values() if p.kind is p.KEYWORD_ONLY]
     if unknown := [name for name in options if name not in known]:
         raise InvalidOption(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")

@@ -100,7 +100,8 @@ export function textView(subject, { hover, leave, pin }) {
       tokens.set(token, { element: one, ground: null, line: null, mark: null });
       parts.push(one);
     });
-    element.replaceChildren(...parts);
+    const onPicture = subject.record.picture && state.order === "text";
+    element.replaceChildren(...(onPicture ? overPicture(subject.record.picture, parts) : parts));
     element.classList.toggle("ranked", state.order === "score");
     activate(tokens.has(active) ? active : shown[0]);
   };
@@ -115,7 +116,8 @@ export function textView(subject, { hover, leave, pin }) {
     const pinned = state.pin?.text === subject.text ? state.pin.token : null;
     for (const [token, one] of tokens) {
       const intensity = kept.has(token) ? Math.round(strength(values[token] / scale, special[token]) * STEPS) / STEPS : 0;
-      const ground = Math.abs(intensity) < UNSEEN ? "" : ramp.css(intensity);
+      const seen = Math.abs(intensity) >= UNSEEN;
+      const ground = !seen ? "" : one.element.parentElement.matches(".patches") ? tint(ramp, intensity) : ramp.css(intensity);
       const part = goes ? Math.min(1, Math.abs(goes[token]) / going) : 0;
       const line = part > 0.15 ? Math.ceil(part * 3) : 0; // pixels
       const mark = token === focus?.token ? "focus" : token === pinned ? "pinned" : "";
@@ -134,6 +136,24 @@ export function textView(subject, { hover, leave, pin }) {
   };
 
   return { element, update, step };
+}
+
+const TINT = 80; // per cent of a patch with the largest score that is its tint, as in view/overlay.py
+
+function tint(ramp, intensity) {
+  return `color-mix(in srgb, ${ramp.css(Math.sign(intensity))} ${Math.round(TINT * Math.abs(intensity))}%, transparent)`;
+}
+
+/** The patches in their places over the picture in grey, and a line of what is no patch above it. */
+function overPicture({ png, grid, first }, parts) {
+  const tokens = parts.filter((part) => part.dataset);
+  const isPatch = (token) => Number(token.dataset.token) >= first;
+  for (const token of tokens.filter(isPatch)) token.title = token.textContent;
+  const frame = make("div", { class: "patches" }, make("img", { src: `data:image/png;base64,${png}`, alt: "the picture" }),
+    ...tokens.filter(isPatch));
+  frame.style.gridTemplate = `repeat(${grid[0]}, 1fr) / repeat(${grid[1]}, 1fr)`;
+  frame.style.aspectRatio = `${grid[1]} / ${grid[0]}`;
+  return [make("div", {}, ...tokens.filter((token) => !isPatch(token))), frame];
 }
 
 /** What stands between two tokens that may not be neighbours (special ones may be left out). */

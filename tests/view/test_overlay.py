@@ -1,0 +1,106 @@
+"""Scores over the picture that they explain: in figures, files and pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pictures
+import tiny
+import wherefrom
+from wherefrom.errors import InvalidOption, NotDefined
+from wherefrom.model import open_model
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+from wherefrom.result.picture import Patches
+from wherefrom.view.colour import AGAINST, FOR, STRENGTH
+from wherefrom.view.overlay import GREYS, LARGE, TINT, overlay
+
+pytest.importorskip("matplotlib")
+
+
+def drawn(scores: Any, signed: bool, shade: int = 0) -> Explanation:
+    """Four patches of one colour."""
+    picture = Patches(np.full((8, 8, 3), shade, np.uint8), (2, 2))
+    tokens = ["[CLS]", "0,0", "0,1", "1,0", "1,1"]
+    return Explanation.from_scores(tokens, [0.5, *scores], picture=picture, special=[True, *[False] * 4], signed=signed)
+
+
+@pytest.fixture(scope="module")
+def compared() -> Comparison:
+    model = open_model(pictures.model(), processor=pictures.processor())
+    return wherefrom.compare(pictures.photo(), model, methods=["attention-rollout", "gradient-x-input", "alti"])
+
+
+@pytest.mark.parametrize("shade", [0, 255])
+def test_a_patch_is_tinted_as_strongly_as_its_score(shade: int) -> None:
+    """On black as on white; without signs the smallest has no tint."""
+    grey = GREYS[shade == 255]
+
+    def mixed(hue: Any, share: float) -> Any:
+        return np.rint(grey * (1 - share) + np.array(hue) * share)
+
+    found = overlay(drawn([0.0, 2.0, -1.0, 1.0], True, shade))
+    half = len(found) // 2
+    corners = found[half // 2 :: half, half // 2 :: half]
+    np.testing.assert_array_equal(corners[0, 0], [grey] * 3)
+    np.testing.assert_array_equal(corners[0, 1], mixed(FOR, TINT))
+    np.testing.assert_array_equal(corners[1, 0], mixed(AGAINST, TINT / 2))
+    even = overlay(drawn([0.2, 0.3, 0.2, 0.25], False, shade))[half // 2 :: half, half // 2 :: half]
+    np.testing.assert_array_equal(even[0, 0], [grey] * 3)
+    np.testing.assert_array_equal(even[0, 1], mixed(STRENGTH, TINT))
+
+
+def test_small_pictures_are_enlarged_and_smooth_ones_keep_their_extremes() -> None:
+    found = overlay(drawn([0, 1, 2, 3], False), smooth=True)
+    assert found.shape == (LARGE, LARGE, 3)
+    assert len(np.unique(found[..., 2])) > 50
+    np.testing.assert_array_equal(found[-1, -1], overlay(drawn([0, 1, 2, 3], False))[-1, -1])
+
+
+def test_a_contour_is_white_between_black_and_leaves_the_rest() -> None:
+    found = overlay(drawn([0, 0, 0, 3], False, 90), "contour", top=0.25)
+    half, width = LARGE // 2, LARGE // 200
+    row = found[-1, :, 0]
+    assert set(row[half - width : half + width]) == {255}
+    assert row[half - 2 * width] == row[half + 2 * width - 1] == 0
+    assert set(found[: half - 10].ravel()) == {90}
+
+
+@pytest.mark.parametrize("options", [{}, {"style": "grid"}, {"style": "contour", "top": 0.3}, {"smooth": True}])
+def test_methods_stand_side_by_side(compared: Comparison, options: Any) -> None:
+    figure = compared.plot("image", **options)
+    titles = [text.get_text() for text in figure.texts]
+    assert set(compared) <= set(titles)
+    assert sum(bool(axes.images) for axes in figure.axes) == 4  # the picture itself, too
+    assert figure.file("png").startswith(b"\x89PNG")
+
+
+def test_a_picture_is_saved_as_one(compared: Comparison, tmp_path: Path) -> None:
+    one = compared["alti"]
+    assert one.save(tmp_path / "x.png").stat().st_size > 1000
+    page = one.save(tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in page
+    assert "<title>a picture" in page
+
+
+def test_what_cannot_be_drawn_is_refused(compared: Comparison) -> None:
+    with pytest.raises(NotDefined, match="no explanation of a picture"):
+        wherefrom.explain(tiny.ids(4), tiny.model(), method="alti").plot("image")
+    with pytest.raises(InvalidOption, match="style"):
+        compared.plot("image", style="rainbow")
+    with pytest.raises(InvalidOption, match="share of the patches"):
+        compared.plot("image", top=0)
+
+
+def test_the_page_shows_patches_over_the_picture(opened: Any, compared: Comparison) -> None:
+    page = opened(compared.to_html())
+    frames = page.locator(".patches")
+    assert frames.count() == 3
+    assert frames.first.locator(".token").count() == 9
+    assert page.locator(".card").first.locator(".token.special").count() == 1
+    frames.first.locator(".token").nth(4).click()
+    assert frames.first.locator(".token[aria-pressed=true]").count() == 1
