@@ -47,6 +47,7 @@ ORDER = (
     "cost",
     "api",
     "generating",
+    "aligning",
     "lens",
     "paths",
     "analysis",

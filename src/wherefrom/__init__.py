@@ -20,6 +20,8 @@ _HOMES = {
     "explain_stream": "wherefrom.api",
     "compare": "wherefrom.api",
     "generate": "wherefrom.generating",
+    "align": "wherefrom.aligning",
+    "Alignment": "wherefrom.result.alignment",
     "Generation": "wherefrom.result.generation",
     "methods": "wherefrom.method",
     "presets": "wherefrom.method",
@@ -53,6 +55,7 @@ _HOMES = {
 _ROOMS = ("data", "errors", "testing")  # whole modules: wherefrom.data.read(...), wherefrom.errors.TooLong
 
 __all__ = [
+    "Alignment",
     "Comparison",
     "Diagnosis",
     "Estimate",
@@ -67,6 +70,7 @@ __all__ = [
     "WherefromError",
     "WherefromWarning",
     "__version__",
+    "align",
     "anisotropy",
     "capture",
     "compare",
@@ -91,6 +95,7 @@ __all__ = [
 if TYPE_CHECKING:
     from wherefrom import data as data
     from wherefrom import errors as errors
+    from wherefrom.aligning import align
     from wherefrom.analysis import anisotropy, mixing_ratios, norm_outliers
     from wherefrom.api import capture, compare, explain, explain_stream
     from wherefrom.cost import Estimate, estimate
@@ -105,6 +110,7 @@ if TYPE_CHECKING:
     from wherefrom.options import similarity
     from wherefrom.papers import reproduce
     from wherefrom.paths import routes
+    from wherefrom.result.alignment import Alignment
     from wherefrom.result.by_layer import LogitLens
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation

@@ -14,6 +14,7 @@ T = TypeVar("T")
 VIEWS = {
     "terminal": "wherefrom.view.terminal:show",
     "terminal-generation": "wherefrom.view.said:show_generation",
+    "terminal-alignment": "wherefrom.view.aligned:show_alignment",
     "terminal-table": "wherefrom.view.said:show_table",
     "plain-text": "wherefrom.view.terminal:plain",
     "title": "wherefrom.view.terminal:title",

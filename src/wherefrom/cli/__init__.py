@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli import cite, doctor, estimate, evaluate, explain, generate, models, reproduce, serve, train
+from wherefrom.cli import align, cite, doctor, estimate, evaluate, explain, generate, models, reproduce, serve, train
 from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.version import __version__
@@ -38,6 +38,7 @@ def _options(
 
 explain.register(app)
 generate.register(app)
+align.register(app)
 estimate.register(app)
 evaluate.register(app)
 models.register(app)

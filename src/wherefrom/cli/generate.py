@@ -27,7 +27,9 @@ from wherefrom.errors import InvalidOption
 
 ModelChoice = Annotated[
     str,
-    typer.Option("--model", "-m", help="A causal language model: a hub id or a folder.", autocompletion=complete_model),
+    typer.Option(
+        "--model", "-m", help="A language model: a hub id or a folder.", autocompletion=complete_model
+    ),
 ]
 MethodChoice = Annotated[
     str, typer.Option("--method", "-M", help="A name from `wherefrom methods`.", autocompletion=complete_method)
@@ -38,6 +40,7 @@ Seed = Annotated[int | None, typer.Option(help="Of a sampled answer; drawn and r
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of the likeliest token.")]
 Top = Annotated[int, typer.Option(help="How many words are listed of each layer.", min=1)]
 Rather = Annotated[str | None, typer.Option("--foil", help="Why the token was said rather than this word.")]
+Given = Annotated[str | None, typer.Option("--target", help="A text that is taken as said; nothing is generated.")]
 Unit = Annotated[str, typer.Option("--unit", help="What the sources are: token, word, sentence, line or turn.")]
 Alternatives = Annotated[
     int, typer.Option(help="Explain each token also rather than so many likely others, for the file.", min=0)
@@ -60,6 +63,7 @@ def generate_command(
     method: MethodChoice = DEFAULT_METHOD,
     token: Token = None,
     foil: Rather = None,
+    target: Given = None,
     unit: Unit = "word",
     max_new_tokens: Most = 20,
     seed: Seed = None,
@@ -77,14 +81,14 @@ def generate_command(
 
     if foil is not None and token is None:
         raise InvalidOption("--foil is of one token; say with --token which one is meant, from 0")
-    if (task := asked.pop("task", None)) not in (None, "causal-lm"):
-        raise InvalidOption(f"only a causal language model says something; leave --task {task} out")
+    if (task := asked.pop("task", None)) not in (None, "causal-lm", "seq2seq"):
+        raise InvalidOption(f"only a language model says something; leave --task {task} out")
     sampling: dict[str, Any] = {"do_sample": temperature is not None}
     if temperature is not None:
         sampling["temperature"] = temperature
     opened = wherefrom.open_model(model, **asked)
     sampling |= {"max_new_tokens": max_new_tokens, "alternatives": alternatives}
-    found = wherefrom.generate(text, opened, method=method, seed=seed, **sampling)
+    found = wherefrom.generate(text, opened, method=method, target=target, seed=seed, **sampling)
     contrast = None if foil is None or token is None else rather_than(found, token, foil, opened)
     if save is not None:
         found.save(save)

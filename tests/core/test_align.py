@@ -1,0 +1,101 @@
+"""Word alignments: rows of tokens become words, links and an error rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import pairs
+import tiny
+import wherefrom
+from wherefrom.cli import app
+from wherefrom.errors import InvalidOption
+from wherefrom.result.alignment import alignment_error_rate, gold_links, word_rows
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond" / "aer_deen"
+
+
+def pieces(line: str) -> list[list[int]]:
+    """The tokens of each word, from sentencepiece's marks."""
+    found: list[list[int]] = []
+    for i, piece in enumerate(line.split()):
+        if piece.startswith("▁"):
+            found.append([])
+        found[-1].append(i)
+    return found
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="the authors' alignments are in ../shared/golden-2 alone")
+@pytest.mark.parametrize("how", ["AWO", "AWI"])
+def test_links_and_error_rate_are_the_authors(how: str) -> None:
+    given, wanted = (np.load(GOLDEN / f"{name}.npz", allow_pickle=True) for name in ("inputs", "aer"))
+    found = []
+    for i in range(40):
+        source, target = pieces(str(given["src_spm"][i])), pieces(str(given["tgt_spm"][i]))
+        rows = given[f"matrix{i}"]
+        later = how == "AWI"
+        lines = [[token + later for token in word] for word in target]
+        words = word_rows(rows, source, lines, [rows.shape[1] - 1])
+        alignment = wherefrom.Alignment([""] * len(source), [""] * len(target), words[None])
+        links = alignment.links()
+        assert " ".join(f"{t + 1}-{s + 1}" for s, t in links) == str(wanted[f"{how}/hypothesis"][i])
+        found.append(links)
+    gold = [gold_links(str(line)) for line in given["gold"]]
+    assert alignment_error_rate(found, gold) == pytest.approx(float(wanted[f"{how}/aer"][0]), abs=1e-12)
+
+
+def test_gold_links_and_their_error_rate() -> None:
+    gold = gold_links("1-1 2-2 2p3")
+    assert gold.sure == {(0, 0), (1, 1)}
+    assert alignment_error_rate([gold.sure], [gold]) == 0
+    assert alignment_error_rate([[(0, 0), (1, 2)]], [gold]) == pytest.approx(1 - (2 + 1) / (2 + 2))
+    with pytest.raises(InvalidOption, match="no line of gold links"):
+        gold_links("1:1")
+
+
+@pytest.mark.parametrize("method", ["alti", "attention", "gradient-x-input"])
+def test_words_of_texts(method: str) -> None:
+    model, tokenizer = pairs.model("marian", dtype=torch.float32, decoder_layers=2), tiny.tokenizer()
+    found = wherefrom.align("a meaningful film .", "the didn't fig", model, tokenizer, method, aggregate=None)
+    assert found.source == ["a", "meaningful", "film", "."]
+    assert found.target == ["the", "didn't", "fig"]
+    assert found.layers.shape == (1 if method == "gradient-x-input" else 2, 3, 5)
+    assert all(0 <= s < 4 for s, _ in found.links())
+    if method == "gradient-x-input":
+        return
+    direct = wherefrom.explain(
+        "a meaningful film .", model, tokenizer, method=method, target="the didn't fig", aggregate=None
+    )
+    s = direct.segments.count("source")
+    assert direct.maps is not None
+    tokens = direct.maps[-1][s:, :s]
+    words = direct.words().tokens
+    assert "meaningful" in words
+    np.testing.assert_allclose(found.weights()[0, 0], tokens[1, 1], atol=1e-6)  # "the" after [CLS], "a" after [CLS]
+    np.testing.assert_allclose(found.weights()[0, 1], tokens[1, 2:4].sum(), atol=1e-6)  # meaning ##ful
+
+
+def test_words_that_are_given() -> None:
+    model, tokenizer = pairs.model("marian", dtype=torch.float32), tiny.tokenizer()
+    found = wherefrom.align(["a", "film", "!."], ["good", "film"], model, tokenizer)
+    assert found.source == ["a", "film", "!."]
+    assert found.layers.shape == (1, 2, 4)
+    read = wherefrom.align(["a", "film", "!."], ["good", "film"], model, tokenizer, word="input")
+    assert not np.allclose(found.layers, read.layers)
+    assert str(found) == " ".join(f"{s}-{t}" for s, t in found.links())
+    with pytest.raises(InvalidOption, match="reads no source and target"):
+        wherefrom.align("a", "b", tiny.model("bert"), tokenizer)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    pairs.model("marian", dtype=torch.float32).save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    found = CliRunner().invoke(app, ["align", "a good film", "the film", "--model", str(tmp_path)])
+    assert found.exit_code == 0, found.output
+    assert "film" in found.output
+    told = CliRunner().invoke(app, ["align", "a good film", "the film", "-m", str(tmp_path), "--json", "--input"])
+    assert '"links"' in told.output
