@@ -27,9 +27,7 @@ from wherefrom.errors import InvalidOption
 
 ModelChoice = Annotated[
     str,
-    typer.Option(
-        "--model", "-m", help="A language model: a hub id or a folder.", autocompletion=complete_model
-    ),
+    typer.Option("--model", "-m", help="A language model: a hub id or a folder.", autocompletion=complete_model),
 ]
 MethodChoice = Annotated[
     str, typer.Option("--method", "-M", help="A name from `wherefrom methods`.", autocompletion=complete_method)
