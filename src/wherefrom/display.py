@@ -19,6 +19,7 @@ VIEWS = {
     "plain-text": "wherefrom.view.terminal:plain",
     "title": "wherefrom.view.terminal:title",
     "picture": "wherefrom.view.plot:draw",
+    "picture-alignment": "wherefrom.view.plot:alignment",
     "picture-routes": "wherefrom.view.plot:routes",
     "picture-file": "wherefrom.view.plot:save",
     "html-page": "wherefrom.view.html:document",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import InvalidInput, InvalidTarget
+from wherefrom.errors import InvalidInput, InvalidTarget, Unsuited
 from wherefrom.model import LayerTrace, Model, ModelLike, OneInput, TokenizerLike, answer, collate, open_model, stream
 from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.model.output import choices, explained
@@ -69,6 +69,11 @@ def logit_lens(
         )
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     opened.need_blocks("the logit lens")
+    if opened.two_streams:
+        raise Unsuited(
+            f"the logit lens reads the state of every layer as if it were the last, and the encoder of {opened.name} "
+            f"is followed by no head; choose a method instead: wherefrom.explain(…)"
+        )
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(inputs, chat))
     if not single:
         raise InvalidInput(f"{len(read)} inputs were given; the logit lens takes one at a time")

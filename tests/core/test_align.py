@@ -79,6 +79,13 @@ def test_words_of_texts(method: str) -> None:
     np.testing.assert_allclose(found.weights()[0, 1], tokens[1, 2:4].sum(), atol=1e-6)  # meaning ##ful
 
 
+def test_the_heatmap() -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
+    found = wherefrom.Alignment(["das", "stimmt"], ["that", "is", "true"], np.arange(9.0).reshape(1, 3, 3) / 9)
+    (axes,) = [each for each in found.plot().axes if each.get_label() not in ("key", "")] or found.plot().axes[:1]
+    assert axes.figure.get_size_inches()[0] > 1
+
+
 def test_words_that_are_given() -> None:
     model, tokenizer = pairs.model("marian", dtype=torch.float32), tiny.tokenizer()
     found = wherefrom.align(["a", "film", "!."], ["good", "film"], model, tokenizer)

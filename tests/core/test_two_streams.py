@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import transformers
 import pairs
 import tiny
 import wherefrom
-from wherefrom.errors import InvalidOption, InvalidTarget, Unsuited, UnsupportedModel
+from wherefrom.errors import InvalidOption, InvalidTarget, TooLong, Unsuited, UnsupportedModel
 from wherefrom.model import Model, collate
 from wherefrom.model.capture import capture
 
@@ -278,3 +279,37 @@ def test_one_token_after_a_prefix() -> None:
     assert found.prediction == str(int(logits.argmax()))
     assert found.target.index == 11
     assert found.readout.position == 6
+
+
+def test_each_stream_has_room_of_its_own() -> None:
+    """A model of 40 positions reads 30 tokens and writes 30; more of either is too long."""
+    model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()
+    found = wherefrom.explain(" ".join(["film"] * 28), model, tokenizer, target=" ".join(["good"] * 28))
+    assert len(found) == 60
+    for source, target in ((50, 3), (3, 50)):
+        with pytest.raises(TooLong):
+            wherefrom.explain(" ".join(["film"] * source), model, tokenizer, target=" ".join(["good"] * target))
+    with pytest.raises(InvalidOption, match="is for one stream"):
+        wherefrom.explain("a film", model, tokenizer, target="a film", long="windows")
+
+
+def test_what_does_not_go_over_two_streams_says_so(tmp_path: Path) -> None:
+    model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()
+    with pytest.raises(InvalidTarget, match="was given no target"):
+        wherefrom.capture("a good film", model, tokenizer)
+    with pytest.raises(Unsuited, match="the logit lens"):
+        wherefrom.logit_lens("a good film", model, tokenizer, target="a film")
+    with pytest.raises(InvalidOption, match="unlike numbers of heads"):
+        wherefrom.explain("a good film", model, tokenizer, target="a film", method="attention", head="all")
+    pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
+    with pytest.raises(Unsuited, match="no pairs of source and target yet"):
+        wherefrom.evaluate(["a good film"], model, tokenizer, methods="alti", out=tmp_path / "run")
+
+
+def test_the_streams_stand_apart_in_the_terminal() -> None:
+    model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()
+    found = wherefrom.explain("a good film", model, tokenizer, target="the film")
+    first, second = str(found).split("\n")
+    assert "good" in first
+    assert "the" in second
+    assert "good" not in second

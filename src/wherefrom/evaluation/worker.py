@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from wherefrom.data import MASK, Example
-from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, WherefromError, WherefromWarning
+from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, Unsuited, WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
@@ -132,6 +132,11 @@ class Worker:
             prove=setting.prove,
             model_kwargs=setting.model_kwargs or None,
         )
+        if opened.two_streams:
+            raise Unsuited(
+                f"{opened.name} is an encoder with a decoder; evaluations read no pairs of source and target yet. "
+                f"wherefrom.explain and wherefrom.compare take them, and wherefrom.align has an error rate"
+            )
         reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)
         seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}

@@ -24,7 +24,7 @@ from wherefrom.errors import UnsupportedModel
 from wherefrom.model.at_once import at_once
 from wherefrom.model.attended import blind_rows, by_head, eager_of, values_of, weights_among, without_blind_rows
 from wherefrom.model.double_casts import computing_in_double
-from wherefrom.model.finite import check_finite
+from wherefrom.model.finite import check_finite, check_order
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
@@ -490,13 +490,3 @@ def _hook_block(block: Block, recorder: _Recorder, before: Block | None) -> None
     if attention.module:
         hook(block.part(attention.value), leaves("projected"))
         hook(block.part(attention.module), returns)
-
-
-def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
-    """Refuse embeddings that do not stand as the batch does: whose gradient is whose would not be known."""
-    if embedded.shape[:2] != batch.ids.shape:
-        raise UnsupportedModel(
-            f"{opened.name} ('{opened.family.name}') embeds its tokens in another order than one text after another "
-            f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
-            f"gradients of it; use a method without gradients: ablation, ablation-pairs"
-        )

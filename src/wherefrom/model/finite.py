@@ -1,4 +1,4 @@
-"""Outputs that are no numbers are explained to nobody."""
+"""Outputs that are no numbers are explained to nobody, nor embeddings that stand in another order than the batch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
 
 
@@ -29,3 +30,13 @@ def check_finite(opened: Model, output: Any) -> None:
         f"the model's output is NaN or infinite on this input although its weights are finite (dtype {opened.dtype}); "
         + (f"try dtype='{finer}'" if finer else "explain another input")
     )
+
+
+def check_order(opened: Model, batch: Batch, embedded: Tensor) -> None:
+    """Refuse embeddings that do not stand as the batch does: whose gradient is whose would not be known."""
+    if embedded.shape[:2] != batch.ids.shape:
+        raise UnsupportedModel(
+            f"{opened.name} ('{opened.family.name}') embeds its tokens in another order than one text after another "
+            f"({list(embedded.shape[:2])} where {list(batch.ids.shape)} is expected), so that wherefrom takes no "
+            f"gradients of it; use a method without gradients: ablation, ablation-pairs"
+        )

@@ -263,6 +263,8 @@ class Model:
         self, *, truncate: bool = False, tokenizer_kwargs: Mapping[str, Any] | None = None, long: str = "error"
     ) -> Reader:
         """What turns inputs into sentences for this model; the arguments are those of `explain`."""
+        if self.two_streams and long == "windows":
+            raise InvalidOption("long='windows' is for one stream of tokens; cut a long source (truncate=True)")
         if truncate and long == "windows":
             raise InvalidOption(
                 "truncate=True cuts a long text and long='windows' reads all of it; leave one of them out"

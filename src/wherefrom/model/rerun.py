@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from wherefrom.model.alike import numbers_alike
 from wherefrom.model.batching import by_length
-from wherefrom.model.capture import check_order, rerunning
+from wherefrom.model.capture import rerunning
+from wherefrom.model.finite import check_order
 from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained

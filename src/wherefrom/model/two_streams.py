@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from wherefrom.errors import InvalidTarget
+
 if TYPE_CHECKING:
     from wherefrom.model.capture import Trace
     from wherefrom.model.inputs import Batch, Sentence
@@ -69,10 +71,15 @@ def streams_of(batch: Batch) -> Streams:
     def places(name: str) -> Tensor:
         rows = [[i for i, segment in enumerate(each.segments) if segment == name] for each in batch.sentences]
         longest = max(len(row) for row in rows)
+        if not all(rows):
+            raise InvalidTarget(
+                f"an encoder with a decoder was given no {name}; give it both: an encoding with input_ids and "
+                f"decoder_input_ids, or a text with target= where that is an argument"
+            )
         return torch.tensor([[*row, *[n] * (longest - len(row))] for row in rows], dtype=torch.long)
 
-    source = places(SOURCE)
-    return Streams(source, places(TARGET), taken(batch.attention_mask, source).bool(), n)
+    target, source = places(TARGET), places(SOURCE)
+    return Streams(source, target, taken(batch.attention_mask, source).bool(), n)
 
 
 def prefixed(source: Sentence, ids: Sequence[int], names: Sequence[str], special: Sequence[bool]) -> Sentence:

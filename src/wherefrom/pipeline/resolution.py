@@ -103,7 +103,7 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     method, preset, name = chosen.method, chosen.preset, chosen.asked
     start, end = _layers(wanted.layers, opened.depth)
     if opened.two_streams:
-        wanted = _over_streams(chosen, wanted, opened.depth)
+        wanted = _over_streams(opened, chosen, wanted)
     joined = _aggregation(chosen, wanted.aggregate, wanted.receptive_field)
     if wanted.receptive_field and not opened.causal:
         raise InvalidOption(
@@ -127,10 +127,12 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     return Job(name, method, reach, wanted.head, wanted.drop_self, chosen.options, kept, judged)
 
 
-def _over_streams(chosen: MethodSpec, wanted: Wanted, depth: int) -> Wanted:
+def _over_streams(opened: Model, chosen: MethodSpec, wanted: Wanted) -> Wanted:
     """What is wanted of an encoder with a decoder, whose maps not every method lets be joined."""
     method, name = chosen.method, chosen.asked
-    if method.class_specific and method.aggregate is not None and wanted.asks_maps(depth):
+    if wanted.head == "all" and len({block.heads for block in opened.blocks}) > 1:
+        raise InvalidOption("encoder and decoder have unlike numbers of heads; ask for one by its number (head=0)")
+    if method.class_specific and method.aggregate is not None and wanted.asks_maps(opened.depth):
         raise InvalidOption(
             f"'{name}' joins the layers of an encoder with a decoder by rules of its own; leave aggregate and layers "
             f"out"

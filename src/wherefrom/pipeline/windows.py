@@ -54,7 +54,7 @@ def run_whole(
     advance: Advance = lambda _count: None,
 ) -> list[Outcomes]:
     """As `run_all`, for sentences of any length."""
-    most = opened.max_length
+    most = _most(opened)
     longer = [i for i, each in enumerate(sentences) if most is not None and len(each) > most]
     fitting = [i for i in range(len(sentences)) if i not in set(longer)]
     short, asked = [sentences[i] for i in fitting], [questions[i] for i in fitting]
@@ -70,12 +70,18 @@ def run_whole(
 
 def at_once(opened: Model, sentence: Sentence) -> int:
     """How many tokens of the sentence the model reads in one pass."""
-    return len(sentence) if opened.max_length is None else min(len(sentence), opened.max_length)
+    most = _most(opened)
+    return len(sentence) if most is None else min(len(sentence), most)
+
+
+def _most(opened: Model) -> int | None:
+    """How many tokens fit; each of two streams has its own room, which was looked at when it was read."""
+    return None if opened.two_streams else opened.max_length
 
 
 def as_read(opened: Model, sentences: Sequence[Sentence], overlap: int | None = None) -> list[Sentence]:
     """What the model will read: every sentence that fits, and the windows of those that do not."""
-    most = opened.max_length
+    most = _most(opened)
     return [
         part
         for each in sentences

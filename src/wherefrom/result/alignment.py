@@ -15,13 +15,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from wherefrom.display import view
 from wherefrom.errors import InvalidOption
 from wherefrom.result.explanation import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Link = tuple[int, int]  # (source word, target word), from 0
 WRITTEN = re.compile(r"(\d+)([-p])(\d+)")
@@ -60,6 +63,11 @@ class Alignment:
     def __str__(self) -> str:
         """As alignments are written: "0-0 1-2", source and target word from 0."""
         return " ".join(f"{s}-{t}" for s, t in self.links())
+
+    def plot(self, layer: int = -1, **options: object) -> Figure:
+        """The source × target heatmap (the extra `plot`): width is "column", "page" or inches, dark=True for dark."""
+        picture: Figure = view("picture-alignment")(self, layer, **options)
+        return picture
 
     def show(self, layer: int = -1) -> None:
         """Print the source × target table."""

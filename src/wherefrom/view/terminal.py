@@ -135,6 +135,8 @@ def gaps(explanation: Explanation) -> list[str]:
     for token, span in enumerate(explanation.spans):
         if token == 0:
             result.append("")
+        elif _parts(explanation, token):
+            result.append("\n")
         elif span is not None and previous is not None and span[0] == previous[0]:
             between = explanation.texts[span[0]][previous[2] : span[1]]
             result.append(" " if between.isspace() else between)
@@ -142,6 +144,12 @@ def gaps(explanation: Explanation) -> list[str]:
             result.append(" ")
         previous = span
     return result
+
+
+def _parts(explanation: Explanation, token: int) -> bool:
+    """Whether a stream begins with this token: the target after the source."""
+    segments = explanation.segments
+    return bool(segments) and token > 0 and segments[token - 1 : token + 1] == ["source", "target"]
 
 
 def readable(explanation: Explanation, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -160,9 +168,9 @@ def plain(explanation: Explanation, width: int | None = None) -> str:
     pieces = [piece.strip() or repr(piece) for piece in explanation.pieces]  # blanks by name, for they are tokens, too
     parts = [form.format(*each) for each in zip(pieces, scores, strict=True)]
     lines = [""]
-    for part in parts:
+    for token, part in enumerate(parts):
         joined = f"{lines[-1]}  {part}" if lines[-1] else part
-        if width is not None and lines[-1] and cell_len(joined) > width:
+        if _parts(explanation, token) or (width is not None and lines[-1] and cell_len(joined) > width):
             lines.append(part)
         else:
             lines[-1] = joined

@@ -28,7 +28,7 @@ from wherefrom.view.plot.canvas import Picture, inches, save, theme  # noqa: E40
 from wherefrom.view.plot.charts import Series, bars, curves, erasure, grid, outliers  # noqa: E402
 from wherefrom.view.plot.graph import graph, routes  # noqa: E402
 from wherefrom.view.plot.image import image  # noqa: E402
-from wherefrom.view.plot.maps import layers, maps, one_map, tokens  # noqa: E402
+from wherefrom.view.plot.maps import alignment, layers, maps, one_map, tokens  # noqa: E402
 from wherefrom.view.plot.runs import measured  # noqa: E402
 from wherefrom.view.plot.text import highlighted  # noqa: E402
 
@@ -39,6 +39,7 @@ __all__ = [
     "KINDS",
     "Picture",
     "Series",
+    "alignment",
     "bars",
     "curves",
     "draw",

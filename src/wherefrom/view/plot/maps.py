@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownName
+from wherefrom.result.alignment import Alignment
 from wherefrom.result.explanation import Array, Explanation
 from wherefrom.view.colour import PALE, hexadecimal, intensities, strengths
-from wherefrom.view.plot.canvas import GAP, SMALL, Picture, Theme
+from wherefrom.view.plot.canvas import GAP, SMALL, Picture, Theme, inches
+from wherefrom.view.plot.canvas import theme as theme_of
 from wherefrom.view.plot.heat import (
     NARROWEST,
     WIDEST,
@@ -193,6 +195,16 @@ def _chosen_layers(explanation: Explanation, own: bool, layers: Sequence[int] | 
     if wrong or not chosen:
         raise InvalidOption(f"layer {wrong or chosen} is outside the {depth} layers; they are counted from 0")
     return [layer % depth for layer in chosen]
+
+
+def alignment(found: Alignment, layer: int = -1, width: str | float | None = None, *, dark: bool = False) -> Picture:
+    """Target words downwards, source words across: how much of each comes from each, by the largest of its row."""
+    weights = found.weights(layer)
+    largest = weights.max(-1, keepdims=True)
+    strength = weights / np.where(largest > 0, largest, 1)
+    room = inches(width, "column")
+    sheets = [Sheet(strength, found.target, found.source, False, found.method)]
+    return _placed(sheets, arrange(sheets, room - 2 * GAP), room, theme_of(dark), "row", "row", labelled=True)
 
 
 def _placed(
