@@ -332,7 +332,7 @@ class Explanation:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Explanation:
-        """The inverse of `to_dict`; a WherefromError if the data is not such a dictionary."""
+        """The inverse of `to_dict`, also of plain {"tokens": […], "scores": […]}; else a WherefromError."""
         return serialise.from_dict(cls, data)
 
     def to_dataframe(self) -> DataFrame:
@@ -353,7 +353,7 @@ class Explanation:
 
     @classmethod
     def load(cls, path: str | Path) -> Explanation:
-        """Read what `save` wrote as .json or .npz; never unpickles anything."""
+        """Read what `save` wrote as .json or .npz, or a .json with "tokens" and "scores"; never unpickles anything."""
         return serialise.load(cls, Path(path))
 
     def show(self, *, layers: bool = False, pieces: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,7 +180,7 @@ class Generation:
             **{name: array.tolist() for name, array in self._arrays().items()},
             "dtype": str(self.scores.dtype),
             "ids": self.ids,
-            "steps": [asdict(each) for each in self.steps],
+            "steps": [each.to_dict() for each in self.steps],
             "sampling": self.sampling,
             "seed": self.seed,
         }
@@ -190,12 +191,17 @@ class Generation:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Generation:
-        """The inverse of `to_dict`; a WherefromError if the data is not such a dictionary."""
+        """The inverse of `to_dict`, also of what inseq saved; a WherefromError if the data is neither."""
+        from wherefrom.result import foreign  # which makes generations
+
+        if foreign.is_inseq(data):
+            with read_as("file of inseq"):
+                return foreign.inseq(data)
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise not_a("generation", data)
         if data.get("version") != VERSION:
             raise DamagedFile(f"this generation has version {data.get('version')!r}; expected version {VERSION}")
-        try:
+        with read_as("generation"):
             arrays = {name: np.asarray(data[name], data["dtype"]) for name in ("scores", "foil_scores") if name in data}
             return cls(
                 whole=Explanation.from_dict(data["whole"]),
@@ -205,8 +211,6 @@ class Generation:
                 seed=data["seed"],
                 **arrays,
             )
-        except (KeyError, TypeError, ValueError, AttributeError, InvalidOption) as error:
-            raise DamagedFile(f"this generation is damaged: {type(error).__name__}: {error}") from error
 
     def save(self, path: str | Path) -> Path:
         """Write a .json, .npz or .html file (the viewer), or a table (.csv) with a row for each token that was said
@@ -223,7 +227,7 @@ class Generation:
 
     @classmethod
     def load(cls, path: str | Path) -> Generation:
-        """Read what `save` wrote as .json or .npz; never unpickles anything."""
+        """Read what `save` wrote as .json or .npz, or inseq's own .json; never unpickles anything."""
         return cls.from_dict(stored(Path(path), "generation"))
 
     def to_dataframe(self) -> DataFrame:
@@ -272,14 +276,30 @@ class Answered:
     target: Target
     prediction: str | None
     probabilities: dict[str, float]
-    log_probability: float
+    log_probability: float  # NaN where it is not known
     candidates: dict[str, int] = field(default_factory=dict)  # the token that each of these words is
     foils: tuple[Target, ...] = ()  # the token rather than others, whose scores were taken along
+
+    def to_dict(self) -> dict[str, Any]:
+        known = self.log_probability if np.isfinite(self.log_probability) else None  # JSON has no NaN
+        return {**asdict(self), "log_probability": known}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Answered:
         foils = tuple(target_of(each) for each in data.get("foils", ()))
-        return cls(**{**data, "target": target_of(data["target"]), "foils": foils})
+        known = float("nan") if data["log_probability"] is None else data["log_probability"]
+        return cls(**{**data, "target": target_of(data["target"]), "log_probability": known, "foils": foils})
+
+
+@contextmanager
+def read_as(what: str) -> Iterator[None]:
+    """Whatever is wrong inside is that the data is damaged."""
+    try:
+        yield
+    except DamagedFile:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # errors of ours are ValueErrors
+        raise DamagedFile(f"this {what} is damaged: {type(error).__name__}: {error}") from error
 
 
 def _first(whole: Explanation, n: int, scores: Array) -> Explanation:

@@ -49,7 +49,10 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 
 
 def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
-    """The inverse of `to_dict`."""
+    """The inverse of `to_dict`; tokens and scores alone are enough, as others write them."""
+    if isinstance(data, Mapping) and {"tokens", "scores"} <= data.keys() and "format" not in data:
+        beside = {name: data[name] for name in ("method", "model", "prediction") if data.get(name) is not None}
+        return cls.from_scores(data["tokens"], data["scores"], **beside)
     if not isinstance(data, Mapping) or data.get("format") not in READ:
         raise not_a("explanation", data)
     if data.get("version") != VERSION:
@@ -81,6 +84,8 @@ def not_a(wanted: str, data: Any) -> DamagedFile:
     if named in ("explanation", "comparison", "generation") and named != wanted:
         reads = f"wherefrom.{named.capitalize()}"
         return DamagedFile(f"this is a wherefrom {named} and no {wanted}; {reads}.load or {reads}.from_dict reads it")
+    if isinstance(data, Mapping) and "sequence_attributions" in data.get("attributes", data):
+        return DamagedFile(f"this is a file of inseq and no {wanted}; wherefrom.Generation.load reads it")
     return DamagedFile(f"this is not a wherefrom {wanted}; expected data written by to_dict or save")
 
 

@@ -35,7 +35,7 @@ def show_generation(
     console.print(said(generation, token))
     console.print()
     show([explained if unit == "token" else explained.by(unit)], pieces=True, console=console)
-    if token is not None:
+    if token is not None and len(generation.steps[token].probabilities) > 1:  # of scores made elsewhere, none is known
         console.print()
         console.print(others(generation, token))
 

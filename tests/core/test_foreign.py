@@ -1,0 +1,114 @@
+"""Scores that others made: plain files and inseq's own. What shap, captum and LIME give is in tests/docs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wherefrom import Explanation, Generation
+from wherefrom.errors import DamagedFile
+
+TOKENS = ["<|endoftext|>", "P", "ar", "is", "Ġis", "Ġthe", "Ġcapital", "Ġof", "ĠFrance", "Ġand"]
+SCORES = np.full((10, 2), np.nan, np.float32)
+SCORES[:8, 0] = np.arange(8)
+SCORES[:9, 1] = np.arange(9) + 0.5
+
+
+def packed(array: Any, dtype: str = "F32") -> str:
+    """A tensor as inseq writes it: base64 of the safetensors format."""
+    data = array.tobytes()
+    header = json.dumps(
+        {"attribution": {"dtype": dtype, "shape": array.shape, "data_offsets": [0, len(data)]}}
+    ).encode()
+    return base64.b64encode(len(header).to_bytes(8, "little") + header + data).decode()
+
+
+def typed(name: str, **attributes: Any) -> dict[str, Any]:
+    return {"__instance_type__": ["inseq.data.attribution", name], "attributes": attributes}
+
+
+def saved_by_inseq(**changed: Any) -> dict[str, Any]:
+    """The tree that `out.aggregate().save(path)` of inseq 0.7 writes."""
+    tokens = [typed("TokenWithId", id=number, token=token) for number, token in enumerate(TOKENS)]
+    half = (np.array([0.5, 0.25], np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    sequence = {
+        "attr_pos_start": 8,
+        "attr_pos_end": 10,
+        "source": tokens[:8],
+        "target": tokens,
+        "source_attributions": None,
+        "target_attributions": packed(SCORES),
+        "step_scores": {"probability": packed(half, "BF16")},
+        "sequence_scores": {},
+        **changed,
+    }
+    info = {
+        "attribution_method": "input_x_gradient",
+        "model_name": "some/model",
+        "input_texts": ["Paris is the capital of"],
+        "generated_texts": ["Paris is the capital of France and"],
+    }
+    made = [typed("FeatureAttributionSequenceOutput", **sequence)]
+    return typed("FeatureAttributionOutput", info=info, sequence_attributions=made)
+
+
+def test_tokens_and_scores_are_an_explanation(tmp_path: Path) -> None:
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps({"tokens": ["good", "film"], "scores": [0.9, -0.1], "method": "mine"}))
+    found = Explanation.load(path)
+    assert (found.method, found.signed, found.top(1)) == ("mine", True, [(0, "good", 0.9)])
+
+
+def test_what_inseq_saved_is_a_generation(tmp_path: Path) -> None:
+    path = tmp_path / "inseq.json"
+    path.write_text(json.dumps(saved_by_inseq()))
+    found = Generation.load(path)
+    assert (found.prompt, found.text, found.tokens) == ("Paris is the capital of", " France and", ["France", "and"])
+    np.testing.assert_array_equal(found.scores, np.nan_to_num(SCORES).T)
+    np.testing.assert_allclose(found.log_probabilities, np.log([0.5, 0.25]), rtol=1e-6)
+    assert found[0].words().tokens == ["<|endoftext|>", "Paris", "is", "the", "capital", "of"]
+    assert found.whole.method == "inseq input_x_gradient"
+    found.show(1)
+    again = Generation.load(found.save(tmp_path / "ours.json"))
+    np.testing.assert_array_equal(again.scores, found.scores)
+    assert found.to_html()
+
+
+def test_a_translation_of_inseq_has_a_source(tmp_path: Path) -> None:
+    source = np.arange(16, dtype=np.float32).reshape(8, 2)
+    tree = saved_by_inseq(source_attributions=packed(source), target_attributions=None, step_scores={})
+    tree["attributes"]["info"]["generated_texts"] = ["France and"]
+    found = Generation.from_dict(tree)
+    assert found.scores.shape == (2, 18)
+    np.testing.assert_array_equal(found.scores[:, :8], source.T)
+    assert found.whole.segments.count("source") == 8
+    np.testing.assert_array_equal(found.source_contribution, 1.0)
+    assert np.isnan(found.log_probabilities).all()
+    assert np.isnan(Generation.load(found.save(tmp_path / "ours.json")).log_probabilities).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"target_attributions": packed(np.zeros((10, 2, 3), np.float32))}, r"out\.aggregate\(\)\.save"),
+        ({"target_attributions": packed(np.zeros((10, 2), np.uint8), "U8")}, "scores_precision='float32'"),
+        ({"target": 3}, "damaged"),
+    ],
+)
+def test_what_is_not_read_is_said(changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(DamagedFile, match=says):
+        Generation.from_dict(saved_by_inseq(**changed))
+
+
+def test_who_reads_it_is_said() -> None:
+    with pytest.raises(DamagedFile, match=r"wherefrom\.Generation\.load reads it"):
+        Explanation.from_dict(saved_by_inseq())
+    tree = saved_by_inseq()
+    tree["attributes"]["sequence_attributions"] *= 2
+    with pytest.raises(DamagedFile, match="split_sequences=True"):
+        Generation.from_dict(tree)
