@@ -17,6 +17,7 @@ import wherefrom
 from wherefrom.errors import InvalidOption, InvalidTarget, TooLong, Unsuited, UnsupportedModel
 from wherefrom.model import Model, collate
 from wherefrom.model.capture import capture
+from wherefrom.view.terminal import gaps
 
 MAPS = ["attention", "attention-rollout", "attention-flow", "norm", "norm-fixed-residual", "norm-residual"]
 MAPS += ["value-zeroing", "norm-residual-ln", "globenc", "attention-residual", "alti", "information-flow", "random"]
@@ -313,3 +314,9 @@ def test_the_streams_stand_apart_in_the_terminal() -> None:
     assert "good" in first
     assert "the" in second
     assert "good" not in second
+    assert gaps(found)[found.segments.index("target")] == "\n"  # as in the viewer, whose text keeps its lines
+    pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
+    from wherefrom.view.plot.text import flow
+
+    lines = [piece.line for piece in flow(found, 100.0)]
+    assert lines == [int(name == "target") for name in found.segments]

@@ -85,7 +85,7 @@ def flow(explanation: Explanation, room: float) -> list[Piece]:
     x, line = 0.0, 0
     for blank, word in _words(explanation, room):
         width = sum(piece.width for piece in word)
-        if x > 0 and x + (BLANK if blank else 0.0) + width > room:
+        if x > 0 and (blank == "\n" or x + (BLANK if blank else 0.0) + width > room):
             x, line = 0.0, line + 1
         elif blank and x > 0:
             x += BLANK
@@ -97,16 +97,16 @@ def flow(explanation: Explanation, room: float) -> list[Piece]:
     return placed
 
 
-def _words(explanation: Explanation, room: float) -> list[tuple[bool, list[Piece]]]:
-    """Pieces that stand together without a blank, and whether a blank comes before them."""
-    words: list[tuple[bool, list[Piece]]] = []
+def _words(explanation: Explanation, room: float) -> list[tuple[str, list[Piece]]]:
+    """Pieces that stand together without a blank, and what comes before them: nothing, a blank or a new line."""
+    words: list[tuple[str, list[Piece]]] = []
     rows = zip(explanation.pieces, gaps(explanation), strengths(explanation), explanation.special, strict=True)
     for piece, gap, value, special in rows:
         between = gap.strip()  # letters of the text that no token stands for
         blank = gap != between or not words
         pieces = [*_fitting(between, 0.0, room), *_fitting(piece, float(value), room, special)]
         if blank:
-            words.append((bool(words), pieces))
+            words.append((("\n" if gap == "\n" else " ") if words else "", pieces))
         else:
             words[-1][1].extend(pieces)
     return words
