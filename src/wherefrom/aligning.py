@@ -46,6 +46,10 @@ def align(
     method: any that is defined on such models; of methods with layer maps, every layer of the decoder has an alignment.
     word: a row of the decoder is that of the word which it puts out ("output", AWO), or of the one that it has just
         read ("input", AWI).
+
+    >>> found = wherefrom.align("Das stimmt", "That is true", "Helsinki-NLP/opus-mt-de-en")  # doctest: +SKIP
+    >>> found.links()  # of source and target word, from 0  # doctest: +SKIP
+    [(0, 0), (1, 1), (1, 2)]
     """
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     if not opened.two_streams or opened.tokenizer is None:
