@@ -56,7 +56,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
-    for command in (pretrain, lm, bits, classify, prefixes, agree, prompt, average):
+    for command in (pretrain, lm, bits, classify, image, prefixes, agree, prompt, average):
         group.command()(command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
@@ -196,6 +196,45 @@ def classify(
     )  # fmt: skip
     columns = _columns(text, pair, label, until, name, where)
     _tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
+
+
+def image(
+    train: Annotated[list[Path], typer.Argument(help="Rows with an image's bytes and a label: parquet.")],
+    out: Out,
+    column: Annotated[str, typer.Option("--image", help="Column with the bytes of a PNG or JPEG file.")] = "image",
+    label: Label = "label",
+    name: Name = None,
+    layers: Layers = 7,
+    width: Width = 192,
+    heads: Annotated[int, typer.Option(min=1)] = 6,
+    patch: Annotated[int, typer.Option(help="Pixels on the side of a patch.", min=1)] = 4,
+    valid: Valid = None,
+    held_out: HeldOut = 0.02,
+    epochs: Epochs = 200.0,
+    batch: Batch = 512,
+    lr: Rate = 1e-3,
+    warmup: Warmup = 0.05,
+    weight_decay: Decay = 0.05,
+    patience: Patience = 0,
+    checks: Checks = 1,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 4,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a vision transformer on labelled pictures, from scratch."""
+    from wherefrom.training import images as task
+    from wherefrom.training import loop
+
+    run = loop.Schedule(
+        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
+        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
+        progress=not quiet,
+    )  # fmt: skip
+    columns = task.ImageColumns(column, label, _columns("", None, label, None, name, None).names)
+    _tell(task.train(train, run, columns, task.VisionShape(layers, width, heads, patch), valid, held_out, fresh))
 
 
 def prefixes(
@@ -341,6 +380,7 @@ def measure(
         typer.Option(help="Instead of the model: how often each sentence's pieces occur in this text. Repeatable."),
     ] = None,
     by: Annotated[str | None, typer.Option(help="Also give the accuracy for each value of this column.")] = None,
+    image: Annotated[str | None, typer.Option(help="Column with the image, of a classifier of images.")] = None,
     longest: Longest = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
@@ -352,7 +392,12 @@ def measure(
 
     if bool(target) != bool(foil) or bool(good) != bool(bad):
         raise InvalidOption("--target goes with --foil, and --good with --bad")
-    if target and foil:
+    if image:
+        from wherefrom.training import images as pictures
+
+        names = _columns("", None, label, None, name, None).names
+        _show([pictures.measure(model, data, pictures.ImageColumns(image, label, names), device)])
+    elif target and foil:
         columns = prompting.PromptColumns(text, target, foil, where=pairs_of(where or [], "--where"))
         _show(task.prompts(model, data, columns, by, device))
     elif good:

@@ -56,7 +56,7 @@ class Fitting:
     """What to train: everything that differs between the commands."""
 
     model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: PreTrainedTokenizerBase | Any  # or what else prepares the input, saved beside the model
     train: Any  # a list of rows, to be shuffled; or a Dataset that has its own order
     valid: Any
     collate: Callable[[Any], Any]
@@ -248,7 +248,7 @@ def last_checkpoint(out: Path) -> Path | None:
     return max(found, key=lambda f: int(f.name.rpartition("-")[2]), default=None)
 
 
-def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | Any, out: Path) -> None:
     """Write the folder that `from_pretrained` and `wherefrom explain --model` open."""
     if model.can_generate():
         model.config.use_cache = True  # Trainer turns it off; to generate without it is slow

@@ -1,0 +1,345 @@
+"""A small vision transformer for pictures with labels, from scratch.
+
+A picture is changed each time it is read: shifted and mirrored, half of them also turned, sheared and scaled, their
+colours varied, a square hidden, and in half of the batches a box of each picture replaced by that of another
+(CutMix, Yun et al. 2019), whose label then counts by its area. All of it follows from the seed and the number of the
+row, so that a resumed run goes on as it would have gone.
+
+    loss  =  a CE(logits, label) + (1 − a) CE(logits, label of the box),        a = 1 without one
+
+CE smooths the labels by 0.1. A row is a table's: `image` holds the bytes of a PNG or JPEG file, `label` a number or a
+name.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import Dataset
+from transformers import AutoModelForImageClassification, ViTConfig, ViTForImageClassification, set_seed
+
+from wherefrom.data.tables import BadRow, Problems, cell, label_text, rows
+from wherefrom.errors import InvalidInput, InvalidOption
+from wherefrom.extras import need
+from wherefrom.training import corpus, loop
+from wherefrom.training.accuracy import Score
+from wherefrom.training.checkpoints import locate
+from wherefrom.training.classify import accuracy
+
+Array = npt.NDArray[np.uint8]
+SMOOTHING = 0.1
+SHIFT = 1 / 8  # of the side, in either direction
+TURN, SHEAR, SCALE = 0.26, 0.15, 0.15  # of half of the pictures, at most: radians, and shares
+COLOUR = 0.4  # how far brightness and contrast go from 1
+HOLE = 1 / 4  # the side of the square that is hidden, as a share of the picture's
+
+
+@dataclass(frozen=True)
+class VisionShape:
+    """A new ViT's size."""
+
+    layers: int = 7
+    width: int = 192
+    heads: int = 6
+    patch: int = 4
+
+
+@dataclass(frozen=True)
+class ImageColumns:
+    """Which columns of a table hold what, and how labels are named (`{"0": "airplane"}`)."""
+
+    image: str = "image"
+    label: str = "label"
+    names: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Pictures of one size, and the number of each one's label."""
+
+    pixels: Array  # [N, side, side, 3]
+    labels: npt.NDArray[np.int64]
+    names: list[str]
+
+    def take(self, places: npt.NDArray[np.int64]) -> Labelled:
+        return Labelled(self.pixels[places], self.labels[places], self.names)
+
+
+def train(
+    data: Sequence[Path],
+    run: loop.Schedule,
+    columns: ImageColumns | None = None,
+    shape: VisionShape | None = None,
+    valid: Path | None = None,
+    held_out: float = 0.02,
+    fresh: bool = False,
+) -> loop.Trained:
+    """Train a new ViT on the labelled pictures of `data`; without `valid`, some of them are held out."""
+    columns, shape = columns or ImageColumns(), shape or VisionShape()
+    settings = {
+        "task": "image",
+        "train": [str(path) for path in data],
+        "valid": None if valid is None else str(valid),
+        "held_out": None if valid else held_out,
+        "columns": asdict(columns),
+        "shape": asdict(shape),
+        "run": run.settings,
+    }
+    loop.prepare(run.out, settings, fresh)
+    seen = read(data, columns)
+    if valid is None:
+        order = np.random.default_rng(run.seed).permutation(len(seen.labels))
+        size = max(1, round(held_out * len(order)))
+        seen, checked = seen.take(order[size:]), seen.take(order[:size])
+    else:
+        checked = read([valid], columns, seen.names, seen.pixels.shape[1])
+    set_seed(run.seed)
+    network = ViTForImageClassification(vit(shape, seen))
+    if loop.on_cuda(run):
+        loop.compile_blocks(network)
+    steps, _ = loop.schedule(run, len(seen.labels))
+    run = replace(run, steps=steps, checks=max(1, round(run.epochs * run.checks)) if run.steps is None else run.checks)
+    prepared = processor(seen)
+    task = loop.Fitting(
+        model=network,
+        tokenizer=prepared,
+        train=Seen(seen, prepared, steps * run.batch, run.seed),
+        valid=Seen(checked, prepared, len(checked.labels), None),
+        collate=corpus.as_is,
+        best="accuracy",
+        metrics=accuracy,
+        trainer=Mixing,
+    )
+    counts = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels), "parameters": network.num_parameters()}
+    return loop.fit(task, run, {**settings, **counts})
+
+
+def vit(shape: VisionShape, seen: Labelled) -> ViTConfig:
+    side = seen.pixels.shape[1]
+    if side % shape.patch or shape.width % shape.heads:
+        raise InvalidOption(
+            f"pictures of {side} pixels in patches of {shape.patch}, a width of {shape.width} for {shape.heads} heads: "
+            f"expected a side that the patches divide, and a width that the heads divide"
+        )
+    named = dict(enumerate(seen.names))
+    return ViTConfig(
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=4 * shape.width,
+        image_size=side,
+        patch_size=shape.patch,
+        layer_norm_eps=1e-6,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        id2label=named,
+        label2id={name: index for index, name in named.items()},
+    )
+
+
+def processor(seen: Labelled) -> Any:
+    """What prepares pictures as these were: their size, and the mean and deviation of their colours."""
+    from transformers import ViTImageProcessorPil
+
+    need("PIL.Image", extra="image")
+    side, some = seen.pixels.shape[1], seen.pixels[:10_000] / 255.0
+    mean, std = ([round(float(each), 4) for each in of((0, 1, 2))] for of in (some.mean, some.std))
+    return ViTImageProcessorPil(size={"height": side, "width": side}, image_mean=mean, image_std=std)
+
+
+# Reading --------------------------------------------------------------------------------------------------
+
+
+def read(
+    paths: Sequence[Path], columns: ImageColumns, names: Sequence[str] | None = None, side: int | None = None
+) -> Labelled:
+    """The pictures of tables, as large as the first one's shorter side; the labels by `names`, or those that occur."""
+    pictures: list[Array] = []
+    labels: list[str] = []
+    for path in paths:
+        problems = Problems(path)
+        for number, row in rows(path):
+            try:
+                label = label_text(cell(row, columns.label, path), columns.label)
+                image = _decoded(cell(row, columns.image, path), columns.image)
+            except BadRow as bad:
+                problems.add(number, str(bad))
+                continue
+            side = side or min(image.size)
+            pictures.append(np.asarray(image if image.size == (side, side) else image.resize((side, side))))
+            labels.append(label)
+        problems.check()
+    if not pictures:
+        raise InvalidInput(f"{', '.join(map(str, paths))}: no rows to read")
+    renamed = columns.names or _named(paths[0])
+    labels = [renamed.get(label, label) for label in labels]
+    known = list(names or dict.fromkeys(renamed.values()) or sorted(set(labels)))
+    if strange := sorted(set(labels) - set(known)):
+        raise InvalidInput(f"label {strange[0]!r} does not occur in training ({', '.join(known)})")
+    numbers = {name: index for index, name in enumerate(known)}
+    return Labelled(np.stack(pictures), np.array([numbers[label] for label in labels]), known)
+
+
+def _decoded(value: object, column: str) -> Any:
+    """A Pillow image out of the bytes of a file, as tables hold them: bare, or as `datasets` writes them."""
+    pillow = need("PIL.Image", extra="image")
+    data = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(data, bytes):
+        raise BadRow(f"'{column}' is no image: expected the bytes of a PNG or JPEG file")
+    try:
+        return pillow.open(io.BytesIO(data)).convert("RGB")
+    except OSError as error:
+        raise BadRow(f"'{column}' is no image that Pillow can read: {error}") from None
+
+
+def _named(path: Path) -> dict[str, str]:
+    """The names that a parquet file has for its labels, in its metadata: "airplane,automobile,…"."""
+    if path.suffix != ".parquet":
+        return {}
+    metadata = need("pyarrow.parquet", extra="train").read_schema(path).metadata or {}
+    names = metadata.get(b"names", b"").decode().split(",")
+    return {str(index): name for index, name in enumerate(names)} if names != [""] else {}
+
+
+# Changing -------------------------------------------------------------------------------------------------
+
+
+class Seen(Dataset):  # type: ignore[type-arg]  # batches, not items, are what it gives
+    """Pictures for a DataLoader, which asks for whole batches: in order, or with a seed shuffled anew and changed."""
+
+    def __init__(self, rows: Labelled, prepared: Any, total: int, seed: int | None) -> None:
+        self.rows, self.total, self.seed = rows, total, seed
+        self.normal = [torch.tensor(each).view(3, 1, 1) for each in (prepared.image_mean, prepared.image_std)]
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitems__(self, indices: list[int]) -> dict[str, Tensor]:
+        places = np.array(indices) if self.seed is None else self._shuffled(indices)
+        pixels = torch.from_numpy(self.rows.pixels[places]).permute(0, 3, 1, 2).float() / 255
+        labels = torch.from_numpy(self.rows.labels[places])
+        if self.seed is None:
+            return {"pixel_values": self.normalised(pixels), "labels": labels}
+        drawn = torch.Generator().manual_seed(hash((self.seed, indices[0])) % 2**31)
+        pixels = self.normalised(coloured(moved(pixels, drawn), drawn))
+        return mixed(hidden(pixels, drawn), labels, drawn)
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        mean, std = self.normal
+        return (pixels - mean) / std
+
+    def _shuffled(self, indices: list[int]) -> npt.NDArray[np.int64]:
+        assert self.seed is not None
+        n = len(self.rows.labels)
+        orders = {
+            epoch: np.random.default_rng((self.seed, epoch)).permutation(n) for epoch in {i // n for i in indices}
+        }
+        return np.array([orders[i // n][i % n] for i in indices])
+
+
+def moved(pixels: Tensor, drawn: torch.Generator) -> Tensor:
+    """Shifted by whole pixels and mirrored; half of them also turned, sheared and scaled."""
+    count, _, side, _ = pixels.shape
+
+    def even(most: float) -> Tensor:
+        return (2 * torch.rand(count, generator=drawn) - 1) * most
+
+    bent = (torch.rand(count, generator=drawn) < 0.5).float()
+    turn, shear, scale = even(TURN) * bent, even(SHEAR) * bent, 1 + even(SCALE) * bent
+    mirror = torch.where(torch.rand(count, generator=drawn) < 0.5, -1.0, 1.0)
+    shift = torch.stack([(even(SHIFT) * side).round() * 2 / side for _ in range(2)], 1)
+    cos, sin = torch.cos(turn) * scale, torch.sin(turn) * scale
+    rows = torch.stack([cos * mirror, -sin + shear * cos, sin * mirror, cos + shear * sin], 1).view(-1, 2, 2)
+    grid = functional.affine_grid(torch.cat([rows, shift[..., None]], 2), list(pixels.shape), align_corners=False)
+    return functional.grid_sample(pixels, grid, padding_mode="reflection", align_corners=False)
+
+
+def coloured(pixels: Tensor, drawn: torch.Generator) -> Tensor:
+    """Brightness, contrast and saturation varied."""
+    light, contrast, colour = 1 + (2 * torch.rand(3, len(pixels), 1, 1, 1, generator=drawn) - 1) * COLOUR
+    pixels = pixels * light
+    grey = pixels.mean(1, keepdim=True)
+    pixels = grey + (pixels - grey) * colour
+    middle = grey.mean((2, 3), keepdim=True)
+    varied: Tensor = middle + (pixels - middle) * contrast
+    return varied.clamp(0, 1)
+
+
+def hidden(pixels: Tensor, drawn: torch.Generator) -> Tensor:
+    """A square of each set to the mean colour."""
+    side = pixels.shape[-1]
+    size = max(1, round(HOLE * side))
+    corners = torch.randint(1 - size, side, (2, len(pixels), 1), generator=drawn)
+    inside = [(torch.arange(side) >= each) & (torch.arange(side) < each + size) for each in corners]
+    return pixels.masked_fill((inside[0][:, :, None] & inside[1][:, None, :])[:, None], 0)
+
+
+def mixed(pixels: Tensor, labels: Tensor, drawn: torch.Generator) -> dict[str, Tensor]:
+    """In half of the batches a box of each picture replaced by its neighbour's, whose label counts by the area."""
+    side = pixels.shape[-1]
+    if float(torch.rand(1, generator=drawn)) < 0.5:
+        return {"pixel_values": pixels, "labels": labels}
+    cut = round(side * float(torch.rand(1, generator=drawn)) ** 0.5)  # an area drawn evenly
+    top, left = (int(torch.randint(0, side - cut + 1, (1,), generator=drawn)) for _ in range(2))
+    pixels = pixels.clone()
+    pixels[:, :, top : top + cut, left : left + cut] = pixels.roll(1, 0)[:, :, top : top + cut, left : left + cut]
+    share = torch.full((len(labels),), 1 - cut**2 / side**2)
+    return {"pixel_values": pixels, "labels": labels, "others": labels.roll(1, 0), "share": share}
+
+
+class Mixing(loop.InOrder):
+    """Trainer whose pictures may have two labels.
+
+    transformers writes ViT's weights under older names and reads them back by `from_pretrained` alone. Trainer reads
+    checkpoints without it, and would go on with blocks that were never loaded, so they are read here.
+    """
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        own = self.model if model is None else model
+        own.load_state_dict(type(own).from_pretrained(resume_from_checkpoint).state_dict())
+
+    def _load_best_model(self) -> None:
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any) -> Any:
+        """Called by Trainer."""
+        output = model(pixel_values=inputs["pixel_values"])
+        smoothing = SMOOTHING if model.training else 0.0
+        loss = functional.cross_entropy(output.logits, inputs["labels"], label_smoothing=smoothing, reduction="none")
+        if "others" in inputs:
+            other = functional.cross_entropy(
+                output.logits, inputs["others"], label_smoothing=smoothing, reduction="none"
+            )
+            loss = inputs["share"] * loss + (1 - inputs["share"]) * other
+        return (loss.mean(), output) if return_outputs else loss.mean()
+
+
+# Measuring ------------------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", batch: int = 256) -> Score:
+    """How often a classifier of pictures is right."""
+    place = locate(model)
+    network = AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    from transformers import AutoImageProcessor
+
+    prepared = AutoImageProcessor.from_pretrained(place)
+    names = [network.config.id2label[index] for index in range(network.config.num_labels)]
+    seen = read([data], columns, names, network.config.image_size)
+    checked = Seen(seen, prepared, len(seen.labels), None)
+    right = 0
+    for start in range(0, len(checked), batch):
+        read_now = checked.__getitems__(list(range(start, min(start + batch, len(checked)))))
+        logits = network(pixel_values=read_now["pixel_values"].to(device)).logits
+        right += int((logits.argmax(-1).cpu() == read_now["labels"]).sum())
+    return Score("all", right, len(checked))

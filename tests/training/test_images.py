@@ -1,0 +1,141 @@
+"""A vision transformer from scratch: pictures are read and changed as they should be, and a run learns and resumes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import wherefrom
+from wherefrom.errors import InvalidInput, InvalidOption
+from wherefrom.training import images, loop
+
+pillow = pytest.importorskip("PIL.Image")
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+SHAPE = images.VisionShape(layers=1, width=16, heads=2, patch=4)
+
+
+def bright(count: int, seed: int = 0, side: int = 8) -> tuple[Any, list[int]]:
+    """Pictures that are light above or light below."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    pixels = rng.integers(0, 60, (count, side, side, 3))
+    for each, label in zip(pixels, labels, strict=True):
+        each[: side // 2] += 150 * (1 - label)
+        each[side // 2 :] += 150 * label
+    return pixels.astype(np.uint8), labels.tolist()
+
+
+def table(path: Path, count: int, seed: int = 0, names: str = "above,below") -> Path:
+    pixels, labels = bright(count, seed)
+    files = []
+    for each in pixels:
+        buffer = io.BytesIO()
+        pillow.fromarray(each).save(buffer, "PNG")
+        files.append(buffer.getvalue())
+    made = pa.table({"image": files, "label": labels})
+    parquet.write_table(made.replace_schema_metadata({"names": names} if names else {}), path)
+    return path
+
+
+def schedule(out: Path, **changed: Any) -> loop.Schedule:
+    usual = {"epochs": 10, "batch": 16, "learning_rate": 3e-3, "device": "cpu", "progress": False, "patience": None}
+    return loop.Schedule(out, **{**usual, **changed})
+
+
+def test_tables_are_read_with_the_names_of_their_labels(tmp_path: Path) -> None:
+    pixels, labels = bright(5)
+    seen = images.read([table(tmp_path / "a.parquet", 5)], images.ImageColumns())
+    np.testing.assert_array_equal(seen.pixels, pixels)
+    assert seen.labels.tolist() == labels
+    assert seen.names == ["above", "below"]
+    plain = images.read([table(tmp_path / "b.parquet", 5, names="")], images.ImageColumns())
+    assert plain.names == sorted({str(label) for label in labels})
+
+
+def test_every_change_keeps_pictures_what_they_are() -> None:
+    pixels = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    drawn = torch.Generator().manual_seed(1)
+    for change in (images.moved, images.coloured):
+        found = change(pixels, drawn)
+        assert found.shape == pixels.shape
+        assert 0 <= float(found.min()) <= float(found.max()) <= 1
+        assert not torch.equal(found, pixels)
+    still = images.moved(torch.full((4, 3, 8, 8), 0.3), drawn)
+    torch.testing.assert_close(still, torch.full((4, 3, 8, 8), 0.3))
+    assert int((images.hidden(pixels, drawn) == 0).all(1).sum(dtype=torch.int)) <= 6 * 4
+
+
+def test_a_box_of_another_picture_counts_by_its_area() -> None:
+    pixels = torch.arange(4.0)[:, None, None, None].expand(4, 3, 8, 8)
+    for seed in range(20):
+        found = images.mixed(pixels, torch.arange(4), torch.Generator().manual_seed(seed))
+        if "others" in found:
+            own = (found["pixel_values"] == pixels).float().mean((1, 2, 3))
+            torch.testing.assert_close(found["share"], own)
+            assert found["others"].tolist() == [3, 0, 1, 2]
+            return
+    raise AssertionError("no batch of twenty was mixed")
+
+
+def test_batches_follow_from_the_seed_and_the_place_alone(tmp_path: Path) -> None:
+    seen = images.read([table(tmp_path / "a.parquet", 20)], images.ImageColumns())
+    prepared = images.processor(seen)
+    one, other = (images.Seen(seen, prepared, 100, seed) for seed in (0, 1))
+    first = one.__getitems__([40, 41, 42, 43])
+    torch.testing.assert_close(one.__getitems__([40, 41, 42, 43])["pixel_values"], first["pixel_values"])
+    assert not torch.equal(other.__getitems__([40, 41, 42, 43])["pixel_values"], first["pixel_values"])
+    every = [int(i) for i in one._shuffled(list(range(20)))]
+    assert sorted(every) == list(range(20))
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_its_folder_explains_pictures(tmp_path: Path) -> None:
+    data, out = table(tmp_path / "a.parquet", 320), tmp_path / "out"
+    outcome = images.train([data], schedule(out), shape=SHAPE, held_out=0.2)
+    assert outcome.metrics["accuracy"] > 0.9
+    report = json.loads((out / "training.json").read_text())
+    assert (report["train_rows"], report["valid_rows"]) == (256, 64)
+    score = images.measure(str(out), table(tmp_path / "t.parquet", 40, seed=1), images.ImageColumns())
+    assert score.accuracy > 0.9
+    found = wherefrom.explain(bright(1)[0][0], str(out), method="attn-lrp", target="above")
+    assert found.tokens == ["[CLS]", "0,0", "0,1", "1,0", "1,1"]
+    assert found.target.label == "above"
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = table(tmp_path / "a.parquet", 40)
+    whole = images.train([data], schedule(tmp_path / "whole", epochs=4), shape=SHAPE, held_out=0.2)
+    own = loop.FiniteLoss.on_log
+
+    def killed(self: Any, args: Any, state: Any, *rest: Any, **more: Any) -> None:
+        own(self, args, state, *rest, **more)
+        if state.global_step >= 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.FiniteLoss, "on_log", killed)
+        with pytest.raises(KeyboardInterrupt):
+            images.train([data], schedule(tmp_path / "killed", epochs=4), shape=SHAPE, held_out=0.2)
+    again = images.train([data], schedule(tmp_path / "killed", epochs=4), shape=SHAPE, held_out=0.2)
+    assert again.resumed
+    assert again.steps == whole.steps
+    assert again.metrics["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-4)
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    data = table(tmp_path / "a.parquet", 10)
+    with pytest.raises(InvalidOption, match="patches of 3"):
+        images.train([data], schedule(tmp_path / "out"), shape=images.VisionShape(patch=3))
+    parquet.write_table(pa.table({"image": [b"no image"], "label": [0]}), tmp_path / "bad.parquet")
+    with pytest.raises(InvalidInput, match="no image that Pillow can read"):
+        images.read([tmp_path / "bad.parquet"], images.ImageColumns())
+    with pytest.raises(InvalidInput, match="does not occur in training"):
+        images.read([data], images.ImageColumns(), names=["above"])
