@@ -389,3 +389,21 @@ def test_what_cannot_be_explained_is_refused() -> None:
         wherefrom.explain(tiny.ids(5), tiny.model(), method="transformer-attribution", start_layer=3)
     with pytest.raises(WherefromError, match="has no option 'of'"):
         wherefrom.explain(tiny.ids(5), tiny.model(), method="partial-lrp", of="probability")
+
+
+def test_nothing_of_the_second_pass_waits_for_the_collector() -> None:
+    """On a GPU it would be gigabytes."""
+
+    def held() -> int:
+        return sum(isinstance(each, Tensor) for each in gc.get_objects())
+
+    opened = wherefrom.open_model(tiny.model("bert"))
+    gc.collect()
+    gc.disable()
+    try:
+        wherefrom.explain(tiny.ids(5), opened, method="transformer-attribution", target=0)
+        left = held()
+        gc.collect()
+        assert held() == left
+    finally:
+        gc.enable()

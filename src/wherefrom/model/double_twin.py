@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from wherefrom.errors import Unsuited
 from wherefrom.model.capture import LayerTrace, Trace, stream
@@ -74,12 +75,16 @@ def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
 
         return hook
 
+    hooks: list[RemovableHandle] = []
     for block in twin.blocks:
-        _convert_while_running(block)
-        block.part(block.family.ffn.up).register_forward_hook(lambda _module, _args, out: pieces.append(out))
+        hooks += _convert_while_running(block)
+        up = block.part(block.family.ffn.up)
+        hooks.append(up.register_forward_hook(lambda _module, _args, out: pieces.append(out)))
     for linear in _linears_outside_blocks(opened):
-        made[id(linear)].register_forward_pre_hook(passes(linear))
+        hooks.append(made[id(linear)].register_forward_pre_hook(passes(linear)))
     trace = stream(twin, batch, on_layer)
+    for each in hooks:  # they hold what holds them: all of the pass would wait for Python's collector
+        each.remove()
     return DoubleTrace(replace(trace, layers=layers), hidden, before, after)
 
 
@@ -145,7 +150,7 @@ def _double(parameter: nn.Parameter | None) -> nn.Parameter | None:
     return None if parameter is None else nn.Parameter(parameter.detach().double(), requires_grad=False)
 
 
-def _convert_while_running(block: Block) -> None:
+def _convert_while_running(block: Block) -> list[RemovableHandle]:
     single = [(module, module._parameters) for module in block.module.modules()]
 
     def enters(_module: nn.Module, _args: Any) -> None:
@@ -156,8 +161,7 @@ def _convert_while_running(block: Block) -> None:
         for module, parameters in single:
             module._parameters = parameters
 
-    block.first.register_forward_pre_hook(enters)
-    block.last.register_forward_hook(leaves)
+    return [block.first.register_forward_pre_hook(enters), block.last.register_forward_hook(leaves)]
 
 
 def _modules(blocks: list[Block]) -> Iterator[nn.Module]:

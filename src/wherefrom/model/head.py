@@ -106,20 +106,17 @@ def _refused(trace: Trace) -> Unsuited:
 
 def parts_after_blocks(model: nn.Module, blocks: Sequence[Block], closing: nn.Module | None) -> list[nn.Module]:
     """Linear layers and norms outside the blocks; an adapter (LoRA) and its base are one."""
-    found: list[nn.Module] = []
+    found, todo = list[nn.Module](), [model]
     whole = [block.module for block in blocks]  # or parts that are no module together
     inside = {id(part) for each in whole for part in (each if isinstance(each, nn.ModuleList) else [each])}
-
-    def look(module: nn.Module) -> None:
+    while todo:
+        module = todo.pop()
         if id(module) in inside:
-            return
+            continue
         if module is closing or _linear(module) or _norm(module):
             found.append(module)
-            return
-        for child in module.children():
-            look(child)
-
-    look(model)
+        else:
+            todo += reversed([*module.children()])
     return found
 
 
