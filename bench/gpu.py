@@ -10,6 +10,7 @@ torch's allocator beyond the weights. Writes its table into bench/README.md.
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import warnings
 from collections.abc import Callable
@@ -62,6 +63,7 @@ def rows(setting: Setting, runs: int) -> list[str]:
     peaks: dict[str, float] = {}
     for _ in range(runs + 1):
         for name, go in found.items():
+            gc.collect()  # what a call leaves behind is not another's
             torch.cuda.reset_peak_memory_stats()
             seconds[name].append(timed(go, "cuda"))
             peaks[name] = (torch.cuda.max_memory_allocated() - weights) / 2**30
