@@ -24,6 +24,7 @@ from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.model.offsets import token_names
 from wherefrom.model.paired import followed_by, paired
 from wherefrom.model.phrase import ANSWER, continued, phrase_of, spelt
+from wherefrom.model.sound import FEATURES, features_of
 from wherefrom.model.target import EACH
 from wherefrom.model.two_streams import TARGET
 from wherefrom.model.vocabulary_words import token_id
@@ -141,6 +142,9 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
     """The prompt and what the model says after it, by its own `generate`."""
     ids = torch.tensor([sentence.ids], device=opened.device)
     mask = torch.ones_like(ids) if sentence.visible is None else torch.tensor([sentence.visible], device=opened.device)
+    given = {"input_ids": ids, "attention_mask": mask}
+    if opened.hears:
+        given = {FEATURES: features_of([sentence]).to(opened.device, opened.pretrained.dtype)}
     padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
     arguments = {**padding, "max_new_tokens": most, **sampling}
 
@@ -149,7 +153,7 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
         with torch.random.fork_rng(enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            found: torch.Tensor = opened.model.generate(input_ids=ids, attention_mask=mask, **arguments)
+            found: torch.Tensor = opened.model.generate(**given, **arguments)
         return found
 
     every = [int(i) for i in rerunning(opened, run, own_attention=True)[0]]

@@ -14,7 +14,7 @@ import transformers
 import pairs
 import tiny
 import wherefrom
-from wherefrom.errors import InvalidOption, InvalidTarget, TooLong, Unsuited, UnsupportedModel
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, TooLong, Unsuited, UnsupportedModel
 from wherefrom.model import Model, collate
 from wherefrom.model.capture import capture
 from wherefrom.view.terminal import gaps
@@ -232,6 +232,30 @@ def test_value_zeroing_is_what_the_model_does_without_a_value(layout: str) -> No
         np.testing.assert_allclose(found.maps[index][s:, list(columns)], wanted, rtol=0, atol=1e-8)
     with pytest.raises(InvalidOption, match="does not say how much of a token stays"):
         wherefrom.explain(sentence, opened(layout), method="value-zeroing", aggregate="rollout")
+
+
+def test_sound_is_a_source() -> None:
+    """A batch of recordings: frames named by their seconds, and what is written of them."""
+    torch.manual_seed(0)
+    shape = {name: value for name, value in pairs.BART.items() if name not in ("max_position_embeddings",)}
+    config = transformers.WhisperConfig(
+        **{**shape, "num_mel_bins": 4, "max_source_positions": 6, "max_target_positions": 20, "vocab_size": 60}
+    )
+    model = wherefrom.open_model(transformers.WhisperForConditionalGeneration(config).double().eval())
+    assert model.proof.holds
+    given = {"input_features": torch.randn(2, 4, 12), "decoder_input_ids": [[2, 8, 9], [2, 7, 0]]}
+    one = {"input_features": given["input_features"][1], "decoder_input_ids": [2, 7]}
+    for method in ("alti", "value-zeroing", "generic-attention", "gradient-x-input"):
+        both = wherefrom.explain(given, model, method=method)
+        assert [len(each) for each in both] == [9, 8]
+        assert both[1].tokens[:2] == ["0.00s", "0.02s"]
+        np.testing.assert_allclose(wherefrom.explain(one, model, method=method).scores, both[1].scores, atol=1e-9)
+    written = wherefrom.generate({"input_features": one["input_features"]}, model, max_new_tokens=3)
+    assert written.scores.shape == (len(written), 6 + 1 + len(written))
+    with pytest.raises(Unsuited, match="nothing can stand in for a frame"):
+        wherefrom.explain(one, model, method="integrated-gradients(baseline=zero)")
+    with pytest.raises(InvalidInput, match="expected an encoding with input_features"):
+        wherefrom.explain({"input_ids": [5, 6], "decoder_input_ids": [2]}, model, method="alti")
 
 
 # What is written ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import torch
 import transformers
 
 import wherefrom
+from wherefrom.errors import Unsuited
 from wherefrom.method import choose
 from wherefrom.model import Model, Sentence
 from wherefrom.model.target import EACH
@@ -126,3 +127,35 @@ def test_generic_relevancy(case: str) -> None:
         close = {"rtol": 0, "atol": CLOSE.get(case, 1e-9) * np.abs(rows).max()}
         np.testing.assert_allclose(rows[:, :s], gold[f"s{which}/source"], **close)
         np.testing.assert_allclose(rows[:, s:], gold[f"s{which}/prefix"], **close)
+
+
+@lru_cache
+def whisper() -> Model:
+    return wherefrom.open_model(str(FOLDER / "whisper_vz" / "model"), dtype="float64")
+
+
+def heard(method: str) -> Any:
+    given = np.load(FOLDER / "whisper_vz" / "inputs.npz")
+    encoding = {"input_features": given["input_features"][0], "decoder_input_ids": given["decoder_input_ids"][0]}
+    return wherefrom.explain(encoding, whisper(), method=method)
+
+
+def test_speech() -> None:
+    """Value Zeroing of its authors, frame by frame; ALTI+ of the oracle."""
+    gold = np.load(FOLDER / "whisper_vz" / "value_zeroing_asr.npz")
+    found = heard("value-zeroing")
+    s, frames = found.segments.count("source"), found.maps
+    assert found.tokens[:2] == ["0.00s", "0.02s"]
+    close = {"rtol": 0, "atol": 1e-9}
+    np.testing.assert_allclose(frames[:2, :s, :s], gold["frame_mean/vz_encoder"], **close)
+    np.testing.assert_allclose(frames[2::2, s:, s:], gold["frame_mean/vz_decoder"], **close)
+    np.testing.assert_allclose(frames[3::2, s:, :s], gold["frame_mean/vz_cross"], **close)
+    attention = heard("attention").maps
+    np.testing.assert_allclose(attention[3::2, s:, :s], gold["frame_mean/cross_attentions"].mean(1), **close)
+    oracle = np.load(FOLDER / "whisper_vz" / "s2s_oracle.npz")
+    total = heard("alti").aggregated[3::2, s:]
+    np.testing.assert_allclose(total, oracle["s0/altiplus/rollout_total"], **close)
+    gradients = heard("gradient-x-input")
+    assert gradients.scores[:s].any()
+    with pytest.raises(Unsuited, match="nothing can stand in for a frame"):
+        heard("ablation")

@@ -52,6 +52,8 @@ WITHOUT_BLOCKS = {"one-stream", "gradient", "baseline", "reruns", "rerun-gradien
 # What stands in the way of a need, where some blocks cannot give it; those last that take a pass to be seen.
 IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "one-stream": (lambda t: t.opened.two_streams, "two, an encoder's and a decoder's"),
+    "reruns": (lambda t: t.opened.hears, "sound, of which nothing can stand in for a frame"),
+    "baseline": (lambda t: t.opened.hears, "sound, of which nothing can stand in for a frame"),
     "queries-keys": (lambda t: t.hidden_scores, "attention that does not show its queries and keys"),
     "ffn-matrices": (lambda t: t.experts, "an FFN of experts"),
     "sequential": (lambda t: t.parallel, "an FFN beside attention"),
@@ -71,6 +73,8 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
 }
 PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {
+    "reruns",
+    "baseline",
     "bare-stream",
     "read-token",
     "frozen-pass",

@@ -65,7 +65,7 @@ def reading(layer: LayerTrace, row: int) -> Reading:
         linear(read).unflatten(-1, (cross.heads, -1)).transpose(0, 1)  # type: ignore[no-untyped-call]
         for linear in cross.projections()[1:]
     )
-    return Reading(cross, keys, values, layer.scaling)
+    return Reading(cross, keys, values, cross.scaling)
 
 
 def through_both_steps(layer: LayerTrace, distance: Distance, standardise: bool, budget: int) -> Tensor:

@@ -360,6 +360,8 @@ def stream(
     words, embeddings, read = recorder.words, recorder.embeddings, None
     if recorder.streams is not None:
         read = recorder.read
+        if opened.hears:  # sound has no words; what the encoder makes of it stands for them
+            read = [read[1][0], *read[0]], read[1]
         words, embeddings = (recorder.streams.joint(*(t.detach() for t in each)) for each in read)
     return Trace(opened, batch, [], words, embeddings, output, recorder.tuples, recorder.after, switch, read)
 

@@ -13,6 +13,7 @@ from transformers.utils import ModelOutput
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.inputs import Batch
+from wherefrom.model.sound import FEATURES, features_of
 from wherefrom.model.two_streams import streams_of, taken
 from wherefrom.model.undo import borrowed, hook
 from wherefrom.typecheck import kind_of
@@ -79,6 +80,9 @@ def _two_streams(opened: Model, batch: Batch) -> Any:
     seen = {"attention_mask": streams.source, "decoder_attention_mask": streams.target}
     inputs = {name: taken(ids, places, opened.pad_id or 0) for name, (ids, places) in given.items()}
     inputs |= {name: taken(batch.attention_mask, places) for name, places in seen.items()}
+    if opened.hears:
+        features = features_of(batch.sentences).to(opened.pretrained.dtype)
+        inputs = {FEATURES: features, "decoder_input_ids": inputs["decoder_input_ids"]}
     tensors = {name: t.to(opened.device) for name, t in inputs.items()}
     found = opened.model(**tensors, use_cache=False, return_dict=True)
     return ModelOutput(logits=streams.joint(target=found.logits))

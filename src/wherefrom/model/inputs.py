@@ -26,6 +26,7 @@ from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
 from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, word_of
 from wherefrom.model.pictures import Preparing, is_picture, painted
+from wherefrom.model.sound import FEATURES, heard
 from wherefrom.model.two_streams import prefixed
 from wherefrom.result.picture import Patches
 from wherefrom.result.words import Span
@@ -60,6 +61,7 @@ class Sentence:
     pixels: Tensor | None = field(default=None, compare=False)  # of a picture: what its processor made, [3, H, W],
     picture: Patches | None = field(default=None, compare=False)  # how it is shown and where its patches lie,
     black: tuple[float, ...] | None = None  # and what black is after normalisation
+    sound: Tensor | None = field(default=None, compare=False)  # of a recording: its spectrogram, [bins, frames]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -318,6 +320,9 @@ class Reader:
             raise InvalidInput("position_ids are not supported: a sentence's positions count from its first token")
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         decoder = _lists(encoding[DECODER]) if self.two_streams and encoding.get(DECODER) is not None else None
+        if self.two_streams and encoding.get(FEATURES) is not None:
+            sources, single = heard(encoding)
+            return self._prefixed(sources, [decoder] if single else decoder) if decoder else [*sources], single
         if "input_ids" not in columns:
             raise refuse_mapping(encoding)
         single = all(_is_int(i) for i in columns["input_ids"])

@@ -96,7 +96,7 @@ class Family:
 
     def longest(self, config: Any, pad_id: int | None) -> int | None:
         """How many tokens a model of this configuration can read; None where no position embeddings set a bound."""
-        positions = getattr(config, "max_position_embeddings", None)
+        positions = getattr(config, "max_position_embeddings", getattr(config, "max_target_positions", None))
         if positions is None or int(positions) < 1:  # XLNet writes -1: its positions are relative
             return None
         return int(positions) - ((pad_id or 0) + 1 if self.positions_after_pad else 0)

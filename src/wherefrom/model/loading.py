@@ -151,7 +151,10 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
 
 
 def auto_class(task: str, config: Any) -> Any:
-    """The class that loads it: a classifier of pictures where the configuration is of one."""
+    """The class that loads it: a classifier of pictures, or a model of speech, where the configuration is of one."""
+    speech = transformers.AutoModelForSpeechSeq2Seq
+    if task == "seq2seq" and type(config) in speech._model_mapping:
+        return speech
     pictures = transformers.AutoModelForImageClassification
     of_pictures = task == "classification" and type(config) in pictures._model_mapping
     return pictures if of_pictures else getattr(transformers, TASKS[task][0])

@@ -22,6 +22,7 @@ from wherefrom.model.norm import norms_of
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.pictures import Preparing, reads
 from wherefrom.model.proof import Proof, proved
+from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import outside_inference_mode
 
@@ -89,11 +90,17 @@ class Model:
         return found
 
     @property
+    def hears(self) -> bool:
+        """Whether its source is sound (Whisper)."""
+        return self.two_streams and str(self.pretrained.main_input_name) == FEATURES
+
+    @property
     def embedders(self) -> list[nn.Module]:
         """The modules that embed tokens, in the order in which they run; one may serve both streams of a pair."""
         if not self.two_streams:
             return [self.words]
-        return list(dict.fromkeys(self.part(f"{stack}.embed_tokens") for stack in ("encoder", "decoder")))
+        stacks = ("decoder",) if self.hears else ("encoder", "decoder")
+        return list(dict.fromkeys(self.part(f"{stack}.embed_tokens") for stack in stacks))
 
     @property
     def width(self) -> int:

@@ -67,5 +67,6 @@ PAIRS: dict[str, tuple[Family, ...]] = {
         "pegasus": (PRE,),
         "t5": T5,
         "umt5": T5,
+        "whisper": (PRE,),
     }.items()
 }

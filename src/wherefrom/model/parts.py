@@ -67,6 +67,11 @@ class Block:
         """What gives its output."""
         return self.module[-1] if isinstance(self.module, nn.ModuleList) else self.module
 
+    @property
+    def scaling(self) -> float:
+        """What q·k is multiplied with in all, of the attention modules that say so."""
+        return float(self.part(self.family.attention.query.rpartition(".")[0]).scaling)
+
     # The shape ----------------------------------------------------------------------------------------------
 
     @property

@@ -25,8 +25,9 @@ from wherefrom.model.families import has_row
 from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
+from wherefrom.model.sound import STRIDE, recording
 from wherefrom.model.stock import shape, stock
-from wherefrom.model.two_streams import SOURCE, TARGET
+from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
 from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
 
 if TYPE_CHECKING:
@@ -179,6 +180,10 @@ def _probe(opened: Model) -> Sentence:
         side, drawn = opened.sizes.image_size, torch.Generator().manual_seed(0)
         shape = (opened.sizes.num_channels, *((side, side) if isinstance(side, int) else side))
         return opened.preparing.sentence(torch.randn(shape, generator=drawn))
+    if opened.hears:
+        bins, frames = opened.config.num_mel_bins, STRIDE * opened.config.max_source_positions
+        sound = torch.randn(bins, frames, generator=torch.Generator().manual_seed(0))
+        return prefixed(recording(sound), [1, 2, 3], [""] * 3, [False] * 3)
     size, piece = opened.vocabulary_size, getattr(opened.config, "chunk_size_feed_forward", 0) or 1
     n = -(-LENGTH // piece) * piece  # an FFN that takes its tokens in pieces takes no half of one
     ids = [(size * (2 * i + 1)) // (2 * n) for i in range(n)]
@@ -207,7 +212,7 @@ def _gaps(layer: LayerTrace) -> list[Gap]:
     if block.family.crosses:  # which Value Zeroing computes again
         given = zip(block.projections(), (block.source(x), promote(own["read"])), strict=False)
         query, key = (linear(t).unflatten(-1, (block.heads, -1)).transpose(1, 2) for linear, t in given)  # type: ignore[no-untyped-call]
-        found["attention weights"] = ((query @ key.mT * layer.scaling).softmax(-1), attention)
+        found["attention weights"] = ((query @ key.mT * block.scaling).softmax(-1), attention)
     routed = block.opaque and own["x"].dtype in HALF
     return [Gap(layer.index, part, _apart(*pair, routed and part == "FFN")) for part, pair in found.items()]
 
