@@ -77,6 +77,20 @@ ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 1, "force
 config = BartConfig(**small, **heads, **ids, vocab_size=len(tokenizer))
 untrained = wherefrom.open_model(BartForConditionalGeneration(config).eval(), tokenizer)
 """
+VISION = """
+import numpy
+import torch
+from PIL import Image
+from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+import wherefrom
+
+torch.manual_seed(0)
+small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "image_size": 16}
+config = ViTConfig(**small, patch_size=4, id2label={0: "dog", 1: "tabby, tabby cat"}, label2id={})
+sized = ViTImageProcessorPil(size={"height": 16, "width": 16})
+unseen = wherefrom.open_model(ViTForImageClassification(config).eval(), processor=sized)
+Image.fromarray(numpy.random.default_rng(0).integers(0, 256, (24, 20, 3), dtype=numpy.uint8)).save("photo.jpg")
+"""
 BEFORE = {
     "README.md": SENTENCE + OWN_MODEL,
     "docs/errors.md": SENTENCE,
@@ -85,6 +99,7 @@ BEFORE = {
     "docs/generation.md": LANGUAGE_MODEL,
     "docs/inputs.md": SENTENCE + TABLES,
     "docs/methods.md": SENTENCE + LANGUAGE_MODEL,
+    "docs/pictures.md": VISION,
     "docs/translation.md": TRANSLATOR,
     "docs/viewer.md": SENTENCE + LANGUAGE_MODEL + "ex = wherefrom.explain(text)\n",
     "docs/guide/dataset.md": "open('texts.txt', 'w').write('a deep film .\\nit is dull .\\n')\n",
@@ -94,6 +109,7 @@ STANDS_FOR = {
     "textattack/bert-base-uncased-SST-2": "wherefrom/sentiment",
     "path/to/another": "wherefrom/sentiment",
     'wherefrom.open_model("Helsinki-NLP/opus-mt-de-en")': "untrained",
+    'wherefrom.open_model("google/vit-base-patch16-224")': "unseen",
     'why_not(3, "she")': "why_not(3, g.steps[3].foils[0].foil_label)",
     'wherefrom.evaluate("sst2"': "wherefrom.evaluate(texts",
 }

@@ -64,9 +64,9 @@ def precision_recall(scores: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[np
     values, mask = _checked(scores, relevant)
     if not mask.any():
         raise NotDefined("average precision needs at least one relevant token")
-    levels = np.unique(values)[::-1]
-    found = np.array([mask[values >= level].sum() for level in levels])
-    taken = np.array([(values >= level).sum() for level in levels])
+    order = np.argsort(-values, kind="stable")
+    last = np.append(np.diff(values[order]) != 0, True)  # of the tokens that are tied
+    found, taken = np.cumsum(mask[order])[last], np.arange(1, len(order) + 1)[last]
     return found / taken, found / mask.sum()
 
 

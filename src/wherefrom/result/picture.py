@@ -47,6 +47,14 @@ class Patches:
         """The scores of the patches where they lie: [..., n] -> [..., rows, columns]."""
         return scores[..., self.tokens].reshape(*scores.shape[:-1], *self.grid)
 
+    def on_pixels(self, scores: NDArray[Any], *, smooth: bool = True) -> NDArray[np.float64]:
+        """The scores of the patches for every pixel that they cover: [n] -> [height, width].
+
+        `smooth`: in between those of the nearest patches (bilinear); else the patch's own.
+        """
+        shape = [size // count * count for size, count in zip(self.pixels.shape, self.grid, strict=False)]
+        return spread(self.on_grid(np.asarray(scores, np.float64)), (shape[0], shape[1]), smooth)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         png = base64.b64encode(to_png(self.pixels)).decode("ascii")
@@ -57,6 +65,21 @@ class Patches:
         """The inverse of `to_dict`."""
         rows, columns = data["grid"]
         return cls(from_png(base64.b64decode(data["png"])), (int(rows), int(columns)), int(data["first"]))
+
+
+def spread(values: NDArray[np.float64], shape: tuple[int, int], smooth: bool) -> NDArray[np.float64]:
+    """A number for each pixel: that of its patch, or between those of the four nearest centres."""
+    rows, columns = (size // count for size, count in zip(shape, values.shape, strict=True))
+    if not smooth:
+        return values.repeat(rows, 0).repeat(columns, 1)
+    for axis, size in enumerate(shape):
+        count = values.shape[axis]
+        place = np.clip((np.arange(size) + 0.5) / size * count - 0.5, 0, count - 1)
+        lower = np.minimum(place.astype(int), max(count - 2, 0))
+        part = np.expand_dims(place - lower, 1 - axis)
+        upper = np.minimum(lower + 1, count - 1)
+        values = values.take(lower, axis) * (1 - part) + values.take(upper, axis) * part
+    return values
 
 
 def to_png(pixels: Pixels) -> bytes:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wherefrom.errors import NotDefined
-from wherefrom.result.picture import Patches, Pixels, to_png
+from wherefrom.result.picture import Patches, Pixels, spread, to_png
 from wherefrom.view.colour import AGAINST, FOR, STRENGTH
 
 if TYPE_CHECKING:
@@ -70,26 +70,11 @@ def tinted(pixels: Pixels, values: NDArray[np.float64], signed: bool, *, smooth:
     """In grey, each part tinted by its value from -1 to 1 on the grid."""
     low, high = GREYS
     grey = low + (pixels @ np.array(LUMINANCE)) / 255 * (high - low)
-    spread = _spread(values, pixels.shape[:2], smooth)[..., None]
-    hue = np.where(spread < 0, AGAINST, FOR) if signed else np.array(STRENGTH)
-    share = TINT * np.minimum(np.abs(spread), 1)
+    over = spread(values, pixels.shape[:2], smooth)[..., None]
+    hue = np.where(over < 0, AGAINST, FOR) if signed else np.array(STRENGTH)
+    share = TINT * np.minimum(np.abs(over), 1)
     colours: Pixels = np.rint(grey[..., None] * (1 - share) + hue * share).astype(np.uint8)
     return colours
-
-
-def _spread(values: NDArray[np.float64], shape: tuple[int, ...], smooth: bool) -> NDArray[np.float64]:
-    """A number for each pixel: that of its patch, or between those of the four nearest centres."""
-    rows, columns = (size // count for size, count in zip(shape, values.shape, strict=True))
-    if not smooth:
-        return values.repeat(rows, 0).repeat(columns, 1)
-    for axis, size in enumerate(shape):
-        count = values.shape[axis]
-        place = np.clip((np.arange(size) + 0.5) / size * count - 0.5, 0, count - 1)
-        lower = np.minimum(place.astype(int), max(count - 2, 0))
-        part = np.expand_dims(place - lower, 1 - axis)
-        upper = np.minimum(lower + 1, count - 1)
-        values = values.take(lower, axis) * (1 - part) + values.take(upper, axis) * part
-    return values
 
 
 def _ruled(pixels: Pixels, grid: tuple[int, int]) -> Pixels:
