@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,18 @@ def test_dimming_by_the_definition(plain: PreTrainedTokenizerFast) -> None:
     assert run.mean("saliency", names[0]) == pytest.approx(max(0, lost(none) - kept) / lost(none), abs=1e-6)
     assert run.mean("saliency", names[1]) == pytest.approx(gone / lost(none), abs=1e-6)
     assert run.mean("saliency", names[2]) == pytest.approx(distance, abs=1e-6)
+
+
+def test_masked_words_are_not_asked_of_a_language_model(plain: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    masked = Example("1", "the keys [MASK] good", target="are", foil="is")
+    with pytest.raises(WherefromError, match=r"every example of given asks for the word at .*--up-to-mask"):
+        wherefrom.evaluate([masked], MODEL, plain, ["saliency"], ["lerf-morf"], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    # One shard of which nothing can be explained, and one that has a number.
+    names = ["lerf-morf", "lds"]
+    run = wherefrom.evaluate([masked, replace(PROMPT, id="2")], MODEL, plain, ["saliency"], names, shard=1, threads=1)
+    assert np.isfinite(run.mean("saliency", "lerf-morf"))
+    assert "--up-to-mask" in str(run.table("examples").to_pylist()[0])
 
 
 def test_what_has_no_value_says_why(plain: PreTrainedTokenizerFast) -> None:

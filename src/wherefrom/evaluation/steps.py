@@ -196,6 +196,12 @@ def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mappin
     if setting.wants_gold and opened.task == "classification":
         classes = gold_classes(opened.labels, found.labels, source.labels, names)
         worker = replace(worker, setting=replace(setting, classes=classes))
+    if opened.task == "causal-lm" and setting.target is None and found.at_mask == found.rows:
+        raise NotDefined(
+            f"every example of {source.name} asks for the word at {MASK}, and {opened.name} predicts the next token; "
+            f"give it what stands before the mask (--up-to-mask, or wherefrom.data.up_to_mask(data)), or choose a "
+            f"masked language model"
+        )
     if found.masked and opened.task == "classification":
         warn(
             f"{found.masked} of the {found.rows} texts hold {MASK}, and {opened.name} is a classifier, which "

@@ -50,6 +50,7 @@ class Survey:
     kinds: dict[str, set[str]] = field(default_factory=dict)  # two labels, groups and targets that occur
     characters: list[planning.Load] = field(default_factory=list)  # of each window
     masked: int = 0  # rows with a mask in their text
+    at_mask: int = 0  # those that also say which word is wanted there
     labels: dict[Any, None] = field(default_factory=dict)  # the gold labels that occur
 
 
@@ -70,7 +71,8 @@ def survey(source: Dataset) -> Survey:
             if (why := unfit(example)) is not None:
                 raise InvalidInput(f"example {example.id!r} cannot be evaluated: {why}")
             count_needs(example, found.having, found.kinds)
-            found.masked += MASK in str(example.text)
+            found.masked += (masked := MASK in str(example.text))
+            found.at_mask += masked and example.target is not None
             if example.label is not None and len(found.labels) < LABELS:
                 found.labels[example.label] = None
         found.rows += len(window)

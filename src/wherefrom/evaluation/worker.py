@@ -240,7 +240,7 @@ class Worker:
         if self.opened.task == "causal-lm" and example.target is not None and self._has_mask(example):
             raise InvalidInput(
                 f"the example asks for the word at a mask, and {self.opened.name} predicts the next token; expected a "
-                f"masked language model, or texts that end where the word is wanted"
+                f"masked language model, or texts that end where the word is wanted (--up-to-mask)"
             )
         return Question(example.target, example.foil, None)
 
@@ -363,13 +363,7 @@ class Worker:
             for asked in self.asked:
                 if asked.way is None:
                     continue
-                missing = mine[asked.way]
-                numbers = (
-                    [Number(asked.name, None, float("nan"), missing)]
-                    if isinstance(missing, str)
-                    else asked.measure(case)
-                )
-                each.outcome.records += [Record(each.method, number) for number in numbers]
+                each.outcome.records += _records(each.method, asked, case, mine[asked.way])
 
     def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> list[erasure.Curve | str]:
         """A curve each; the reason where there is none."""
@@ -384,16 +378,13 @@ class Worker:
 
     def _rerun(self, waiting: Sequence[_Waiting]) -> None:
         """What each rerun gives of all explanations of the shard, and what the metrics make of it."""
+        if not waiting:  # no example of the shard could be explained
+            return
         for how in dict.fromkeys(asked.rerun for asked in self.asked if asked.rerun is not None):
             for each, found in zip(waiting, self._measured(how, waiting), strict=True):
                 case = Case(each.outcome.item.example, each.explanation, reruns={how: found})
                 for asked in (asked for asked in self.asked if asked.rerun == how):
-                    numbers = (
-                        [Number(asked.name, None, float("nan"), found)]
-                        if isinstance(found, str)
-                        else asked.measure(case)
-                    )
-                    each.outcome.records += [Record(each.method, number) for number in numbers]
+                    each.outcome.records += _records(each.method, asked, case, found)
 
     def _measured(self, how: Rerun, waiting: Sequence[_Waiting]) -> list[Any]:
         """What came of each; the reason where nothing did."""
@@ -428,12 +419,8 @@ class Worker:
                     for how, parts in said.items()
                     if not isinstance(parts, str)
                 }
-                numbers = (
-                    [Number(asked.name, None, float("nan"), missing[0])]
-                    if missing
-                    else asked.measure(Case(each.outcome.item.example, each.explanation, again=known))
-                )
-                each.outcome.records += [Record(each.method, number) for number in numbers]
+                case = Case(each.outcome.item.example, each.explanation, again=known)
+                each.outcome.records += _records(each.method, asked, case, next(iter(missing), None))
 
     def _keep_vectors(self, explained: list[tuple[ExampleOutcome, Sentence]]) -> None:
         """The vector of the readout token in every layer."""
@@ -442,6 +429,13 @@ class Worker:
             for row, (outcome, sentence) in enumerate(batch):
                 assert outcome.answer is not None
                 outcome.vectors = readout_vectors(states, row, len(sentence), outcome.answer.readout)
+
+
+def _records(method: str, asked: MetricSpec, case: Case, found: object) -> list[Record]:
+    """What a metric says of a case; where what was found for it is a reason, no number and that reason."""
+    why = found if isinstance(found, str) else None
+    numbers = asked.measure(case) if why is None else [Number(asked.name, None, float("nan"), why)]
+    return [Record(method, number) for number in numbers]
 
 
 def _compared(asked: MetricSpec) -> list[Again]:
