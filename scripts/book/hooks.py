@@ -31,6 +31,7 @@ MOVED = {
     "docs/answer.ipynb": "answer.md",
 }
 LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\[\]]*(?:\[[^\[\]]*\])?[^\[\]]*)\]\((?P<to>[^)\s]+)\)")
+GRAPH = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REVIEW = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
 SHOWN = ["deeplift", "attcat", "alti", "globenc", "attention-rollout"]  # in the view on the first page
 
@@ -81,8 +82,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     here = page.file.src_uri
+    markdown = GRAPH.sub(_told, markdown)
     source = next((path for path, made in MOVED.items() if made == here), f"docs/{here}")
     return outside_code(markdown, lambda text: LINK.sub(lambda link: _turned(link, source, here, files), text))
+
+
+def _told(graph: re.Match[str]) -> str:
+    """A graph as a list: what draws it elsewhere is a script that the book would have to fetch."""
+    arrows: dict[str, list[str]] = {}
+    for start, end in re.findall(r"(\w+) --> (\w+)", graph[1]):
+        arrows.setdefault(start, []).append(f"`{end}`")
+    return "\n".join(f"- `{start}` imports {', '.join(ends)}" for start, ends in arrows.items())
 
 
 def outside_code(markdown: str, change: Any) -> str:
