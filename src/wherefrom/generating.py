@@ -16,7 +16,7 @@ import torch
 
 from wherefrom.api import explain
 from wherefrom.defaults import DEFAULT_METHOD, SPEAKER
-from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, TooLong
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
@@ -51,7 +51,7 @@ def generate(
     *,
     chat: Chat | None = None,
     target: str | None = None,
-    max_new_tokens: int = 20,
+    max_new_tokens: Annotated[int, least(1)] = 20,
     seed: int | None = None,
     alternatives: Annotated[int, least(0, MOST_FOILS)] = 0,
     aggregate: str | None = AUTO,
@@ -101,6 +101,7 @@ def generate(
     if seed is None and sampling.get("do_sample"):
         seed = int(torch.randint(SEEDS, ()))
     if target is None:
+        _fits(opened, read[0], max_new_tokens)
         sentence = _said(opened, read[0], max_new_tokens, seed, sampling)
     else:
         sentence = _followed(opened, read[0], target)
@@ -138,6 +139,16 @@ def _followed(opened: Model, sentence: Sentence, target: str) -> Sentence:
     return continued(opened, sentence, [token_id(opened, target)] if said is None else said)
 
 
+def _fits(opened: Model, sentence: Sentence, most: int) -> None:
+    """Whether the model can read a prompt together with so many tokens more, the last of which it need not read."""
+    longest = None if opened.two_streams else opened.max_length
+    if longest is not None and (room := longest + 1 - len(sentence)) < most:
+        raise TooLong(
+            f"the prompt has {len(sentence)} tokens and {most} more were asked for, but {opened.name} reads at most "
+            f"{longest}; expected max_new_tokens of at most {max(room, 1)}"
+        )
+
+
 def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampling: Mapping[str, Any]) -> Sentence:
     """The prompt and what the model says after it, by its own `generate`."""
     ids = torch.tensor([sentence.ids], device=opened.device)
@@ -153,7 +164,10 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
         with torch.random.fork_rng(enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            found: torch.Tensor = opened.model.generate(**given, **arguments)
+            try:
+                found: torch.Tensor = opened.model.generate(**given, **arguments)
+            except (TypeError, ValueError) as error:  # transformers' word on what it was given
+                raise InvalidOption(f"{opened.name} does not generate so: {error}") from error
         return found
 
     every = [int(i) for i in rerunning(opened, run, own_attention=True)[0]]

@@ -20,7 +20,7 @@ from wherefrom.options import LoadOptions
 from wherefrom.result.routes import Routes
 from wherefrom.typecheck import checks_arguments, least
 
-Threshold = Annotated[float, least(0)]
+Threshold = Annotated[float, least(0, 1)]
 
 
 @checks_arguments

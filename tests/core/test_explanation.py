@@ -125,7 +125,7 @@ def test_a_comparison_is_saved_and_loaded(tmp_path: Path) -> None:
         comparison.save(tmp_path / "c.npz")
     with pytest.raises(wherefrom.WherefromError, match="a wherefrom explanation and no comparison"):
         Comparison.load(example().save(tmp_path / "e.json"))
-    with pytest.raises(wherefrom.WherefromError, match="cannot read"):
+    with pytest.raises(wherefrom.WherefromError, match="there is no file"):
         Comparison.load(tmp_path / "missing.json")
     with pytest.raises(wherefrom.WherefromError, match="holds no explanations"):
         Comparison.from_dict({"format": "wherefrom.comparison", "version": 1})

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption
+from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, TooLong
 from wherefrom.generating import rather_than
 
 PROMPT = "the cat is not very good . the dog"
@@ -227,6 +227,31 @@ def test_what_says_nothing_is_refused(model: Any) -> None:
         wherefrom.generate("the cat", tiny.model(), tiny.tokenizer())
     with pytest.raises(InvalidInput, match="one at a time"):
         wherefrom.generate([[5, 6], [7, 8]], model)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"temperature": 0.0, "do_sample": True}, "does not generate so: .*strictly positive"),
+        ({"bogus": 2}, "does not generate so: .*bogus"),
+        ({"max_new_tokens": 0}, "max_new_tokens=0; expected .* 1"),
+    ],
+)
+def test_what_transformers_refuses_is_an_error_of_ours(model: Any, how: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOption, match=said):
+        wherefrom.generate(PROMPT, model, **how)
+
+
+def test_nothing_is_generated_that_cannot_be_explained(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = model.max_length
+    monkeypatch.setattr(model.model, "generate", lambda **_: pytest.fail("generated"))
+    with pytest.raises(TooLong, match=f"reads at most {longest}; expected max_new_tokens of at most"):
+        wherefrom.generate(PROMPT, model, max_new_tokens=longest)
+    for refused in (wherefrom.generate, wherefrom.logit_lens):
+        with pytest.raises(TooLong, match=f"at most {longest}; shorten it$"):
+            refused("the cat sat " * longest, model)
+    with pytest.raises(TooLong, match="shorten it; truncate=True keeps its beginning"):
+        wherefrom.explain("the cat sat " * longest, model)
 
 
 def test_the_command_shows_the_sources_of_a_token(model: Any, tmp_path: Path) -> None:

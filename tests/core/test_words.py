@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 import tiny
 import wherefrom
+from wherefrom.errors import InvalidOption
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.units import grouped
 from wherefrom.result.words import group, word_spans
 
 
@@ -153,3 +156,13 @@ def test_signed_max_keeps_the_sign() -> None:
 def test_tokens_without_a_text_stand_alone() -> None:
     found = wherefrom.explain([5, 6, 7], tiny.model(), method="attention-rollout")
     assert found.words().tokens == found.tokens == ["5", "6", "7"]
+
+
+def test_a_short_form_ends_no_sentence_and_spans_lie_apart_inside_the_text() -> None:
+    text = "Mr. J. Smith met Dr. Ba. Plan B? Yes, e.g. now. End"
+    places = [(0, found.start(), found.end()) for found in re.finditer(r"\S+", text)]
+    found = [text[places[each[0]][1] : places[each[-1]][2]] for each in grouped("sentence", [text], places, [])]
+    assert found == ["Mr. J. Smith met Dr. Ba.", "Plan B?", "Yes, e.g. now.", "End"]
+    for spans, said in (([(0, 8), (5, 12)], "begins inside another"), ([(0, 5800)], "no part of a text of 51 char")):
+        with pytest.raises(InvalidOption, match=said):
+            grouped(spans, [text], places, [])

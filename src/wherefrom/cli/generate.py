@@ -39,7 +39,9 @@ Temperature = Annotated[float | None, typer.Option(help="Sample at this temperat
 Top = Annotated[int, typer.Option(help="How many words are listed of each layer.", min=1)]
 Rather = Annotated[str | None, typer.Option("--foil", help="Why the token was said rather than this word.")]
 Given = Annotated[str | None, typer.Option("--target", help="A text that is taken as said; nothing is generated.")]
-Unit = Annotated[str, typer.Option("--unit", help="What the sources are: token, word, sentence, line or turn.")]
+Unit = Annotated[
+    str, typer.Option("--unit", help="What the sources are: token, word, sentence, line, document or turn.")
+]
 Alternatives = Annotated[
     int, typer.Option(help="Explain each token also rather than so many likely others, for the file.", min=0)
 ]
@@ -56,7 +58,7 @@ def register(app: typer.Typer) -> None:
 
 @shared(asked=(MODEL,))
 def generate_command(
-    text: Written,
+    text: Annotated[str, typer.Argument(help="The text that the model goes on after.")],
     model: ModelChoice = SPEAKER,
     method: MethodChoice = DEFAULT_METHOD,
     token: Token = None,
@@ -94,6 +96,8 @@ def generate_command(
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
         return
     show_generation(found, token, unit=unit, contrast=contrast)
+    if found.seed is not None:
+        typer.echo(f"drawn with --seed {found.seed}")
     if save is not None:
         typer.echo(f"written to {save}")
 

@@ -175,6 +175,7 @@ class Reader:
     type_count: int | None = None  # how many kinds of token_type_ids the model has
     two_streams: bool = False  # whether a decoder reads ids of its own
     pictures: Preparing | None = None  # of a model that reads pictures and no text
+    shorten: str = "shorten it"  # what to do with a longer text
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -432,8 +433,7 @@ class Reader:
             )
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise TooLong(
-                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; use "
-                f"long='windows' to explain all of it or truncate=True to cut it; token ids you must cut yourself",
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; {self.shorten}"
             )
 
 

@@ -34,6 +34,16 @@ POOLED = {
 }  # config.classifier_pooling, and what it reads
 
 
+# What to do with a text that is too long, by the model's task.
+WINDOWS = "use long='windows' to explain all of it or truncate=True to cut it; token ids you must cut yourself"
+SHORTEN = {
+    "classification": WINDOWS,
+    "encoder": WINDOWS,
+    "causal-lm": "shorten it; truncate=True keeps its beginning, and explains the word after that",
+}
+CUT = "shorten it around what is asked, or cut it with truncate=True; token ids you must cut yourself"
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A model whose parts are known: what capture and the targets work with.
@@ -267,9 +277,10 @@ class Model:
             )
 
     def reader(
-        self, *, truncate: bool = False, tokenizer_kwargs: Mapping[str, Any] | None = None, long: str = "error"
+        self, *, truncate: bool = False, tokenizer_kwargs: Mapping[str, Any] | None = None, long: str | None = None
     ) -> Reader:
-        """What turns inputs into sentences for this model; the arguments are those of `explain`."""
+        """What turns inputs into sentences for this model; the arguments are those of `explain`, long=None of a caller
+        that has none such."""
         if self.two_streams and long == "windows":
             raise InvalidOption("long='windows' is for one stream of tokens; cut a long source (truncate=True)")
         if truncate and long == "windows":
@@ -287,6 +298,7 @@ class Model:
             type_count=getattr(self.config, "type_vocab_size", None),
             two_streams=self.two_streams,
             pictures=self.preparing if self.images else None,
+            shorten="shorten it" if long is None else SHORTEN.get(self.task, CUT),
         )
 
     @property

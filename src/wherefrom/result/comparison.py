@@ -13,7 +13,7 @@ from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.explanation import Explanation
-from wherefrom.result.serialise import PICTURES, not_a
+from wherefrom.result.serialise import PICTURES, not_a, stored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,11 +96,7 @@ class Comparison(Mapping[str, Explanation]):
     @classmethod
     def load(cls, path: str | Path) -> Comparison:
         """Read what `save` wrote as .json."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DamagedFile(f"cannot read '{path}' as a wherefrom comparison: {error}") from error
-        return cls.from_dict(data)
+        return cls.from_dict(stored(Path(path), "comparison"))
 
     def show(self, *, layers: bool = False, pieces: bool = False) -> None:
         """Coloured words (or pieces) in the terminal, one line per method."""

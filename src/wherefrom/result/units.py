@@ -10,8 +10,13 @@ from wherefrom.errors import InvalidOption
 from wherefrom.result.words import Span, group
 from wherefrom.typecheck import shown
 
+# A full stop after these, or after a single capital, ends no sentence.
+SHORT = "".join(
+    rf"(?<!\b{each})" for each in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "vs", "cf", r"e\.g", r"i\.e", "[A-Z]")
+)
 ENDS = {
-    "sentence": re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s|$)\s*|\n+"),  # where one ends, with the blanks after it
+    # where one ends, with the blanks after it
+    "sentence": re.compile(rf"(?:(?!\.)|{SHORT})[.!?…。！？]+[\"'”’)\]]*(?=\s|$)\s*|\n+"),
     "line": re.compile(r"\n+"),
     "document": re.compile(r"\n[^\S\n]*\n\s*"),  # an empty line
 }
@@ -48,6 +53,7 @@ def grouped(
             f"units, or a list of spans (start, end) in the text"
         )
     else:
+        _check(unit, len(texts[0]) if texts else 0)
         keys = [_within(unit, span) for span in spans]
     parts = segments or [""] * len(spans)
     groups: list[list[int]] = []
@@ -67,6 +73,17 @@ def _part(ends: re.Pattern[str], texts: Sequence[str], span: Span | None) -> tup
         return None
     which, _, end = span
     return which, sum(found.end() < end for found in ends.finditer(texts[which]))
+
+
+def _check(spans: Sequence[tuple[int, int]], length: int) -> None:
+    """Spans of a text lie inside it, and none in another."""
+    last = 0
+    for start, end in sorted(map(tuple, spans)):
+        if not 0 <= start < end <= length:
+            raise InvalidOption(f"the span ({start}, {end}) is no part of a text of {length} characters")
+        if start < last:
+            raise InvalidOption(f"the span ({start}, {end}) begins inside another one; expected spans that lie apart")
+        last = end
 
 
 def _within(spans: Sequence[tuple[int, int]], span: Span | None) -> int | None:
