@@ -275,7 +275,7 @@ def test_the_schema_describes_every_field(client: Any) -> None:
             422,
             "no method that wherefrom chooses has an option 'method'",
         ),
-        ({"inputs": TEXT, "options": {"baseline": "black"}}, 422, "it is deeplift: 'deeplift' cannot have baseline"),
+        ({"inputs": TEXT, "options": {"baseline": "noise"}}, 422, "it is deeplift: 'deeplift' cannot have baseline"),
         (
             {"inputs": TEXT, "method": "TransAtt", "options": {"start_layer": "1"}},
             422,
