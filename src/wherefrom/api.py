@@ -193,7 +193,7 @@ def explain(
         (wherefrom/pipeline/auto.py); the result says which it was.
     aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
-        "answer" (both) of an answer, the next token or several that follow (docs/generation.md); of a bare encoder
+        "answer" (both) of an answer, the next token or several, the text that a decoder writes; of a bare encoder
         `wherefrom.similarity("another text")` or a dimension of its embedding; the predicted one if none is given.
         With a foil, the difference to it. "all" explains every class from one pass and gives a `Comparison` by label.
         Methods that say what a representation is made of look at no target and refuse one.

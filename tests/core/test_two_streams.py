@@ -19,8 +19,17 @@ from wherefrom.model import Model, collate
 from wherefrom.model.capture import capture
 from wherefrom.view.terminal import gaps
 
-MAPS = ["attention", "attention-rollout", "attention-flow", "norm", "norm-fixed-residual", "norm-residual"]
-MAPS += ["value-zeroing", "norm-residual-ln", "globenc", "attention-residual", "alti", "information-flow", "random"]
+
+def some(quick: str, others: str) -> list[Any]:
+    """Methods, most of them among the slow tests."""
+    return [*quick.split(), *(pytest.param(name, marks=pytest.mark.slow) for name in others.split())]
+
+
+MAPS = some(
+    "alti attention-rollout value-zeroing",
+    "attention attention-flow norm norm-fixed-residual norm-residual norm-residual-ln globenc attention-residual "
+    "information-flow random",
+)
 
 
 @lru_cache
@@ -129,8 +138,11 @@ def test_refusals_say_what_to_do() -> None:
 
 # Towards the output ---------------------------------------------------------------------------------------
 
-SCORES = ["saliency", "gradient-x-input", "gradient-x-input(at=word)", "integrated-gradients(baseline=zero, n_steps=3)"]
-SCORES += ["generic-attention", "attn-lrp", "cp-lrp", "ablation(by=9)", "ablation(by=attention)", "ablation(by=delete)"]
+SCORES = some(
+    "generic-attention gradient-x-input attn-lrp ablation(by=attention)",
+    "saliency gradient-x-input(at=word) integrated-gradients(baseline=zero,n_steps=3) cp-lrp ablation(by=9) "
+    "ablation(by=delete)",
+)
 
 
 @pytest.mark.filterwarnings("ignore:integrated gradients have not converged")
