@@ -22,6 +22,7 @@ from wherefrom.model.target import EACH
 from wherefrom.pipeline.resolution import Question, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import Target
+from wherefrom.result.generation import Answered
 
 FOLDER = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
 CASES = ["bart_s2s", "marian_s2s", "m2m_s2s", "t5_s2s"]
@@ -159,3 +160,19 @@ def test_speech() -> None:
     assert gradients.scores[:s].any()
     with pytest.raises(Unsuited, match="nothing can stand in for a frame"):
         heard("ablation")
+
+
+@pytest.mark.parametrize("case", ["bart_s2s", "marian_s2s", "m2m_s2s"])
+def test_source_contribution_is_that_of_stopes(case: str) -> None:
+    """On the authors' own rows: its mean and its least are avg_sc and min_sc."""
+    rows, wanted = (np.load(FOLDER / case / f"{name}.npz") for name in ("altiplus", "alti_metrics"))
+    for which in (0, 1):
+        total = rows[f"s{which}/l1/rollout_total"][-1]
+        segments = [*pair(case, which).segments, "target"]
+        scores = np.pad(total, ((0, 0), (0, 1)))
+        tokens = [str(i) for i in range(len(segments))]
+        whole = wherefrom.Explanation.from_scores(tokens, scores.mean(0), segments=segments)
+        steps = [Answered(Target("token", 0), None, {}, 0.0) for _ in total]
+        found = wherefrom.Generation(whole, scores, list(range(len(segments))), steps).source_contribution
+        assert found.mean() == pytest.approx(float(wanted[f"s{which}/avg_sc"]), abs=1e-12)
+        assert found.min() == pytest.approx(float(wanted[f"s{which}/min_sc"]), abs=1e-12)
