@@ -48,7 +48,10 @@ MAPS = {  # the oracle's name -> ours
 
 @functools.lru_cache(maxsize=2)
 def model(case: str) -> Any:
-    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER / case / "model", dtype=torch.float64)
+    # Before 5.21 the default attention of Gemma 2 leaves its soft-cap out: wherefrom refuses that and asks for "eager".
+    old = tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 21)
+    how = {"attn_implementation": "eager"} if old and case.startswith("gemma2") else {}
+    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER / case / "model", dtype=torch.float64, **how)
 
 
 @functools.lru_cache(maxsize=2)
