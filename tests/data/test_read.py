@@ -222,6 +222,27 @@ def test_plain_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         read(file, columns={"words": "a"})
 
 
+def test_rows_may_lack_what_others_have(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    rows = [
+        {"text": "The boys", "target": " are"},
+        {"text": "The keys", "target": " are here", "foil": " is", "cues": [[4, 8]]},
+        {"text": "The key", "target": None, "foil": ""},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    expected = [
+        Example("prompts:1", "The boys", target=" are"),
+        Example("prompts:2", "The keys", target=" are here", foil=" is", cues=((4, 8),)),
+        Example("prompts:3", "The key"),
+    ]
+    data = read(file)
+    assert list(data) == expected
+    assert not data.dropped
+    csv = tmp_path / "prompts.csv"
+    csv.write_text('text,target,foil,cues\nThe boys, are,,\nThe keys, are here, is,"[[4, 8]]"\nThe key,,,\n')
+    assert list(read(csv)) == expected
+
+
 def test_parquet_is_streamed(tmp_path: Path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for part in range(2):

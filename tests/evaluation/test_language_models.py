@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,34 @@ def test_masked_words_are_not_asked_of_a_language_model(plain: PreTrainedTokeniz
     run = wherefrom.evaluate([masked, replace(PROMPT, id="2")], MODEL, plain, ["saliency"], names, shard=1, threads=1)
     assert np.isfinite(run.mean("saliency", "lerf-morf"))
     assert "--up-to-mask" in str(run.table("examples").to_pylist()[0])
+
+
+def test_prompts_with_their_targets_from_a_file(plain: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    """A word and its foil, a phrase, and no target: what a list of dicts and a list of examples are, too."""
+    rows: list[dict[str, Any]] = [
+        {"text": "the boys", "target": "are very good"},
+        {"text": "the keys to the cabinets", "target": "are", "foil": "is"},
+        {"text": "a cat is"},
+        {"text": "a dog", "target": "is", "foil": "very good"},  # a phrase is measured by itself
+    ]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    examples = [Example(str(i), **row) for i, row in enumerate(rows)]
+    found = [
+        wherefrom.evaluate(data, MODEL, plain, ["saliency"], ["lerf-morf"], threads=1)
+        for data in (file, rows, examples)
+    ]
+    assert found[0].manifest["data"]["name"] == "prompts.jsonl"
+    tables = [run.table("examples").to_pylist() for run in found]
+    assert ["leave the example's foil out" in str(each) for each in tables[0]] == [False, False, False, True]
+    values = [[each["value"] for each in run.table("records").to_pylist()] for run in found]
+    assert len(values[0]) == 3
+    assert values[1] == pytest.approx(values[0])
+    assert values[2] == pytest.approx(values[0])
+    with pytest.raises(WherefromError, match="example 0: no column 'text'; it has: prompt"):
+        wherefrom.evaluate([{"prompt": "a cat"}], MODEL, plain, ["saliency"], ["morf"])
+    with pytest.raises(WherefromError, match="example 1: 'target' is 3, not text"):
+        wherefrom.evaluate(["a cat", {"text": "a dog", "target": 3}], MODEL, plain, ["saliency"], ["morf"])
 
 
 def test_what_has_no_value_says_why(plain: PreTrainedTokenizerFast) -> None:

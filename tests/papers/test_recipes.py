@@ -398,7 +398,7 @@ def test_the_command_lists_and_shows(out: Path) -> None:
         app, ["reproduce", "abnar2020/table1", "--limit", "3", "--out", str(out)], env={"COLUMNS": "200"}
     )
     assert shown.exit_code == 0, shown.output
-    assert "grammar:distractor up to the verb test: n = 3" in shown.output
+    assert "grammar:distractor up to the mask test: n = 3" in shown.output
     assert "(0.69 ± 0.27)" in shown.output
 
 

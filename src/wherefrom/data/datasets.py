@@ -21,11 +21,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from wherefrom.data import grammar
+from wherefrom.data import grammar, rows
 from wherefrom.data.example import MASK, Dataset, Dropped, Example, first, unfit
 from wherefrom.data.sources import SOURCES, Source
 from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, open_packed
-from wherefrom.errors import DamagedFile, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
+from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
 from wherefrom.extras import need
 
 VARIABLE = "WHEREFROM_DATA"
@@ -255,9 +255,10 @@ def _examples(row: Source, split: str, group: str | None, numbered: Any) -> Iter
 
 
 def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
-    """The columns to read, checked against the first row; for a plain table without a map, those that are there."""
+    """The columns to read, checked against the first row; for a plain table without a map, those that are there, and
+    those that a later row may have."""
     if not row.columns:
-        found = {part: part for part in sorted(PARTS) if part in cells}
+        found = {part: part for part in sorted(PARTS) if part in cells or part in rows.SPARSE}
         if "text" not in found and "sentence" not in cells:
             there = ", ".join(map(str, cells))
             raise UnknownName(f"{row.name}: no column 'text'; it has: {there}. Name the columns with columns=")
@@ -266,6 +267,19 @@ def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
         if part not in row.optional and not any(name in cells for name in names.split("|")):
             raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {', '.join(map(str, cells))}")
     return row.columns
+
+
+def from_row(id: str, cells: Row, columns: Mapping[str, str] | None = None) -> Example:
+    """The example that the cells of one row of a plain table make.
+
+    >>> from_row("1", {"text": "The keys to the cabinet", "target": " are", "foil": " is"}).foil
+    ' is'
+    """
+    row = _plain(f"example {id}", columns)
+    try:
+        return row.make(id, cells, _fitting(row, cells), row.labels)
+    except BadRow as bad:
+        raise InvalidInput(f"{row.name}: {bad}") from None
 
 
 def _in_groups(row: Source, cells: Row, group: str | None) -> bool:

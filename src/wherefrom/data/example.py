@@ -28,7 +28,7 @@ class Example:
     id: str  # stable within the dataset: "validation:17", the split and the row counted from 1
     text: str | tuple[str, str]  # what `explain` takes; a masked word stands as [MASK]
     label: str | int | None = None  # the gold class
-    target: str | None = None  # the word wanted at the mask,
+    target: str | None = None  # the word wanted at the mask, or what comes after the text,
     foil: str | None = None  # and the one that does not belong there
     cues: Spans = ()  # what decides between them
     rationale: Spans = ()  # what humans marked
@@ -254,7 +254,7 @@ def up_to_mask(data: Dataset) -> Dataset:
             else:
                 yield Dropped(row, f"nothing stands before the mask of {item.id}")
 
-    return replace(data, name=f"{data.name} up to the verb", make=make)
+    return replace(data, name=f"{data.name} up to the mask", make=make)
 
 
 def _written(item: Example | Dropped) -> bytes:

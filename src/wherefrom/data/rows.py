@@ -18,18 +18,31 @@ from wherefrom.data.tables import BadRow, Row, label_text, shown, written
 
 Columns = Mapping[str, str]
 NUMBERS = ("singular", "plural")
+SPARSE = (
+    "target",
+    "foil",
+    "cues",
+    "rationale",
+    "answer",
+    "attractors",
+    "group",
+)  # what some rows may have and some not
 
 
 def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:
-    """Columns named after the fields of `Example`, and `pair` for a second text."""
+    """Columns named after the fields of `Example`, and `pair` for a second text.
+
+    A row that has no target, foil, … or an empty one has none. A target belongs at the mask, or after the text where
+    there is none: which of the two a model can be asked for is the model's business.
+    """
     text = _text(row, columns, "text")
     pair = _text(row, columns, "pair") if "pair" in columns else None
-    target, foil = (_text(row, columns, name) if name in columns else None for name in ("target", "foil"))
-    if target is not None and MASK not in text:
-        raise BadRow(f"there is a target but no {MASK} in the text")
+    target, foil = (
+        None if (value := _given(row, columns, name)) is None else written(value, columns[name])
+        for name in ("target", "foil")
+    )
     last = text if pair is None else pair
-    attractors = _cell(row, columns, "attractors") if "attractors" in columns else None
-    group = _cell(row, columns, "group") if "group" in columns else None
+    attractors, group = (_given(row, columns, name) for name in ("attractors", "group"))
     return Example(
         id,
         text if pair is None else (text, pair),
@@ -183,6 +196,13 @@ def _cell(row: Row, columns: Columns, part: str) -> Any:
     return row[name]
 
 
+def _given(row: Row, columns: Columns, part: str) -> Any:
+    """The cell of a part that some rows have and some do not: None where it is missing or empty."""
+    name = _first(row, columns[part]) if part in columns else None
+    value = None if name is None else row[name]
+    return None if isinstance(value, str) and not value else value
+
+
 def _text(row: Row, columns: Columns, part: str) -> str:
     return written(_cell(row, columns, part), columns[part])
 
@@ -217,11 +237,9 @@ def _label(row: Row, columns: Columns, labels: Sequence[str]) -> str | int | Non
 
 def _spans(row: Row, columns: Columns, part: str, text: str) -> Spans:
     """Pairs (start, end) of characters; a csv writes them as JSON."""
-    if part not in columns:
-        return ()
-    value = _cell(row, columns, part)
+    value = _given(row, columns, part)
     try:
-        found = json.loads(value) if isinstance(value, str) and value else value or []
+        found = json.loads(value) if isinstance(value, str) else value or []
         spans = tuple((int(start), int(end)) for start, end in found)
     except (ValueError, TypeError):
         raise BadRow(f"'{columns[part]}' is {shown(value)}, not a list of (start, end)") from None

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from wherefrom.data import MASK, Dataset, Example, drawn
 from wherefrom.data import read as read_data
+from wherefrom.data.datasets import from_row
 from wherefrom.data.example import first, kept, unfit
 from wherefrom.data.tables import shown
 from wherefrom.errors import InvalidInput, InvalidOption
@@ -25,7 +26,9 @@ from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import shown as shown_value
 
 LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
-DataLike: TypeAlias = str | os.PathLike[str] | Dataset | Iterable[TextInput | list[str] | Example] | None
+DataLike: TypeAlias = (
+    str | os.PathLike[str] | Dataset | Iterable[TextInput | list[str] | Example | Mapping[str, Any]] | None
+)
 GIVEN = "given"  # the name of a list of texts or examples
 
 
@@ -95,10 +98,7 @@ def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
         return read_data(data, rows.split, rows.columns, limit, rows.folder)
     if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
         raise InvalidOption(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
-    examples = [
-        each if isinstance(each, Example) else Example(str(row), _text(each))
-        for row, each in enumerate(islice(data, limit))
-    ]
+    examples = [_example(str(row), each, rows.columns) for row, each in enumerate(islice(data, limit))]
     for each in examples:
         texts = each.text if isinstance(each.text, tuple) else (each.text,)
         if len(texts) > 2 or not all(isinstance(text, str) for text in texts):
@@ -106,6 +106,13 @@ def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
     if len({each.id for each in examples}) < len(examples):
         raise InvalidInput("two examples have the same id; expected each to have its own")
     return Dataset(GIVEN, "", lambda: iter(examples))
+
+
+def _example(id: str, given: Any, columns: Mapping[str, str] | None) -> Example:
+    """A text or a pair, the cells of a row, or an example as it is."""
+    if isinstance(given, Mapping):
+        return from_row(id, dict(given), columns)
+    return given if isinstance(given, Example) else Example(id, _text(given))
 
 
 def _text(given: Any) -> Any:

@@ -205,7 +205,7 @@ class Worker:
         """An example as this model reads it, or why it cannot."""
         try:
             return self.read(example)
-        except InvalidInput as error:
+        except (InvalidInput, InvalidTarget) as error:
             return str(error)
 
     def _readable(self, outcomes: list[ExampleOutcome], task: ShardTask) -> list[tuple[ExampleOutcome, Sentence]]:
