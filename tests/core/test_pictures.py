@@ -12,7 +12,7 @@ import torch
 import pictures
 import tiny
 import wherefrom
-from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, UnsupportedModel
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, NotDefined, Unsuited, UnsupportedModel
 from wherefrom.model import collate, open_model
 from wherefrom.model.pictures import PAINTS, painted
 from wherefrom.model.vision import VISION
@@ -216,6 +216,26 @@ def test_integrated_gradients_add_up_to_the_change(baseline: str) -> None:
         both = [sentence, sentence.blanked(range(10), PAINTS[baseline])]
         logits = model.model(collate(both, None).pixels.double()).logits[:, 1]
     np.testing.assert_allclose(found.scores.sum(), float(logits[0] - logits[1]), rtol=1e-3)
+
+
+@pytest.mark.slow
+@CLASSIFIERS
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.WherefromWarning")
+def test_every_method_gives_the_same_alone_or_says_why_it_cannot(layout: str) -> None:
+    model, both = open_model(pictures.model(layout)), [pictures.pixels(0), pictures.pixels(1)]
+    refused = set()
+    for method in wherefrom.methods():
+        try:
+            found = wherefrom.explain(both, model, method=method.name)[1]
+        except (Unsuited, InvalidOption, NotDefined):
+            refused.add(method.name)
+            continue
+        np.testing.assert_allclose(
+            found.scores, wherefrom.explain(both[1], model, method=method.name).scores, atol=1e-6, err_msg=method.name
+        )
+    heads = {"partial-lrp", "transformer-attribution", "full-lrp", "decompx", "alti-logit"}  # of one token, unscaled
+    biased = {"deeplift", "hta", "hta-x-input"} if layout == "beit" else set()  # a softmax with positions in it
+    assert refused - {"context-cite"} <= biased | (set() if layout in ("vit", "deit") else heads)
 
 
 # Images and texts -----------------------------------------------------------------------------------------

@@ -92,3 +92,20 @@ def test_generic_relevance_of_clip_is_the_authors() -> None:
             found = wherefrom.explain(given, model, method="generic-attention", target=target, layers=layers)
             near(found.scores[1:], theirs[f"generic_start{start}/image"][number])
             assert float(found.prediction or 0) == pytest.approx(inputs["logits_per_image"][0, number], rel=1e-3)
+
+
+@pytest.mark.parametrize("case", ["vit", "vit14"])
+def test_fused_rollout_is_the_code_that_people_run(case: str) -> None:
+    model, theirs = opened(case), arrays(case, "vit")
+    given = {"pixel_values": torch.tensor(arrays(case, "inputs")["pixel_values"][0])}
+    for fusion in ("mean", "max", "min"):
+        for discard in (0.0, 0.5, 0.9):
+            method = f"attention-fused(fusion={fusion}, discard={discard}, protocol=code)"
+            found = wherefrom.explain(given, model, method=method).scores[1:]
+            near(found / found.max(), theirs[f"s0/jacobgil_rollout_{fusion}_discard{discard}"].ravel())
+    plain, usual = (
+        wherefrom.explain(given, model, method=name).scores
+        for name in ("attention-fused(fusion=mean, discard=0)", "attention-rollout")
+    )
+    np.testing.assert_allclose(plain, usual, rtol=1e-12)
+    np.testing.assert_allclose(wherefrom.explain(given, model, method="attention-fused").maps.sum(-1), 1)

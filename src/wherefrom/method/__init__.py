@@ -2,6 +2,7 @@
 
 # isort: off
 from wherefrom.method import attention as attention
+from wherefrom.method import attention_fused as attention_fused
 from wherefrom.method import norms as norms
 from wherefrom.method import norm_ffn as norm_ffn
 from wherefrom.method import alti as alti
