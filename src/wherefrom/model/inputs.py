@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -93,7 +94,7 @@ class Sentence:
 
 
 TextInput: TypeAlias = str | tuple[str, str]  # a text, or a pair of texts
-OneInput: TypeAlias = TextInput | Sequence[int] | Sentence
+OneInput: TypeAlias = TextInput | Path | Sequence[int] | Sentence  # a path: of an image
 Encoded: TypeAlias = Mapping[str, Any] | Tensor | NDArray[Any]  # one input, or several by a batch axis
 ManyInputs: TypeAlias = Iterable[OneInput | Encoded | Sequence[str]]
 Inputs: TypeAlias = OneInput | Encoded | ManyInputs
