@@ -108,6 +108,7 @@ BEFORE = {
 STANDS_FOR = {
     "textattack/bert-base-uncased-SST-2": "wherefrom/sentiment",
     "path/to/another": "wherefrom/sentiment",
+    "[(0, 812), (812, 1530)]": "[(0, 34), (34, 52)]",  # documents of a shorter prompt
     'wherefrom.open_model("Helsinki-NLP/opus-mt-de-en")': "untrained",
     'wherefrom.open_model("google/vit-base-patch16-224")': "unseen",
     'why_not(3, "she")': "why_not(3, g.steps[3].foils[0].foil_label)",
