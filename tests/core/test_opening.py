@@ -268,3 +268,19 @@ def test_a_model_loaded_in_inference_mode_is_refused_for_gradients() -> None:
     for method in ("saliency", "gradient-x-input", "deeplift"):
         with pytest.raises(WherefromError, match=r"loaded under torch.inference_mode"):
             wherefrom.explain(tiny.ids(5), model, method=method, **_options(method))
+
+
+@pytest.mark.parametrize(("variant", "task"), [("gemma", "causal-lm"), ("bert", "classification")])
+def test_weights_that_are_changed_after_opening_are_seen(variant: str, task: str) -> None:
+    model = tiny.model(variant, task, dtype=torch.float64)
+    opened, ids = wherefrom.open_model(model), tiny.ids(7)
+    asked = ("norm-residual-ln", "attn-lrp", "decompx")
+    before = [wherefrom.explain(ids, opened, method=method).scores for method in asked]
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "norm" in name.lower():
+                weights.mul_(torch.linspace(0.5, 2, len(weights)))
+    for method, old in zip(asked, before, strict=True):
+        found = wherefrom.explain(ids, opened, method=method).scores
+        assert np.abs(found - wherefrom.explain(ids, model, method=method).scores).max() < 1e-12
+        assert np.abs(found - old).max() > 1e-3

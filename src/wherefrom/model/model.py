@@ -65,6 +65,9 @@ class Model:
     both: Any | None = None  # and the whole of which it is the image side, beside a side for texts (CLIP)
     nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
 
+    def __post_init__(self) -> None:
+        vars(self)["_seen"] = _changes(self.model)
+
     def __repr__(self) -> str:
         return f"<Model '{self.name}': {self.task}, {self.family.name}>"
 
@@ -153,6 +156,15 @@ class Model:
     def norms(self) -> list[tuple[nn.Module, Norm]]:
         """Every norm, in the blocks or not, with the module that it is; each must be tried to be known."""
         return outside_inference_mode(lambda: list(norms_of(self.model)))
+
+    def refreshed(self) -> Model:
+        """Itself, without what it kept of weights that have been changed since, by training or by hand."""
+        if (now := _changes(self.model)) != vars(self)["_seen"]:
+            for name in [*vars(self)]:
+                if isinstance(getattr(type(self), name, None), cached_property):
+                    del vars(self)[name]
+            vars(self)["_seen"] = now
+        return self
 
     @cached_property
     def proof(self) -> Proof:
@@ -322,3 +334,8 @@ class Model:
 def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:
     """The transformers model that a module is or has inside."""
     return next(part for part in model.modules() if isinstance(part, transformers.PreTrainedModel))
+
+
+def _changes(model: nn.Module) -> int:
+    """How often weights have been written to, as torch counts it (not of those made for inference alone)."""
+    return sum(each._version for each in model.parameters() if not each.is_inference())

@@ -70,7 +70,7 @@ def open_model(
         }
         if unused := [name for name, value in given.items() if value is not None] + ["prove"] * (not prove):
             raise InvalidOption(f"{' and '.join(unused)} cannot be given with a model that is open already")
-        return model
+        return model.refreshed()
     if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
         pipeline: Any = model
         images = getattr(pipeline, "image_processor", None)
