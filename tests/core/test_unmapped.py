@@ -219,7 +219,7 @@ def test_modules_without_logits_or_text_are_refused() -> None:
     with pytest.raises(WherefromError, match=r"gives no logits.*returned a str"):
         wherefrom.explain(tiny.ids(4), Nothing(), method="saliency")
     vision = transformers.ViTModel(transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-    with pytest.raises(WherefromError, match="no embeddings of tokens"):
+    with pytest.raises(WherefromError, match="given to a model of images"):
         wherefrom.explain(tiny.ids(4), vision, method="saliency")
     both = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=60)
     with pytest.raises(WherefromError, match="an encoder with a decoder"):

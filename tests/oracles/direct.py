@@ -48,7 +48,9 @@ class Direct:
     ) -> None:
         self.block: Block = layer.block
         self.call, self.w, self.closing = call, last_read, closing
-        self.x, self.alpha, self.value = layer.raw["x"][0], layer.raw["attention"][0], layer.raw["value"][0]
+        self.x, self.alpha = layer.raw["x"][0], layer.raw["attention"][0]
+        shared = layer.raw["value"][0]  # once for the heads that share it
+        self.value = shared.repeat_interleave(len(self.alpha) // len(shared), 0)
         self.n, self.heads = len(self.x), len(self.alpha)
         self.o = call()[0]
         row = self.block.family
