@@ -177,6 +177,23 @@ def test_prompts_with_their_targets_from_a_file(plain: PreTrainedTokenizerFast, 
         wherefrom.evaluate(["a cat", {"text": "a dog", "target": 3}], MODEL, plain, ["saliency"], ["morf"])
 
 
+def test_what_is_suggested_works(plain: PreTrainedTokenizerFast) -> None:
+    """A way that the model has: its mask; where the tokenizer has neither mask nor unknown token, attention."""
+    for tokenizer, way in ((plain, "mask"), (unmasked(), "attention")):
+        with pytest.raises(WherefromError, match=rf"let them go otherwise: aopc\(by={way}\)"):
+            wherefrom.evaluate(["a cat is"], MODEL, tokenizer, ["saliency"], ["aopc"])
+        run = wherefrom.evaluate(["a cat is"], MODEL, tokenizer, ["saliency"], [f"aopc(by={way})"], threads=1)
+        assert np.isfinite(run.mean("saliency", f"aopc(by={way})"))
+    with pytest.raises(WherefromError, match="to erase by 'mask'; choose by='attention' or by='pad' or a token id"):
+        wherefrom.evaluate(["a cat is"], MODEL, unmasked(), ["saliency"], ["aopc(by=mask)"])
+
+
+def unmasked() -> PreTrainedTokenizerFast:
+    found = tiny.tokenizer()
+    found.mask_token = found.unk_token = None
+    return found
+
+
 def test_what_has_no_value_says_why(plain: PreTrainedTokenizerFast) -> None:
     run = wherefrom.evaluate(
         [Example("1", "film", target="good"), Example("2", "a cat is", target="good")],

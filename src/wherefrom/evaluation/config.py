@@ -127,6 +127,7 @@ def _check_maps(setting: Setting, asked: MetricSpec) -> None:
 def check_model(opened: Model, setting: Setting) -> None:
     """Refuse what this model cannot give."""
     from wherefrom.metric.erasure import blank_id
+    from wherefrom.model.perturb import ways
     from wherefrom.model.target import class_index
 
     jobs(opened, setting)
@@ -138,9 +139,10 @@ def check_model(opened: Model, setting: Setting) -> None:
             if opened.task == "encoder":
                 raise NotDefined(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
             if asked.way.by == "delete" and opened.task != "classification":
+                instead = next(iter(ways(opened)), "TOKEN_ID")
                 raise NotDefined(
-                    f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; replace them: "
-                    f"{asked.metric.name}(by=mask)"
+                    f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; let them go "
+                    f"otherwise: {asked.metric.name}(by={instead})"
                 )
         if asked.rerun is not None and opened.task == "encoder":
             raise NotDefined(f"'{asked.name}' measures an output, and {opened.name} is a bare encoder")

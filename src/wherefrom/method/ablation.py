@@ -30,7 +30,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidOption, InvalidTarget
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
-from wherefrom.model.perturb import stand_in_for, untokenized
+from wherefrom.model.perturb import stand_in_for, suggested, untokenized
 from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
 from wherefrom.work import BatchShape, Work, forward
@@ -197,8 +197,7 @@ def _replaced(opened: Model, by: str | int) -> Change:
     blank = stand_in_for(opened, by)
     if blank is None:
         raise InvalidOption(
-            f"{opened.name} has no token to blank out by {by!r}{untokenized(opened)}; pass by= another way "
-            f"or a token id"
+            f"{opened.name} has no token to blank out by {by!r}{untokenized(opened)}; pass {suggested(opened)}"
         )
 
     def change(sentence: Sentence, answer: Answer, taken: Sequence[int]) -> tuple[Sentence, Answer]:

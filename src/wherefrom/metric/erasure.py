@@ -37,7 +37,7 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.output import explained, predicted
-from wherefrom.model.perturb import By, stand_in_for, untokenized
+from wherefrom.model.perturb import UNSEEN, By, stand_in_for, suggested, untokenized
 from wherefrom.model.rerun import readings
 from wherefrom.result.explanation import SAID, Explanation
 from wherefrom.typecheck import check_fields
@@ -48,7 +48,6 @@ NINE = TENTHS[1:-1]  # 10 to 90 % (DecompX)
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
 Protocol = Literal["text", "attcat-code", "alti-code"]
 TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
-UNSEEN = "attention"  # no token stands in, and none is deleted
 SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
 
 
@@ -278,7 +277,7 @@ def _without(opened: Model, sentence: Sentence, gone: frozenset[int], blank: Bla
     if start is None:
         raise NotDefined(
             f"deleting every token leaves nothing to read, and {opened.name} has no token that a text begins with; "
-            f"replace them instead (by='unknown', or a token id), or keep some (shares=[0, 0.1, …, 0.9])"
+            f"let them go otherwise ({suggested(opened)}), or keep some (shares=[0, 0.1, …, 0.9])"
         )
     return sentence.without(gone - {0}).blanked({0}, start)
 
@@ -309,7 +308,7 @@ def blank_id(opened: Model, by: str | int) -> Blank:
     token = stand_in_for(opened, by)
     if token is None:
         raise InvalidOption(
-            f"{opened.name} has no token to erase by {by!r}{untokenized(opened)}; choose another way or a token id"
+            f"{opened.name} has no token to erase by {by!r}{untokenized(opened)}; choose {suggested(opened)}"
         )
     return token
 
@@ -321,6 +320,6 @@ def _answer(opened: Model, explanation: Explanation, blank: Blank) -> Answer:
     if blank is None and (target.kind != "class" or opened.task != "classification"):
         raise NotDefined(
             f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
-            f"a classifier; replace tokens instead (by='mask' or 'unknown')"
+            f"a classifier; let them go otherwise: {suggested(opened)}"
         )
     return Answer(target, explanation.readout, None, {})

@@ -9,6 +9,7 @@ from wherefrom.model.pictures import PAINTS
 
 # How a token is taken away, or a token's id; the last three are for pictures (pictures.py).
 By = Literal["unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
+UNSEEN = "attention"  # no token stands in, and none is deleted
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
 
@@ -21,6 +22,17 @@ def stand_in_for(opened: Model, *ways: str | int) -> int | None:
         if token is not None and 0 <= token < opened.vocabulary_size:
             return int(token)
     return None
+
+
+def ways(opened: Model) -> list[str]:
+    """How tokens of this model can be taken away so that the others keep their places, the likeliest way first."""
+    names = (*PAINTS, UNSEEN) if opened.images else ("mask", "unknown", UNSEEN, "pad")
+    return [way for way in names if (opened.family.mapped if way == UNSEEN else stand_in_for(opened, way) is not None)]
+
+
+def suggested(opened: Model) -> str:
+    """The end of a message: what `by` may be instead."""
+    return " or ".join([*(f"by={way!r}" for way in ways(opened)), *([] if opened.images else ["a token id"])])
 
 
 def untokenized(opened: Model) -> str:
