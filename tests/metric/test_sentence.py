@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from tokenizers import processors
 
 import tiny
 import wherefrom
@@ -69,6 +70,25 @@ def test_a_masked_word_stays_and_the_others_are_masked() -> None:
     taken = check.taken.index(1)
     expected = torch.sigmoid(logits[found.target.index] - logits[found.target.foil])
     assert check.probabilities[taken] == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_a_prompts_last_word_stays_and_the_sentence_says_so() -> None:
+    """The others go in the order of their scores, whatever its own. A mask is no word of the text and is not named."""
+    model = tiny.model("gpt2", "causal-lm")
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    for target in ("good", "very good"):
+        found = wherefrom.explain("the keys to a cabinet", model, tokenizer, method="gradient-x-input", target=target)
+        scores = np.array([1.0, 3.0, 2.0, 4.0, 9.0, *[0.0] * (len(found) - 5)])
+        (said,) = checks([replace(found, scores=scores)], model, tokenizer)
+        assert said.words == ["a", "keys", "to", "the"]
+        assert said.kept == "cabinet"
+        expected = (
+            "Without its top 2 words (of all but “cabinet”, which stays: the answer is read there) the probability "
+        )
+        assert str(said).startswith(expected)
+    masked = wherefrom.explain("the keys [MASK] here", "wherefrom/mlm", method="saliency")
+    assert next(checks([masked], "wherefrom/mlm")).kept == ""
 
 
 def check(*probabilities: float, words: int = 10, orders: int = 19) -> Check:

@@ -6,8 +6,9 @@ r"""Whether to believe one explanation: its own evidence, on its own sentence.
 The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
 pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
 token, an answer) they are replaced, by the mask or else the unknown token; a language model that has neither no longer
-sees them. An order that knows nothing lowers the
-probability too, more so in short sentences; what a method adds is the distance to it.
+sees them. The word at which the answer is read, a prompt's last, cannot be hidden from itself: it stays, however high
+its score, and the sentence says so. An order that knows nothing lowers the probability too, more so in short sentences;
+what a method adds is the distance to it.
 
 **The verdict is a rank test.** The order of the scores is compared with 19 other orders, drawn at random and all
 different: it is better than chance where its mean probability over the whole curve is the lowest of the 20. An order
@@ -60,6 +61,7 @@ class Check:
     taken: list[int]  # how many words are gone at each step, 0 first
     probabilities: Array  # [K]
     random: Array  # [R, K]: one row for each random order
+    kept: str = ""  # the word that stays because the answer is read there
 
     @property
     def step(self) -> int:
@@ -81,7 +83,8 @@ class Check:
         k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]]
         chance = self.random[:, self.step].mean()
         before, after, without_random = (f"{each:.{_digits(start)}f}" for each in (start, here, chance))
-        top = "its top word" if k == 1 else f"its top {k} words"
+        but = f" (of all but “{self.kept}”, which stays: the answer is read there)" if self.kept else ""
+        top = ("its top word" if k == 1 else f"its top {k} words") + but
         random = "a random word" if k == 1 else f"{k} random words"
         falls = float(after) < float(before)  # as shown
         change = f"falls from {before} to {after}" if falls else f"does not fall ({before}, then {after})"
@@ -141,6 +144,7 @@ def checks(
             taken=taken,
             probabilities=_curves(opened, sentence, explanation, words, [order], taken, blank)[0],
             random=chance[explanation.measured][others(order, drawn, OTHERS)],
+            kept=_kept(explanation),
         )
 
 
@@ -188,6 +192,16 @@ def _word_scores(explanation: Explanation) -> Array:
 def _words(explanation: Explanation) -> Words:
     free = erasable(explanation)
     return [word for word in explanation.groups if free.issuperset(word)]
+
+
+def _kept(explanation: Explanation) -> str:
+    """The word of the text at which the answer is read; none where that is a mask or the tokenizer's own token."""
+    readout = explanation.readout
+    if readout.why == "mask":
+        return ""
+    places = {readout.position, *readout.rows[:1]} - erasable(explanation)
+    own = {i for i in places if i is not None and not explanation.special[i]}
+    return next((_text(explanation, word) for word in explanation.groups if own & set(word)), "")
 
 
 def _text(explanation: Explanation, word: list[int]) -> str:

@@ -10,6 +10,7 @@ const WIDTH = 236;
 const HEIGHT = 104;
 const LEFT = 26;
 const BOTTOM = 16;
+const GONE = { delete: "Words deleted", attention: "Words hidden from attention" };
 
 const dressed = (element, style) => {
   for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value);
@@ -60,7 +61,7 @@ function curve(found) {
     dressed(draw("circle", { cx: x(found.taken[found.step]), cy: y(found.probabilities[found.step]), r: 3.4 }), { fill: "var(--accent)" }),
     dressed(draw("text", { x: LEFT, y: HEIGHT - 3 }, "0"), { fill: "var(--muted)" }),
     dressed(draw("text", { x: WIDTH - 8, y: HEIGHT - 3, "text-anchor": "end" }, `${last} words erased`), { fill: "var(--muted)" }),
-    draw("title", {}, `${found.by === "delete" ? "Words deleted" : `Words replaced by the ${found.by}`}, highest scores first; dashed: the mean of ${found.orders} random orders; half of them lie on the grey ground`),
+    draw("title", {}, `${GONE[found.by] ?? `Words replaced by the ${found.by}`}, highest scores first; dashed: the mean of ${found.orders} random orders; half of them lie on the grey ground`),
   );
   return svg;
 }
