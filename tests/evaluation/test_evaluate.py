@@ -202,7 +202,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
         ("cannot be taken at '@layers'", "globenc", "aopc@layers", {}),
         ("has no option 'way'", "globenc", "aopc(way=mask)", {}),
         (
-            "by='fire'; expected 'unknown', 'mask', 'pad', 'delete', 'attention' or a whole number",
+            "by='fire'; expected 'unknown', 'mask', 'pad', 'delete', 'attention', 'mean', 'black', 'blur' or",
             "globenc",
             "aopc(by=fire)",
             {},
