@@ -101,7 +101,7 @@ def command(tmp_path: Path) -> list[str]:
     return ["evaluate", *(part for name, value in asked.items() for part in (f"--{name}", value))]
 
 
-@pytest.mark.parametrize("kills_wanted", [4, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills_wanted", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_at_random_moments_change_no_byte(tmp_path: Path, command: list[str], kills_wanted: int) -> None:
     log, shell, random = tmp_path / "log", Shell(tmp_path / "log"), np.random.default_rng(6)
     try:

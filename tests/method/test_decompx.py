@@ -258,7 +258,7 @@ def test_several_targets_go_back_through_experts_together() -> None:
 
 def test_heads_of_another_kind_are_refused() -> None:
     mean = tiny.model("modernbert", dtype=torch.float64, classifier_pooling="mean")
-    with pytest.raises(WherefromError, match="the mean of all"):
+    with pytest.raises(WherefromError, match="a head that reads several"):
         explained(IDS, mean, method="decompx", target=1)
     other = tiny.model("bert", dtype=torch.float64)
     other.bert.pooler.activation = torch.nn.Softplus()

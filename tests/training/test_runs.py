@@ -147,6 +147,7 @@ def test_minimal_pairs_by_probability_and_by_frequency(decoder: Path, tmp_path: 
     assert by_frequency["word"].accuracy == 1  # more words, less probable
 
 
+@pytest.mark.slow
 def test_classify_500_rows_ends_in_a_usable_model(tmp_path: Path) -> None:
     train = write(tmp_path / "train.jsonl", reviews(500))
     test = write(tmp_path / "test.jsonl", reviews(200, seed=1))
@@ -173,10 +174,10 @@ def test_pairs_and_any_label_set(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_a_killed_run_resumes_and_ends_as_if_undisturbed(tiny: Path, tmp_path: Path) -> None:
-    train = write(tmp_path / "train.jsonl", reviews(400))
+    train = write(tmp_path / "train.jsonl", reviews(240))
 
     def command(out: str) -> list[str]:
-        options = {"epochs": 6, "batch": 8, "checks": 4, "patience": 0, "lr": 1e-3, "device": "cpu", "seed": 5}
+        options = {"epochs": 3, "batch": 8, "checks": 3, "patience": 0, "lr": 1e-3, "device": "cpu", "seed": 5}
         script = [sys.executable, "-m", "wherefrom", "train", "classify", str(train)]
         return [*script, "--model", str(tiny), "--out", str(tmp_path / out), "--quiet", *flags(options)]
 

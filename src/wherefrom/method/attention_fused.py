@@ -60,7 +60,7 @@ def attention_fused(
 
 def _kept(fused: Tensor, n: int, discard: float) -> Tensor:
     """One sentence's map of n tokens without its smallest entries, the first one aside: [·, ·] -> [·, ·]."""
-    flat = fused[:n, :n].flatten()
+    flat = fused[:n, :n].reshape(-1).clone()
     gone = flat.topk(int(n * n * discard), largest=False).indices
     flat[gone[gone != 0]] = 0
     found = fused.clone()

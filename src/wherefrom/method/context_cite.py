@@ -67,7 +67,7 @@ def context_cite(
     *,
     unit: Parts = "auto",
     n_masks: Annotated[int, least(10)] = 64,
-    keep: Annotated[float, within(0, 1)] = 0.5,
+    kept: Annotated[float, within(0, 1)] = 0.5,
     alpha: Annotated[float, above(0)] = 0.01,
     of: Number = "logit-probability",
     by: Away = "delete",
@@ -81,8 +81,8 @@ def context_cite(
     batch = output.trace.batch.sentences
     asked = list(output.asked) or [[each] for each in output.answers]
     parts = [removable(each, answers, unit) for each, answers in zip(batch, asked, strict=True)]
-    masks = [random_masks(len(each), n_masks, keep, seed) for each in parts]
-    key = f"answers without {unit} {n_masks} {keep} {of} {by} {seed}"
+    masks = [random_masks(len(each), n_masks, kept, seed) for each in parts]
+    key = f"answers without {unit} {n_masks} {kept} {of} {by} {seed}"
     found = output.trace.once(key, lambda _: answers_without(output.trace.opened, batch, asked, parts, masks, of, by))
     scores = torch.zeros(output.mask.shape, dtype=torch.float64)
     surrogates = []
@@ -126,10 +126,10 @@ def _given(spans: Sequence[tuple[int, int]], sentence: Sentence, token: int) -> 
     return place is not None and place[0] == 0 and any(start < place[2] <= end for start, end in spans)
 
 
-def random_masks(units: int, count: int, keep: float, seed: int) -> NDArray[np.bool_]:
+def random_masks(units: int, count: int, kept: float, seed: int) -> NDArray[np.bool_]:
     """True where a unit stays: [count, units]. As the authors draw them, each by a seed of its own."""
     draws = (np.random.RandomState(seed * count + number) for number in range(count))
-    return np.stack([each.choice([False, True], size=units, p=[1 - keep, keep]) for each in draws])
+    return np.stack([each.choice([False, True], size=units, p=[1 - kept, kept]) for each in draws])
 
 
 def answers_without(

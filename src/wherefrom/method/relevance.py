@@ -4,8 +4,8 @@ r"""Relevance propagated from one output back through the whole model (LRP), and
     transformer-attribution   mean_h (∇α^h ⊙ R_α^h)⁺ + I, rows to one, rolled out over layers     (Chefer et al. 2021)
     full-lrp                  Σ_d R at the output of the embeddings, signed                       (Bach et al. 2015)
 
-The authors divide a row by its sum in their code for BERT and not in that for ViT; `rows="auto"` does as they do, for
-texts ("one") and pictures ("sums").
+The authors divide a row by its sum in their code for BERT and not in that for ViT; `row_sums="auto"` does as they do,
+for texts ("one") and pictures ("kept").
 
 R starts as 1 at the explained logit and goes down by the rules of `lrp_rules`. The head is a chain of linear layers
 with identities between; a sequence head hands everything to the token that it reads. In a block (R_α is the
@@ -97,10 +97,10 @@ def partial_lrp(output: OutputTrace) -> list[Tensor]:
     class_specific=True,
 )
 def transformer_attribution(
-    output: OutputTrace, *, start_layer: int = 0, rows: Literal["auto", "one", "sums"] = "auto"
+    output: OutputTrace, *, start_layer: int = 0, row_sums: Literal["auto", "one", "kept"] = "auto"
 ) -> list[Tensor]:
     """LRP relevance of the attention weights times their gradient, with residual connection."""
-    sums = rows == "sums" or (rows == "auto" and output.trace.opened.images)
+    sums = row_sums == "kept" or (row_sums == "auto" and output.trace.opened.images)
     depth = output.trace.opened.depth
     if not 0 <= start_layer < depth:
         raise InvalidOption(f"start_layer is {start_layer}; expected a layer of the model's {depth}, 0 to {depth - 1}")
