@@ -289,6 +289,7 @@ def test_a_bar_on_stderr_for_more_than_a_batch(capsys: pytest.CaptureFixture[str
     assert said.out == ""
 
 
+@pytest.mark.slow
 def test_a_notebook_without_widgets_shows_a_bar_and_no_warning(tmp_path: Path) -> None:
     """The first cell neither warns nor fails, and the bar is drawn and taken away."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")

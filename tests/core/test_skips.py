@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 WITHOUT = """
 import sys
@@ -15,6 +17,7 @@ sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", sys.argv[2]]))
 """
 
 
+@pytest.mark.slow
 def test_the_page_is_skipped_where_its_extra_is_missing() -> None:
     call = [sys.executable, "-c", WITHOUT, "fastapi", str(TESTS / "server" / "test_borrowed.py")]
     done = subprocess.run(call, capture_output=True, text=True, cwd=TESTS.parent, timeout=300, check=False)

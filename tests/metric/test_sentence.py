@@ -142,7 +142,7 @@ def test_a_random_order_comes_first_exactly_as_often_as_stated() -> None:
     assert 4 * first == tried
 
 
-@pytest.mark.parametrize("words", [4, 8, 12])
+@pytest.mark.parametrize("words", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 12))])
 def test_random_rankings_are_told_from_chance_at_the_level_stated(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences whose every set of words that is left has a probability of its own, ranked at random."""
     rng = np.random.default_rng(words)

@@ -50,6 +50,7 @@ LISTED = {
 
 LIMITS = {"globenc/figure4": 1}  # HTA takes its time
 SLOW = (
+    "value-zeroing/figure3",
     "value-zeroing/appendix-probes",
     "value-zeroing/figure2",
     "value-zeroing/table2",

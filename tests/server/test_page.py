@@ -92,6 +92,7 @@ def test_the_page_explains_a_text(visit: Open) -> None:
     assert "globenc has no signs: with it, magnitudes are compared" in page.locator(".agreement").inner_text()
 
 
+@pytest.mark.slow
 def test_methods_that_are_not_defined_are_grey_and_say_why(browser: Any) -> None:
     with listening({"experts": open_model(tiny.model("mixtral"), tiny.tokenizer())}) as found:
         page = window(browser).new_page()
@@ -142,6 +143,7 @@ def test_compare_two_texts(visit: Open) -> None:
     assert page.locator(".evidence").count() == 2
 
 
+@pytest.mark.slow
 def test_compare_two_models(visit: Open) -> None:
     page = visit()
     page.select_option("#compare", "model")
@@ -169,6 +171,7 @@ def test_a_masked_word_and_its_foil(visit: Open) -> None:
     assert page.input_value("#text") == "teenagers were helping [MASK]"
 
 
+@pytest.mark.slow
 def test_share_as_a_file(visit: Open, tmp_path: Path) -> None:
     page = visit()
     explain(page, "<img src=x onerror=alert(1)> & a </script> movie", ("globenc", "attcat"))
@@ -198,6 +201,7 @@ def test_export_from_the_viewer(visit: Open) -> None:
     assert download.value.suggested_filename.endswith(".json")
 
 
+@pytest.mark.slow
 def test_the_last_explanations_are_kept(visit: Open) -> None:
     page = visit()
     explain(page, TEXT, ("globenc",))
@@ -238,6 +242,7 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.locator("#error", has_text="cannot be reached").wait_for()
 
 
+@pytest.mark.slow
 def test_a_long_text_in_windows(visit: Open) -> None:
     page = visit(quiet=False)
     page.fill("#text", "the cat is good . " * 20)
@@ -315,6 +320,7 @@ def test_the_page_works_by_keyboard_alone(visit: Open) -> None:
     assert page.locator("#error").get_attribute("role") == "alert"
 
 
+@pytest.mark.slow
 def test_a_text_without_split_words_chooses_no_pieces_for_the_next(visit: Open) -> None:
     page = visit()
     explain(page, "good film")
