@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from wherefrom.cli.flags import Asked, Flag, Group, shared
 
 if TYPE_CHECKING:
     from wherefrom.training.accuracy import Score
     from wherefrom.training.labelled import Columns
-    from wherefrom.training.loop import Trained
+    from wherefrom.training.loop import Schedule, Trained
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained model.", file_okay=False)]
 Text = Annotated[str, typer.Option(help="Column with the text.")]
@@ -53,6 +55,34 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Throw away what --out hold
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 
 
+def _training(
+    *, batch: int, lr: float, warmup: float, weight_decay: float, checks: int, workers: int, **more: Flag
+) -> Group:
+    """The options of every run; their defaults differ."""
+    return {
+        **more,
+        "batch": Flag(Batch, batch),
+        "lr": Flag(Rate, lr),
+        "warmup": Flag(Warmup, warmup),
+        "weight_decay": Flag(Decay, weight_decay),
+        "checks": Flag(Checks, checks),
+        "seed": Flag(Seed, 0),
+        "device": Flag(Device, "auto"),
+        "precision": Flag(Precision, "auto"),
+        "workers": Flag(Workers, workers),
+        "quiet": Flag(Quiet, False),
+    }
+
+
+def _schedule(out: Path, how: Asked, **more: Any) -> Schedule:
+    """These options as the training loop takes them."""
+    from wherefrom.training.loop import Schedule
+
+    given = {**how, **more}
+    rate, quiet, patience = given.pop("lr"), given.pop("quiet"), given.pop("patience", 0)
+    return Schedule(out, learning_rate=rate, progress=not quiet, patience=patience or None, **given)
+
+
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
@@ -62,6 +92,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="train")
 
 
+@shared(
+    how=(
+        _training(batch=512, lr=1.2e-3, warmup=0.05, weight_decay=0.01, checks=10, workers=2, beta2=Flag(Beta2, 0.98)),
+    )
+)
 def pretrain(
     sources: Texts,
     out: Out,
@@ -79,33 +114,22 @@ def pretrain(
     long_share: Annotated[float, typer.Option(help="Share of the steps with long rows.", min=0, max=1)] = 0.0,
     mask_rate: Annotated[float, typer.Option(help="Share of the tokens to hide.", min=0.01, max=0.9)] = 0.15,
     held_out: HeldOut = 0.005,
-    batch: Batch = 512,
-    lr: Rate = 1.2e-3,
-    warmup: Warmup = 0.05,
-    weight_decay: Decay = 0.01,
-    beta2: Beta2 = 0.98,
-    checks: Checks = 10,
-    seed: Seed = 0,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 2,
+    *,
+    how: Asked,
     fresh: Fresh = False,
-    quiet: Quiet = False,
 ) -> None:
     """Pretrain a masked language model on text: a new BERT with its own vocabulary, or --model."""
-    from wherefrom.training import loop
     from wherefrom.training import pretrain as task
 
-    run = loop.Schedule(
-        out, steps=steps, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=beta2,
-        patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
-        progress=not quiet,
-    )  # fmt: skip
+    run = _schedule(out, how, steps=steps)
     shape = task.EncoderShape(layers, width, heads, vocabulary)
     reading = task.MaskedText(length, ratio, long_share, mask_rate, held_out)
     _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
 
 
+@shared(
+    how=(_training(batch=256, lr=2e-3, warmup=0.04, weight_decay=0.1, checks=10, workers=2, beta2=Flag(Beta2, 0.95)),)
+)
 def lm(
     sources: Texts,
     out: Out,
@@ -120,28 +144,14 @@ def lm(
     dropout: Dropout = 0.0,
     length: Length = 512,
     held_out: HeldOut = 0.005,
-    batch: Batch = 256,
-    lr: Rate = 2e-3,
-    warmup: Warmup = 0.04,
-    weight_decay: Decay = 0.1,
-    beta2: Beta2 = 0.95,
-    checks: Checks = 10,
-    seed: Seed = 0,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 2,
+    *,
+    how: Asked,
     fresh: Fresh = False,
-    quiet: Quiet = False,
 ) -> None:
     """Pretrain a language model that predicts the next word: a new Llama with its own vocabulary."""
     from wherefrom.training import lm as task
-    from wherefrom.training import loop
 
-    run = loop.Schedule(
-        out, steps=steps, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=beta2,
-        patience=None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
-        progress=not quiet,
-    )  # fmt: skip
+    run = _schedule(out, how, steps=steps)
     shape = task.DecoderShape(layers, width, heads, groups, units, vocabulary, dropout)
     _tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
 
@@ -158,6 +168,20 @@ def bits(
     typer.echo(f"{found.bits_per_byte:.4f} bits per byte  ({found.bytes} bytes, {found.tokens} tokens)")
 
 
+@shared(
+    how=(
+        _training(
+            batch=32,
+            lr=3e-5,
+            warmup=0.06,
+            weight_decay=0.01,
+            checks=1,
+            workers=0,
+            epochs=Flag(Epochs, 3.0),
+            patience=Flag(Patience, 3),
+        ),
+    )
+)
 def classify(
     train: Annotated[list[Path], typer.Argument(help="Labelled rows: parquet, jsonl, csv or tsv.")],
     out: Out,
@@ -171,33 +195,32 @@ def classify(
     valid: Valid = None,
     held_out: HeldOut = 0.1,
     longest: Longest = None,
-    epochs: Epochs = 3.0,
-    batch: Batch = 32,
-    lr: Rate = 3e-5,
-    warmup: Warmup = 0.06,
-    weight_decay: Decay = 0.01,
-    patience: Patience = 3,
-    checks: Checks = 1,
-    seed: Seed = 0,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 0,
+    *,
+    how: Asked,
     fresh: Fresh = False,
-    quiet: Quiet = False,
 ) -> None:
     """Fine-tune a classifier on labelled texts or pairs of texts."""
     from wherefrom.training import classify as task
-    from wherefrom.training import loop
 
-    run = loop.Schedule(
-        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
-        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
-        progress=not quiet,
-    )  # fmt: skip
+    run = _schedule(out, how)
     columns = _columns(text, pair, label, until, name, where)
     _tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
 
 
+@shared(
+    how=(
+        _training(
+            batch=512,
+            lr=1e-3,
+            warmup=0.05,
+            weight_decay=0.05,
+            checks=1,
+            workers=4,
+            epochs=Flag(Epochs, 200.0),
+            patience=Flag(Patience, 0),
+        ),
+    )
+)
 def image(
     train: Annotated[list[Path], typer.Argument(help="Rows with an image's bytes and a label: parquet.")],
     out: Out,
@@ -210,30 +233,15 @@ def image(
     patch: Annotated[int, typer.Option(help="Pixels on the side of a patch.", min=1)] = 4,
     valid: Valid = None,
     held_out: HeldOut = 0.02,
-    epochs: Epochs = 200.0,
-    batch: Batch = 512,
-    lr: Rate = 1e-3,
-    warmup: Warmup = 0.05,
-    weight_decay: Decay = 0.05,
-    patience: Patience = 0,
-    checks: Checks = 1,
-    seed: Seed = 0,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 4,
+    *,
+    how: Asked,
     fresh: Fresh = False,
-    quiet: Quiet = False,
 ) -> None:
     """Train a vision transformer on labelled pictures, from scratch."""
     from wherefrom.training import images as task
-    from wherefrom.training import loop
 
-    run = loop.Schedule(
-        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
-        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
-        progress=not quiet,
-    )  # fmt: skip
-    columns = task.ImageColumns(column, label, _columns("", None, label, None, name, None).names)
+    run = _schedule(out, how)
+    columns = task.ImageColumns(column, label, _names(name))
     _tell(task.train(train, run, columns, task.VisionShape(layers, width, heads, patch), valid, held_out, fresh))
 
 
@@ -255,6 +263,20 @@ def prefixes(
     typer.echo(f"{count} prefixes in {out}")
 
 
+@shared(
+    how=(
+        _training(
+            batch=256,
+            lr=1e-3,
+            warmup=0.05,
+            weight_decay=0.05,
+            checks=2,
+            workers=0,
+            epochs=Flag(Epochs, 5.0),
+            patience=Flag(Patience, 3),
+        ),
+    )
+)
 def agree(
     prefixes: Annotated[list[Path], typer.Argument(help="Tables of prefixes, as `prefixes` writes them.")],
     out: Out,
@@ -276,35 +298,34 @@ def agree(
     dropout: Dropout = 0.1,
     hide: Annotated[float, typer.Option(help="Share of the words masked in training.", min=0, max=0.9)] = 0.1,
     held_out: HeldOut = 0.02,
-    epochs: Epochs = 5.0,
-    batch: Batch = 256,
-    lr: Rate = 1e-3,
-    warmup: Warmup = 0.05,
-    weight_decay: Decay = 0.05,
-    patience: Patience = 3,
-    checks: Checks = 2,
-    seed: Seed = 0,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 0,
+    *,
+    how: Asked,
     fresh: Fresh = False,
-    quiet: Quiet = False,
 ) -> None:
     """Train Abnar & Zuidema's verb-number model from scratch."""
     from wherefrom.training import agree as task
-    from wherefrom.training import loop
 
-    run = loop.Schedule(
-        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay, beta2=0.98,
-        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
-        progress=not quiet,
-    )  # fmt: skip
+    run = _schedule(out, how, beta2=0.98)
     columns = _columns(text, None, label, None, None, None)
     more = _columns(extra_text, None, label, extra_until, extra_name or ["0=singular", "1=plural"], None)
     shape = task.AgreementShape(layers, width, heads, vocabulary, dropout=dropout)
     _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
 
 
+@shared(
+    how=(
+        _training(
+            batch=32,
+            lr=3e-5,
+            warmup=0.06,
+            weight_decay=0.01,
+            checks=1,
+            workers=0,
+            epochs=Flag(Epochs, 3.0),
+            patience=Flag(Patience, 3),
+        ),
+    )
+)
 def prompt(
     train: Annotated[
         Path, typer.Argument(help="Rows with a [MASK] text, its target and foil word; or --good and --bad.")
@@ -320,30 +341,15 @@ def prompt(
     model: ModelName = "wherefrom/mlm",
     valid: Valid = None,
     held_out: HeldOut = 0.1,
-    epochs: Epochs = 3.0,
-    batch: Batch = 32,
-    lr: Rate = 3e-5,
-    warmup: Warmup = 0.06,
-    weight_decay: Decay = 0.01,
-    patience: Patience = 3,
-    checks: Checks = 1,
-    seed: Seed = 0,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 0,
+    *,
+    how: Asked,
     fresh: Fresh = False,
-    quiet: Quiet = False,
 ) -> None:
     """Fine-tune a masked language model to choose the target word, not the foil, at the mask."""
-    from wherefrom.training import loop
     from wherefrom.training import prompt as task
     from wherefrom.training.labelled import pairs_of
 
-    run = loop.Schedule(
-        out, epochs=epochs, batch=batch, learning_rate=lr, warmup=warmup, weight_decay=weight_decay,
-        patience=patience or None, checks=checks, seed=seed, device=device, precision=precision, workers=workers,
-        progress=not quiet,
-    )  # fmt: skip
+    run = _schedule(out, how)
     columns = task.PromptColumns(text, target, foil, good, bad, pairs_of(where or [], "--where"))
     _tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
 
@@ -395,7 +401,7 @@ def measure(
     if image:
         from wherefrom.training import images as pictures
 
-        names = _columns("", None, label, None, name, None).names
+        names = _names(name)
         _show([pictures.measure(model, data, pictures.ImageColumns(image, label, names), device)])
     elif target and foil:
         columns = prompting.PromptColumns(text, target, foil, where=pairs_of(where or [], "--where"))
@@ -417,8 +423,13 @@ def _columns(
 ) -> Columns:
     from wherefrom.training.labelled import Columns, pairs_of
 
-    names = {key: values[-1] for key, values in pairs_of(name or [], "--name").items()}
-    return Columns(text, label, pair, until, names, pairs_of(where or [], "--where"))
+    return Columns(text, label, pair, until, _names(name), pairs_of(where or [], "--where"))
+
+
+def _names(name: list[str] | None) -> dict[str, str]:
+    from wherefrom.training.labelled import pairs_of
+
+    return {key: values[-1] for key, values in pairs_of(name or [], "--name").items()}
 
 
 def _tell(outcome: Trained) -> None:
