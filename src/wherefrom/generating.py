@@ -119,10 +119,15 @@ def rather_than(generation: Generation, token: int, foil: int | str, model: Mode
     """Why a token was said rather than any other token, asked of the model that said it."""
     said = generation[token]
     found = explain(model=model, foil=foil, **said.arguments)
-    if len(found) != len(said):
-        raise InvalidTarget(f"{foil!r} is several tokens; expected a foil of one, as the token is that was said")
+    refuse_phrase(found, len(said), foil)
     kept = ("scores", "target", "measured", "options", "probabilities", "candidates", "delta", "arrived")
     return replace(said, **{name: getattr(found, name) for name in kept})
+
+
+def refuse_phrase(found: Explanation, tokens: int, foil: int | str) -> None:
+    """A foil of several tokens is read with tokens of its own, so that more are explained than were given."""
+    if len(found) != tokens:
+        raise InvalidTarget(f"{foil!r} is several tokens; expected a foil of one, as the token is that was said")
 
 
 def of_log_probability(chosen: MethodSpec) -> MethodSpec:

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from wherefrom.api import explain
-from wherefrom.errors import InvalidInput, InvalidTarget, OverLimit
-from wherefrom.generating import generate, of_log_probability
+from wherefrom.errors import InvalidInput, OverLimit
+from wherefrom.generating import generate, of_log_probability, refuse_phrase
 from wherefrom.method import choose
 from wherefrom.model import Model
 from wherefrom.model.phrase import in_letters
@@ -177,8 +177,7 @@ def _why_not(asked: WhyNotBody, opened: Model) -> Iterator[Event]:
     method = of_log_probability(choose(asked.method))
     read = {"input_ids": asked.ids}
     found: Any = explain(read, opened, method=method, target=asked.target, foil=asked.foil, keep="scores")
-    if len(found) != len(asked.ids):
-        raise InvalidTarget(f"{asked.foil!r} is several tokens; expected a foil of one, as the token is that was said")
+    refuse_phrase(found, len(asked.ids), asked.foil)
     target = found.target
     yield {
         "event": "result",
