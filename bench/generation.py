@@ -1,6 +1,6 @@
 """Time and memory of explaining an answer, token by token, beside Inseq, Captum and LXT.
 
-    python bench/generation.py [--threads 2] [--peer-python PATH] [--write]
+    python bench/generation.py [--threads 2] [--device cuda] [--peer-python PATH] [--write]
 
 A Llama of 135 M with random weights; 64 tokens that were said after a prompt of 192, given to all, so that nobody
 generates. Ours is `wherefrom.generate` after that: one pass, and every token of the answer explained. The peers run in
@@ -9,7 +9,8 @@ a process of their own, of `--peer-python` where they want other versions (`pip 
 They take one token after the other, so that a few tokens are timed after a prompt as long as the average one has
 before it, and multiplied; Captum's ablation has the whole answer for each token of the prompt, of which one is timed.
 With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh process holds
-at its peak beyond the model.
+at its peak beyond the model; on a GPU, what torch's allocator does, and times are of second calls, after kernels were
+compiled.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ METHODS = {
 WANTED = {"saliency": 10, "gradient-x-input": 10, f"ablation(by={BLANK})": 10, "raw-attention": 20}
 
 
-def llama(layers: int, attention: str = "sdpa") -> Any:
+def llama(layers: int, device: str, attention: str = "sdpa") -> Any:
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**{**SHAPE, "num_hidden_layers": layers}, attn_implementation=attention)
-    return transformers.LlamaForCausalLM(config).eval().requires_grad_(False)
+    return transformers.LlamaForCausalLM(config).eval().requires_grad_(False).to(device)
 
 
 def tokens(count: int, seed: int) -> list[int]:
@@ -68,18 +69,18 @@ def tokens(count: int, seed: int) -> list[int]:
 # Ours -----------------------------------------------------------------------------------------------------
 
 
-def ours(method: str, layers: int) -> tuple[Callable[[], Any], float]:
+def ours(method: str, layers: int, device: str) -> tuple[Callable[[], Any], float]:
     """The call, and the number of answers like ours that it has explained."""
     import wherefrom
 
-    opened = wherefrom.open_model(llama(layers), prove=False)
+    opened = wherefrom.open_model(llama(layers, device), prove=False)
     prompt, said = tokens(PROMPT, 1), tokens(SAID, 2)
-    opened.model.generate = lambda **_: torch.tensor([prompt + said])
+    opened.model.generate = lambda **_: torch.tensor([prompt + said], device=device)
     return lambda: wherefrom.generate(prompt, opened, method=method, max_new_tokens=SAID), 1.0
 
 
-def forward(layers: int) -> tuple[Callable[[], Any], float]:
-    model, ids = llama(layers), torch.tensor([tokens(PROMPT + SAID - 1, 1)])
+def forward(layers: int, device: str) -> tuple[Callable[[], Any], float]:
+    model, ids = llama(layers, device), torch.tensor([tokens(PROMPT + SAID - 1, 1)], device=device)
     return lambda: model(ids), 1.0
 
 
@@ -102,20 +103,20 @@ def tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token=own[0], **names)
 
 
-def theirs(peer: str, layers: int, count: int) -> tuple[Callable[[], Any], float]:
+def theirs(peer: str, layers: int, device: str, count: int) -> tuple[Callable[[], Any], float]:
     """The same for a peer: `count` tokens of the answer, or of the prompt where those take the time."""
     name, _, method = peer.partition(" ")
     before = PROMPT + (SAID - 1) // 2  # what a token has before it on the average
     prompt, said = tokens(before, 1), tokens(count, 2)
-    model = llama(layers, "eager" if method == "attention" else "sdpa")
+    model = llama(layers, device, "eager" if method == "attention" else "sdpa")
     if name == "inseq":
         import inseq
 
-        read = inseq.load_model(model, method, tokenizer=tokenizer())
+        read = inseq.load_model(model, method, tokenizer=tokenizer(), device=device)
         texts = spelt(prompt), spelt(prompt + said)
         return lambda: read.attribute(*texts, show_progress=False), count / SAID
     if name == "lxt":
-        return lxt_peer.attn_lrp(model, torch.tensor([prompt])), 1 / SAID
+        return lxt_peer.attn_lrp(model, torch.tensor([prompt], device=device)), 1 / SAID
     return captum(model, method, prompt, count)
 
 
@@ -149,24 +150,37 @@ def captum(model: Any, method: str, prompt: list[int], count: int) -> tuple[Call
 def measured(options: Any) -> dict[str, float]:
     """In a process of its own: the seconds of a whole answer, and megabytes."""
     name = options.measure
+    where = options.layers, options.device
     if name in PEERS:
-        go, part = theirs(name, options.layers, options.count)
+        go, part = theirs(name, *where, options.count)
     else:
-        go, part = forward(options.layers) if name == "forward" else ours(name, options.layers)
-    clock = time.process_time if options.threads == 1 else time.perf_counter
+        go, part = forward(*where) if name == "forward" else ours(name, *where)
+    on_gpu = options.device != "cpu"
+    clock = time.process_time if options.threads == 1 and not on_gpu else time.perf_counter
     torch.randn(64, 64) @ torch.randn(64, 64)  # MKL's own buffers
     seconds = []
 
     def timed() -> None:
         begin = clock()
         go()
+        if on_gpu:
+            torch.cuda.synchronize()
         seconds.append(clock() - begin)
 
-    long = name in METHODS or "occlusion" in name  # which is its own warm-up
-    held = peak(timed if long else go)  # of the first call: what a process once had it keeps
+    long = not on_gpu and (name in METHODS or "occlusion" in name)  # which is its own warm-up
+    # Of the first call: what a process once had it keeps.
+    held = peak_of_gpu(go) if on_gpu else peak(timed if long else go)
     for _ in range(options.runs - long):
         timed()
     return {"seconds": min(seconds) / part, "mb": held, "transformers": version("transformers")}
+
+
+def peak_of_gpu(go: Callable[[], Any]) -> float:
+    """Megabytes of torch's allocator beyond what it holds now."""
+    before = torch.cuda.memory_allocated()
+    go()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 PEERS = sorted({peer for peers in METHODS.values() for peer in peers})
@@ -175,7 +189,7 @@ PEERS = sorted({peer for peers in METHODS.values() for peer in peers})
 def child(name: str, options: Any) -> dict[str, Any] | None:
     """What is measured of one contestant; None with a line where it does not run."""
     python = options.peer_python if name in PEERS else sys.executable
-    more = {"threads": options.threads, "layers": options.layers, "runs": options.runs}
+    more = {key: getattr(options, key) for key in ("threads", "layers", "runs", "device")}
     count = 1 if "occlusion" in name or "ablation" in name else options.count
     command = [python, __file__, "--measure", name, "--count", str(count)]
     command += [part for key, value in more.items() for part in (f"--{key}", str(value))]
@@ -199,15 +213,19 @@ def table(options: Any) -> str:
         mine, once = known[method], known["forward"]
         assert mine is not None, "ours does not run"
         assert once is not None
-        head = f"| {method} | {mine['seconds']:.1f} s | {mine['seconds'] / once['seconds']:.1f} × | {mine['mb']:.0f} |"
+        head = f"| {method} | {in_seconds(mine)} | {mine['seconds'] / once['seconds']:.1f} × | {mine['mb']:.0f} |"
         beside = [(peer, found) for peer in peers if (found := known[peer]) is not None]
         for peer, found in beside:
             ratio = found["seconds"] / mine["seconds"]
             wanted = f" ({WANTED[method]} × wanted)" if method in WANTED else ""
-            rows.append(f"{head} {peer} | {found['seconds']:.1f} s | **{ratio:.1f} ×**{wanted} | {found['mb']:.0f} |")
+            rows.append(f"{head} {peer} | {in_seconds(found)} | **{ratio:.1f} ×**{wanted} | {found['mb']:.0f} |")
         if not beside:
             rows.append(f"{head} – | | | |")
     return "\n".join([*said_of(options), *rows])
+
+
+def in_seconds(found: dict[str, Any]) -> str:
+    return f"{found['seconds']:.3g} s"
 
 
 def floors(layers: int) -> tuple[float, float, float]:
@@ -228,10 +246,13 @@ def floors(layers: int) -> tuple[float, float, float]:
 
 def said_of(options: Any) -> list[str]:
     clock = "CPU seconds of one thread" if options.threads == 1 else f"{options.threads} threads"
+    if options.device != "cpu":
+        clock = torch.cuda.get_device_name()
     layers = "" if options.layers == SHAPE["num_hidden_layers"] else f" with {options.layers} of its layers"
+    given = "" if options.device == "cpu" else f"--device {options.device} "
     together, one_by_one, away = floors(options.layers)
     return [
-        "## An answer, token by token (`python bench/generation.py --peer-python PATH --write`)",
+        f"## An answer, token by token (`python bench/generation.py {given}--peer-python PATH --write`)",
         "",
         f"A Llama of 135 M{layers}, random weights, float32, {clock}, torch {torch.__version__}; {SAID} tokens said "
         f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (occlusion: one). Captum "
@@ -248,6 +269,7 @@ def said_of(options: Any) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"], help="fewer, to try it")
     parser.add_argument("--count", type=int, default=4, help="tokens that are timed of peers")
@@ -263,7 +285,7 @@ def main() -> None:
     text = table(options)
     print(text)
     if options.write:
-        put("generation", text)
+        put("generation" if options.device == "cpu" else "generation-gpu", text)
 
 
 if __name__ == "__main__":
