@@ -89,6 +89,18 @@ def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
         raise DamagedFile(f"{path}: not a readable parquet file: {error}") from error
 
 
+def label_names(path: Path) -> tuple[str, ...]:
+    """The names that a parquet file has for the numbers of its labels, in its metadata: "airplane,automobile,…"."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return ()
+    try:
+        metadata = need("pyarrow.parquet", extra="eval").read_schema(path).metadata or {}
+    except (OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: not a readable parquet file: {error}") from error
+    names = metadata.get(b"names", b"").decode()
+    return tuple(names.split(",")) if names else ()
+
+
 def _jsonl(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     for number, line in enumerate(lines(path), 1):
         if not line.strip():

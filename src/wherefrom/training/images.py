@@ -1,11 +1,11 @@
 """A small vision transformer for pictures with labels, from scratch.
 
 A picture is changed each time it is read: shifted and mirrored, half of them also turned, sheared and scaled, their
-colours varied, a square hidden, and in half of the batches a box of each picture replaced by that of another
-(CutMix, Yun et al. 2019), whose label then counts by its area. All of it follows from the seed and the number of the
-row, so that a resumed run goes on as it would have gone.
+colours varied, a square hidden, and in half of them a square replaced by that of another picture (CutMix, Yun et al.
+2019), whose label then counts by its area. All of it follows from the seed and the number of the row, so that a resumed
+run goes on as it would have gone.
 
-    loss  =  a CE(logits, label) + (1 − a) CE(logits, label of the box),        a = 1 without one
+    loss  =  a CE(logits, label) + (1 − a) CE(logits, label of the square),        a = 1 without one
 
 CE smooths the labels by 0.1. A row is a table's: `image` holds the bytes of a PNG or JPEG file, `label` a number or a
 name.
@@ -16,8 +16,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 from transformers import AutoModelForImageClassification, ViTConfig, ViTForImageClassification, set_seed
 
-from wherefrom.data.tables import BadRow, Problems, cell, label_text, rows
+from wherefrom.data.tables import BadRow, Problems, cell, label_names, label_text, rows
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.extras import need
 from wherefrom.training import corpus, loop
@@ -41,6 +42,7 @@ SHIFT = 1 / 8  # of the side, in either direction
 TURN, SHEAR, SCALE = 0.26, 0.15, 0.15  # of half of the pictures, at most: radians, and shares
 COLOUR = 0.4  # how far brightness and contrast go from 1
 HOLE = 1 / 4  # the side of the square that is hidden, as a share of the picture's
+DRAWN = 16  # numbers from 0 to 1 that say how a picture is changed
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,9 @@ def train(
     loop.prepare(run.out, settings, fresh)
     seen = read(data, columns)
     if valid is None:
-        order = np.random.default_rng(run.seed).permutation(len(seen.labels))
-        size = max(1, round(held_out * len(order)))
-        seen, checked = seen.take(order[size:]), seen.take(order[:size])
+        drawn = np.random.default_rng(run.seed).permutation(len(seen.labels))
+        size = max(1, round(held_out * len(drawn)))
+        seen, checked = seen.take(drawn[size:]), seen.take(drawn[:size])
     else:
         checked = read([valid], columns, seen.names, seen.pixels.shape[1])
     set_seed(run.seed)
@@ -180,7 +182,7 @@ def read(
         problems.check()
     if not pictures:
         raise InvalidInput(f"{', '.join(map(str, paths))}: no rows to read")
-    renamed = columns.names or _named(paths[0])
+    renamed = columns.names or {str(number): name for number, name in enumerate(label_names(paths[0]))}
     labels = [renamed.get(label, label) for label in labels]
     known = list(names or dict.fromkeys(renamed.values()) or sorted(set(labels)))
     if strange := sorted(set(labels) - set(known)):
@@ -201,71 +203,85 @@ def _decoded(value: object, column: str) -> Any:
         raise BadRow(f"'{column}' is no image that Pillow can read: {error}") from None
 
 
-def _named(path: Path) -> dict[str, str]:
-    """The names that a parquet file has for its labels, in its metadata: "airplane,automobile,…"."""
-    if path.suffix != ".parquet":
-        return {}
-    metadata = need("pyarrow.parquet", extra="train").read_schema(path).metadata or {}
-    names = metadata.get(b"names", b"").decode().split(",")
-    return {str(index): name for index, name in enumerate(names)} if names != [""] else {}
-
-
 # Changing -------------------------------------------------------------------------------------------------
 
 
 class Seen(Dataset):  # type: ignore[type-arg]  # batches, not items, are what it gives
-    """Pictures for a DataLoader, which asks for whole batches: in order, or with a seed shuffled anew and changed."""
+    """Pictures for a DataLoader, which asks for whole batches: in order, or with a seed shuffled anew and changed.
+
+    A batch holds bytes and the numbers that say how to change them; `ready` does so where the batch lies by then, on a
+    GPU if there is one.
+    """
 
     def __init__(self, rows: Labelled, prepared: Any, total: int, seed: int | None) -> None:
         self.rows, self.total, self.seed = rows, total, seed
-        self.normal = [torch.tensor(each).view(3, 1, 1) for each in (prepared.image_mean, prepared.image_std)]
+        self.normal = torch.tensor([prepared.image_mean, prepared.image_std])[..., None, None]
 
     def __len__(self) -> int:
         return self.total
 
     def __getitems__(self, indices: list[int]) -> dict[str, Tensor]:
         places = np.array(indices) if self.seed is None else self._shuffled(indices)
-        pixels = torch.from_numpy(self.rows.pixels[places]).permute(0, 3, 1, 2).float() / 255
         labels = torch.from_numpy(self.rows.labels[places])
+        batch = {"pixel_values": torch.from_numpy(self.rows.pixels[places]), "labels": labels}
         if self.seed is None:
-            return {"pixel_values": self.normalised(pixels), "labels": labels}
-        drawn = torch.Generator().manual_seed(hash((self.seed, indices[0])) % 2**31)
-        pixels = self.normalised(coloured(moved(pixels, drawn), drawn))
-        return mixed(hidden(pixels, drawn), labels, drawn)
+            return batch
+        own = torch.Generator().manual_seed(hash((self.seed, indices[0])) % 2**31)
+        return {**batch, "drawn": torch.rand(len(indices), DRAWN, generator=own)}
 
-    def normalised(self, pixels: Tensor) -> Tensor:
-        mean, std = self.normal
-        return (pixels - mean) / std
+    @torch.no_grad()
+    def ready(self, batch: dict[str, Tensor]) -> ChangedBatch:
+        """The batch as the model reads it, changed by what was drawn for it."""
+        pixels, labels = batch["pixel_values"], batch["labels"]
+        mean, std = self.normal.to(pixels.device)
+        with torch.autocast(pixels.device.type, enabled=False):  # bfloat16 cannot tell the places of pixels apart
+            pixels = pixels.permute(0, 3, 1, 2).float() / 255
+            if "drawn" not in batch:
+                return ChangedBatch(
+                    (pixels - mean) / std, labels, labels, torch.ones(len(labels), device=labels.device)
+                )
+            move, colour, hide, mix = batch["drawn"].split((7, 3, 2, 4), 1)
+            pixels = (coloured(moved(pixels, move), colour) - mean) / std
+            return mixed(hidden(pixels, hide), labels, mix)
 
     def _shuffled(self, indices: list[int]) -> npt.NDArray[np.int64]:
         assert self.seed is not None
         n = len(self.rows.labels)
-        orders = {
-            epoch: np.random.default_rng((self.seed, epoch)).permutation(n) for epoch in {i // n for i in indices}
-        }
-        return np.array([orders[i // n][i % n] for i in indices])
+        return np.array([order(self.seed, i // n, n)[i % n] for i in indices])
 
 
-def moved(pixels: Tensor, drawn: torch.Generator) -> Tensor:
-    """Shifted by whole pixels and mirrored; half of them also turned, sheared and scaled."""
-    count, _, side, _ = pixels.shape
+@lru_cache(maxsize=2)  # a batch may lie across the border of two epochs
+def order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
+    """In which order the rows are read in one epoch."""
+    return np.random.default_rng((seed, epoch)).permutation(n)
 
-    def even(most: float) -> Tensor:
-        return (2 * torch.rand(count, generator=drawn) - 1) * most
 
-    bent = (torch.rand(count, generator=drawn) < 0.5).float()
-    turn, shear, scale = even(TURN) * bent, even(SHEAR) * bent, 1 + even(SCALE) * bent
-    mirror = torch.where(torch.rand(count, generator=drawn) < 0.5, -1.0, 1.0)
-    shift = torch.stack([(even(SHIFT) * side).round() * 2 / side for _ in range(2)], 1)
-    cos, sin = torch.cos(turn) * scale, torch.sin(turn) * scale
+class ChangedBatch(NamedTuple):
+    """Pictures for the model, and their two labels: the first counts by `share`, the other by the rest."""
+
+    pixels: Tensor
+    labels: Tensor
+    others: Tensor
+    share: Tensor
+
+
+def moved(pixels: Tensor, drawn: Tensor) -> Tensor:
+    """Shifted by whole pixels and mirrored; half of them also turned, sheared and scaled. `drawn`: [B, 7]."""
+    side = pixels.shape[-1]
+    even = 2 * drawn - 1
+    bent = (drawn[:, 0] < 0.5).float()
+    turn, shear, scale = (even[:, 1 + i] * bent * most for i, most in enumerate((TURN, SHEAR, SCALE)))
+    mirror = torch.where(drawn[:, 4] < 0.5, -1.0, 1.0)
+    shift = (even[:, 5:7] * SHIFT * side).round() * 2 / side
+    cos, sin = torch.cos(turn) * (1 + scale), torch.sin(turn) * (1 + scale)
     rows = torch.stack([cos * mirror, -sin + shear * cos, sin * mirror, cos + shear * sin], 1).view(-1, 2, 2)
     grid = functional.affine_grid(torch.cat([rows, shift[..., None]], 2), list(pixels.shape), align_corners=False)
     return functional.grid_sample(pixels, grid, padding_mode="reflection", align_corners=False)
 
 
-def coloured(pixels: Tensor, drawn: torch.Generator) -> Tensor:
-    """Brightness, contrast and saturation varied."""
-    light, contrast, colour = 1 + (2 * torch.rand(3, len(pixels), 1, 1, 1, generator=drawn) - 1) * COLOUR
+def coloured(pixels: Tensor, drawn: Tensor) -> Tensor:
+    """Brightness, contrast and saturation varied. `drawn`: [B, 3]."""
+    light, contrast, colour = (1 + (2 * drawn - 1) * COLOUR).T[..., None, None, None]
     pixels = pixels * light
     grey = pixels.mean(1, keepdim=True)
     pixels = grey + (pixels - grey) * colour
@@ -274,30 +290,33 @@ def coloured(pixels: Tensor, drawn: torch.Generator) -> Tensor:
     return varied.clamp(0, 1)
 
 
-def hidden(pixels: Tensor, drawn: torch.Generator) -> Tensor:
-    """A square of each set to the mean colour."""
+def hidden(pixels: Tensor, drawn: Tensor) -> Tensor:
+    """A square of each set to the mean colour, also where it lies partly outside. `drawn`: [B, 2]."""
     side = pixels.shape[-1]
     size = max(1, round(HOLE * side))
-    corners = torch.randint(1 - size, side, (2, len(pixels), 1), generator=drawn)
-    inside = [(torch.arange(side) >= each) & (torch.arange(side) < each + size) for each in corners]
-    return pixels.masked_fill((inside[0][:, :, None] & inside[1][:, None, :])[:, None], 0)
+    corner = (drawn * (side + size - 1)).floor() + 1 - size
+    return pixels.masked_fill(_box(corner, drawn.new_full((len(drawn),), size), side), 0)
 
 
-def mixed(pixels: Tensor, labels: Tensor, drawn: torch.Generator) -> dict[str, Tensor]:
-    """In half of the batches a box of each picture replaced by its neighbour's, whose label counts by the area."""
+def mixed(pixels: Tensor, labels: Tensor, drawn: Tensor) -> ChangedBatch:
+    """In half of the pictures a square replaced by that of the one before, whose label counts by the area.
+    `drawn`: [B, 4]."""
     side = pixels.shape[-1]
-    if float(torch.rand(1, generator=drawn)) < 0.5:
-        return {"pixel_values": pixels, "labels": labels}
-    cut = round(side * float(torch.rand(1, generator=drawn)) ** 0.5)  # an area drawn evenly
-    top, left = (int(torch.randint(0, side - cut + 1, (1,), generator=drawn)) for _ in range(2))
-    pixels = pixels.clone()
-    pixels[:, :, top : top + cut, left : left + cut] = pixels.roll(1, 0)[:, :, top : top + cut, left : left + cut]
-    share = torch.full((len(labels),), 1 - cut**2 / side**2)
-    return {"pixel_values": pixels, "labels": labels, "others": labels.roll(1, 0), "share": share}
+    cut = (side * drawn[:, 1].sqrt()).round() * (drawn[:, 0] < 0.5)  # areas drawn evenly
+    corner = (drawn[:, 2:] * (side - cut[:, None] + 1)).floor()
+    pixels = torch.where(_box(corner, cut, side), pixels.roll(1, 0), pixels)
+    return ChangedBatch(pixels, labels, labels.roll(1, 0), 1 - cut**2 / side**2)
+
+
+def _box(corner: Tensor, size: Tensor, side: int) -> Tensor:
+    """Which pixels lie in the square of each picture: [B, 1, side, side] of corners [B, 2] and sizes [B]."""
+    place = torch.arange(side, device=corner.device)
+    inside = (place >= corner[..., None]) & (place < (corner + size[:, None])[..., None])  # [B, 2, side]
+    return (inside[:, 0, :, None] & inside[:, 1, None, :])[:, None]
 
 
 class Mixing(loop.InOrder):
-    """Trainer whose pictures may have two labels.
+    """Trainer whose pictures are changed on the device and may have two labels.
 
     transformers writes ViT's weights under older names and reads them back by `from_pretrained` alone. Trainer reads
     checkpoints without it, and would go on with blocks that were never loaded, so they are read here.
@@ -310,17 +329,23 @@ class Mixing(loop.InOrder):
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)
 
+    def evaluate(self, *args: Any, **more: Any) -> dict[str, float]:
+        """Called by Trainer. The blocks are compiled for training; the few batches here are not worth as much again."""
+        with torch.compiler.set_stance("force_eager"):
+            found: dict[str, float] = super().evaluate(*args, **more)
+        return found
+
     def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any) -> Any:
         """Called by Trainer."""
-        output = model(pixel_values=inputs["pixel_values"])
+        read = self.train_dataset.ready(inputs)
+        output = model(pixel_values=read.pixels)
         smoothing = SMOOTHING if model.training else 0.0
-        loss = functional.cross_entropy(output.logits, inputs["labels"], label_smoothing=smoothing, reduction="none")
-        if "others" in inputs:
-            other = functional.cross_entropy(
-                output.logits, inputs["others"], label_smoothing=smoothing, reduction="none"
-            )
-            loss = inputs["share"] * loss + (1 - inputs["share"]) * other
-        return (loss.mean(), output) if return_outputs else loss.mean()
+        own, other = (
+            functional.cross_entropy(output.logits, labels, label_smoothing=smoothing, reduction="none")
+            for labels in (read.labels, read.others)
+        )
+        loss = (read.share * own + (1 - read.share) * other).mean()
+        return (loss, output) if return_outputs else loss
 
 
 # Measuring ------------------------------------------------------------------------------------------------
@@ -339,7 +364,7 @@ def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", 
     checked = Seen(seen, prepared, len(seen.labels), None)
     right = 0
     for start in range(0, len(checked), batch):
-        read_now = checked.__getitems__(list(range(start, min(start + batch, len(checked)))))
-        logits = network(pixel_values=read_now["pixel_values"].to(device)).logits
-        right += int((logits.argmax(-1).cpu() == read_now["labels"]).sum())
+        taken = checked.__getitems__(list(range(start, min(start + batch, len(checked)))))
+        read_now = checked.ready({name: each.to(device) for name, each in taken.items()})
+        right += int((network(pixel_values=read_now.pixels).logits.argmax(-1) == read_now.labels).sum())
     return Score("all", right, len(checked))
