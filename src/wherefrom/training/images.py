@@ -240,7 +240,7 @@ class Seen(Dataset):  # type: ignore[type-arg]  # batches, not items, are what i
                 return ChangedBatch(
                     (pixels - mean) / std, labels, labels, torch.ones(len(labels), device=labels.device)
                 )
-            move, colour, hide, mix = batch["drawn"].split((7, 3, 2, 4), 1)
+            move, colour, hide, mix = torch.split(batch["drawn"], [7, 3, 2, 4], 1)
             pixels = (coloured(moved(pixels, move), colour) - mean) / std
             return mixed(hidden(pixels, hide), labels, mix)
 
