@@ -55,6 +55,7 @@ ORDER = (
     "training",
     "view",
     "papers",
+    "board",
     "index",
     "server",
     "testing",

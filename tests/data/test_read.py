@@ -63,6 +63,12 @@ def test_sentences_and_pairs(write: Write) -> None:
         Example("validation:1", "a fine film .", "positive"),
         Example("validation:2", "hm", None),  # GLUE hides a label as -1
     ]
+    marks = {"Sentence2_Highlighted_1": "0,2", "Sentence2_Highlighted_2": "2", "Sentence2_Highlighted_3": "{}"}
+    pair = {"Sentence1": "A cat sits .", "Sentence2": "Two dogs run .", "gold_label": "contradiction"}
+    write("esnli", pair | marks)
+    assert only(read("esnli", folder=folder)) == Example(
+        "validation:1", ("A cat sits .", "Two dogs run ."), label="contradiction", rationale=((9, 12),)
+    )
     write("mnli", {"premise": "All left.", "hypothesis": "Ann left.", "label": 0}, split="validation_matched")
     assert only(read("mnli", folder=folder)) == Example(
         "validation_matched:1", ("All left.", "Ann left."), "entailment"

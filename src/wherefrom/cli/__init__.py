@@ -8,7 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from wherefrom.cli import align, cite, doctor, estimate, evaluate, explain, generate, models, reproduce, serve, train
+from wherefrom.cli import (
+    align,
+    benchmark,
+    cite,
+    doctor,
+    estimate,
+    evaluate,
+    explain,
+    generate,
+    models,
+    reproduce,
+    serve,
+    train,
+)
 from wherefrom.cli.wording import in_options
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.version import __version__
@@ -41,6 +54,7 @@ generate.register(app)
 align.register(app)
 estimate.register(app)
 evaluate.register(app)
+benchmark.register(app)
 models.register(app)
 doctor.register(app)
 reproduce.register(app)

@@ -98,6 +98,21 @@ def hatexplain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Ex
     return Example(id, " ".join(tokens), label=label, rationale=token_spans(tokens, marked))
 
 
+def entailment(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:
+    """e-SNLI: a pair; the rationale are the words of the second text that at least half of the annotators highlighted.
+
+    Highlights are the places of words, `0,3,4`, or `{}` for none, in columns `Sentence2_Highlighted_1` to `_3`.
+    """
+    found = plain(id, row, columns, labels)
+    cells = [cell for name, cell in row.items() if str(name).startswith("Sentence2_Highlighted_") and cell]
+    if not cells:
+        return found
+    words = found.text[1].split()
+    marks = [{int(place) for place in str(cell).split(",") if place.strip().isdigit()} for cell in cells]
+    marked = [2 * sum(at in each for each in marks) >= len(marks) for at in range(len(words))]
+    return replace(found, text=(found.text[0], " ".join(words)), rationale=token_spans(words, marked))
+
+
 def token_spans(tokens: Sequence[str], marked: Sequence[bool]) -> Spans:
     """Where the marked tokens stand when all are joined by spaces; neighbours become one span.
 

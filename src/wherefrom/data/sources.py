@@ -71,6 +71,15 @@ for _source in (
         configs=("qqp",),
     ),
     Source(
+        "esnli",
+        "SNLI: does the premise entail the hypothesis? Where a copy has highlights, the rationale are the words of the "
+        "hypothesis that at least half of the annotators highlighted.",
+        {"text": "premise|Sentence1", "pair": "hypothesis|Sentence2", "label": "label|gold_label"},
+        make=rows.entailment,
+        labels=("entailment", "neutral", "contradiction"),
+        splits=("validation", "test", "train"),
+    ),
+    Source(
         "hatexplain",
         "Posts labelled by three annotators: the label is the majority's, the rationale the tokens that at least "
         "half of those who marked a rationale marked. Its content is offensive.",

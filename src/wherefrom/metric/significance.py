@@ -82,7 +82,7 @@ def paired(
     d[np.abs(d) <= least] = 0.0
     mean, same = float(d.mean()), bool(np.ptp(d) <= least)
     t, t_p = _student(d, same)
-    sums, wilcoxon_p = _wilcoxon(d)
+    sums, wilcoxon_p = signed_ranks(d)
     return Paired(
         count=len(d),
         undefined=len(first) - len(d),
@@ -134,7 +134,7 @@ def _student(d: NDArray[np.float64], same: bool) -> tuple[float, float]:
     return float(found.statistic), float(found.pvalue)
 
 
-def _wilcoxon(d: NDArray[np.float64]) -> tuple[tuple[float, float], float]:
+def signed_ranks(d: NDArray[np.float64]) -> tuple[tuple[float, float], float]:
     """The sums of the ranks of positive and negative differences, and the two-sided p."""
     d = d[d != 0]
     if not len(d):

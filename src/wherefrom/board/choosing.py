@@ -1,0 +1,93 @@
+"""What a benchmark measures: which data suits a model, which methods are defined on it, by which metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from wherefrom.data import MASK, Dataset, Example, up_to_mask
+from wherefrom.data.datasets import on_this_machine
+from wherefrom.data.sources import SOURCES
+from wherefrom.errors import InvalidOption
+from wherefrom.method import methods, presets
+from wherefrom.model import Model
+from wherefrom.papers.samples import OWN, prompts
+from wherefrom.papers.samples import read as read_sample
+from wherefrom.pipeline.auto import suited
+
+GRAMMAR = "grammar"
+FAITHFUL = ("aopc", "log-odds", "comprehensiveness", "sufficiency", "lerf-morf")
+PLAUSIBLE = ("auprc", "token-f1")
+CUES = ("cue-ap", "cue-mrr")
+SANE = ("randomisation", "stability(against=padding)", "stability(against=bfloat16)")
+# How tokens go where they cannot be deleted, since the model predicts at a place of the text.
+BY = {"masked-lm": "mask", "causal-lm": "attention"}
+WORDS = ("masked-lm", "causal-lm")
+LEFT_OUT = {
+    "ablation-pairs": "scores pairs of tokens; what it says of single ones is ablation",
+    "context-cite": "scores sentences, and these texts are one each",
+}
+UNNAMED = re.compile(r"LABEL_\d+")
+LOOKED_AT = 50  # examples in which a rationale or cues are looked for
+
+
+def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[tuple[str, Dataset]]:
+    """The datasets that suit a model, of those asked for; or of all that lie here, or of what ships."""
+    if opened.task not in ("classification", *WORDS):
+        raise InvalidOption(
+            f"{opened.name} is a model for {opened.task}; a benchmark takes classifiers and language models"
+        )
+    if asked:
+        return [(name, data) for name in asked if (data := _suiting(opened, name, folder)) is not None]
+    here = [name for name in SOURCES if on_this_machine(name, folder)]
+    found = [(name, data) for name in here if (data := _suiting(opened, name, folder)) is not None]
+    ships = [(name, data) for name in (OWN, GRAMMAR) if (data := _suiting(opened, name, None)) is not None]
+    return found or ships
+
+
+def _suiting(opened: Model, name: str, folder: Path | None) -> Dataset | None:
+    """A dataset as this model reads it; None where it asks another question."""
+    data = read_sample(name, folder)
+    first = next(iter(data))
+    masked = MASK in str(first.text)
+    if opened.task == "classification":
+        return (up_to_mask(data) if masked else data) if _same_classes(opened, data, first) else None
+    if opened.task == "masked-lm":
+        return data if masked and first.target is not None else None
+    return prompts(data, opened.tokenizer) if first.target is not None else None
+
+
+def _same_classes(opened: Model, data: Dataset, first: Example) -> bool:
+    """Whether a classifier chooses between the dataset's classes; where neither side names them, whether it may."""
+    ours, theirs = ({str(each).casefold() for each in names} for names in (opened.labels.values(), data.labels))
+    if not theirs:
+        return first.label is not None
+    return len(ours) == len(theirs) if all(UNNAMED.fullmatch(each.upper()) for each in ours) else ours == theirs
+
+
+def every_method(opened: Model, asked: Sequence[str]) -> list[str]:
+    """The methods to measure: those asked for, or all that are defined on the model."""
+    names = [name for name in (*(m.name for m in methods()), *(p.name for p in presets())) if name not in LEFT_OUT]
+    return list(asked) or suited(opened, names)
+
+
+def metrics(opened: Model, data: Dataset) -> tuple[str, ...]:
+    """Faithfulness always; what people marked and cue words where the dataset has them."""
+    some = list(islice(data, LOOKED_AT))
+    by = f"(by={BY[opened.task]})" if opened.task in BY else ""
+    found = [each if each == "lerf-morf" else f"{each}{by}" for each in FAITHFUL]
+    found += PLAUSIBLE if any(each.rationale for each in some) else ()
+    found += [f"{each}@scores" for each in CUES] if any(each.cues for each in some) else []
+    return tuple(found)
+
+
+def plain_name(metric: str) -> str:
+    """The name of a metric without its options and level, its part kept.
+
+    >>> plain_name("aopc(by=mask)"), plain_name("cue-ap@scores"), plain_name("randomisation embeddings")
+    ('aopc', 'cue-ap', 'randomisation embeddings')
+    """
+    kept = re.sub(r"\(by=[a-z]+\)|@scores", "", metric)
+    return re.sub(r"\(against=([a-z0-9]+)\)", r" \1", kept)

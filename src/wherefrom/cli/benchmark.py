@@ -1,0 +1,104 @@
+"""`wherefrom benchmark` and `wherefrom leaderboard`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wherefrom.cli.flags import MODEL, Asked, BatchSize, complete_method, complete_model, shared
+from wherefrom.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from wherefrom.metric.standings import Standings
+
+PARTS = "faithful,sane,cost"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the application."""
+    app.command("benchmark")(benchmark_command)
+    app.command("leaderboard")(leaderboard_command)
+
+
+@shared(asked=(MODEL,))
+def benchmark_command(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of tables; the same command resumes it.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", help="A model (default: the shipped ones). Repeatable.", autocompletion=complete_model
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", "-d", help="A dataset (default: all here that suit). Repeatable.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option("--methods", "-M", help="Names by commas (default: all).", autocompletion=complete_method)
+    ] = "",
+    rows: Annotated[int, typer.Option(help="Examples of each dataset, drawn by --seed.", min=2)] = 100,
+    sane_rows: Annotated[int, typer.Option(help="Of these, examples for the sanity checks.", min=2)] = 16,
+    parts: Annotated[str, typer.Option(help="What to measure, by commas.")] = PARTS,
+    folder: Annotated[Path | None, typer.Option(help="The folder of datasets; or set WHEREFROM_DATA.")] = None,
+    batch_size: BatchSize = 16,
+    shard: Annotated[int, typer.Option(help="Rows in one shard; a kill loses at most one.", min=1)] = 64,
+    seed: Annotated[int, typer.Option(help="The seed that draws the examples.", min=0)] = 0,
+    *,
+    asked: Asked,
+) -> None:
+    """Measure every method by every metric on models and data; `wherefrom leaderboard` ranks them."""
+    from wherefrom import zoo
+    from wherefrom.board import Measuring, measure
+    from wherefrom.spec import split
+
+    how = Measuring(
+        rows=rows,
+        sane_rows=sane_rows,
+        methods=tuple(split(methods)),
+        data=tuple(data or ()),
+        folder=folder,
+        parts=tuple(split(parts)),
+        batch_size=batch_size,
+        shard=shard,
+        seed=seed,
+        opening=asked,
+    )
+    for done in measure(model or zoo.names(), out, how):
+        print(f"measured: {done.name}", flush=True)
+    print(f"wherefrom leaderboard '{out}' ranks the methods")
+
+
+def leaderboard_command(
+    folder: Annotated[Path, typer.Argument(help="What `wherefrom benchmark --out` wrote.")],
+    page: Annotated[Path | None, typer.Option(help="Write the page, a .md file, and its pictures.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write the numbers of every method, a .json file.")] = None,
+    question: Annotated[str, typer.Option(help="By what to rank: faithful, plausible or cues.")] = "faithful",
+) -> None:
+    """Rank the methods of a benchmark; with --page, write the leaderboard."""
+    from wherefrom.board import read_board, write_page
+
+    board = read_board(folder)
+    if page is not None:
+        write_page(board, page, record)
+        print(f"written to {page}")
+        return
+    found = board.standings.get(question)
+    if found is None:
+        raise InvalidOption(f"nothing was measured by '{question}' there; expected {', '.join(board.standings)}")
+    _show(found)
+
+
+def _show(found: Standings) -> None:
+    """The methods from the best to the worst; those alike carry one letter."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("method", "mean rank", "beats", "not told apart"):
+        table.add_column(name, no_wrap=name == "method")
+    for at, method in enumerate(found.methods):
+        letters = "".join(chr(ord("a") + i % 26) for i, (first, last) in enumerate(found.alike) if first <= at <= last)
+        table.add_row(method, f"{found.ranks[at]:.1f}", f"{found.beaten[at]:.0%}", letters)
+    Console().print(table)
+    print(f"{found.examples} examples; methods that share a letter are not told apart")

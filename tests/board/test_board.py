@@ -1,0 +1,100 @@
+"""`wherefrom benchmark` and `wherefrom leaderboard` on a tiny model: measured, resumed, ranked and written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
+
+import runs
+
+from wherefrom import board
+from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics
+from wherefrom.cli import app
+from wherefrom.errors import InvalidOption, UnknownName
+from wherefrom.model import open_model
+
+pytest.importorskip("pyarrow", reason="evaluating needs the extra `eval`")
+METHODS = ("gradient-x-input", "attention-rollout", "random")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A finished benchmark and the command that made it."""
+    here = tmp_path_factory.mktemp("board")
+    runs.model_folder(here / "tiny")
+    data = runs.data_file(here / "reviews.jsonl", 12)
+    asked = ["benchmark", "--out", str(here / "out"), "--model", str(here / "tiny"), "--data", str(data)]
+    asked += ["--methods", ",".join(METHODS), "--rows", "8", "--sane-rows", "2"]
+    found = CliRunner().invoke(app, asked)
+    assert found.exit_code == 0, found.output
+    assert "measured: tiny on reviews.jsonl" in found.output
+    return here / "out", asked
+
+
+def test_the_same_command_computes_nothing_twice(measured: tuple[Path, list[str]]) -> None:
+    out, asked = measured
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.suffix in (".parquet", ".csv")}
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_board_knows_every_question_that_the_data_can_answer(measured: tuple[Path, list[str]]) -> None:
+    found = board.read_board(measured[0])
+    assert set(found.methods) == set(METHODS)
+    assert list(found.standings) == ["faithful", "cues"]  # the sentences have cue words and no rationale
+    (table,) = found.tables
+    assert set(table.passes) == set(METHODS)
+    assert all(count > 0 for count in table.passes.values())
+    record = found.record()["methods"]["random"]
+    assert -1 <= record["randomised"] <= 1
+    assert record["padding"] < 1e-4
+    assert record["faithful"]["of"] == 3
+
+
+def test_the_page_is_written_from_saved_results_alone(measured: tuple[Path, list[str]], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
+    out, _ = measured
+    page, record = tmp_path / "board.md", tmp_path / "record.json"
+    found = CliRunner().invoke(app, ["leaderboard", str(out), "--page", str(page), "--record", str(record)])
+    assert found.exit_code == 0, found.output
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# Which method should I trust?")
+    assert "What this cannot tell" in text
+    assert "tiny on reviews.jsonl | 8 | 2 |" in text
+    assert str(tmp_path.parent) not in text  # nobody's folders
+    assert (tmp_path / "img" / "leaderboard-faithful.svg").stat().st_size > 1000
+    assert list(json.loads(record.read_text(encoding="utf-8"))["methods"]) == list(board.read_board(out).methods)
+
+
+def test_the_order_is_shown_in_the_terminal(measured: tuple[Path, list[str]]) -> None:
+    found = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--question", "cues"])
+    assert found.exit_code == 0
+    assert all(name in found.output for name in METHODS)
+    refused = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--question", "plausible"])
+    assert isinstance(refused.exception, InvalidOption)
+    assert "expected faithful, cues" in str(refused.exception)
+
+
+def test_what_ships_is_enough_where_there_is_no_data() -> None:
+    sentiment, words = open_model("wherefrom/sentiment"), open_model("wherefrom/mlm")
+    assert [name for name, _ in datasets(sentiment, ("own", "grammar"), None)] == ["own"]
+    ((name, data),) = datasets(words, ("own", "grammar"), None)
+    assert name == "grammar"
+    assert metrics(words, data)[-2:] == ("cue-ap@scores", "cue-mrr@scores")
+    assert metrics(words, data)[0] == "aopc(by=mask)"
+    every = every_method(sentiment, ())
+    assert {"deeplift", "attention-flow", "random"} <= set(every)
+    assert not set(every) & set(LEFT_OUT)
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="no part nonsense"):
+        board.Measuring(parts=("nonsense",))
+    with pytest.raises(UnknownName, match="no finished table"):
+        board.read_board(tmp_path)
