@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained model.", file_okay=False)]
 Text = Annotated[str, typer.Option(help="Column with the text.")]
 Pair = Annotated[str | None, typer.Option(help="Column with the second text of a pair.")]
+Source = Annotated[str, typer.Option(help="Column with the text to translate.")]
+Target = Annotated[str, typer.Option(help="Column with its translation.")]
 Label = Annotated[str, typer.Option(help="Column with the label.")]
 Until = Annotated[str | None, typer.Option(help="Column with a word index: only the words before it are read.")]
 Name = Annotated[
@@ -86,7 +88,7 @@ def _schedule(out: Path, how: Asked, **more: Any) -> Schedule:
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
-    for command in (pretrain, lm, bits, classify, image, prefixes, agree, prompt, average):
+    for command in (pretrain, lm, bits, classify, image, translate, bleu, prefixes, agree, prompt, average):
         group.command()(command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
@@ -243,6 +245,54 @@ def image(
     run = _schedule(out, how)
     columns = task.ImageColumns(column, label, _names(name))
     _tell(task.train(train, run, columns, task.VisionShape(layers, width, heads, patch), valid, held_out, fresh))
+
+
+@shared(
+    how=(_training(batch=512, lr=1e-3, warmup=0.08, weight_decay=0.01, checks=12, workers=2, beta2=Flag(Beta2, 0.98)),)
+)
+def translate(
+    train: Annotated[list[Path], typer.Argument(help="Rows with a text and its translation.")],
+    out: Out,
+    steps: Steps,
+    source: Source = "source",
+    target: Target = "target",
+    tokenizer: Vocabulary = None,
+    layers: Annotated[int, typer.Option(help="Layers of the encoder.", min=1)] = 4,
+    decoder_layers: Annotated[int, typer.Option(help="Layers of the decoder.", min=1)] = 3,
+    width: Width = 256,
+    heads: Annotated[int, typer.Option(min=1)] = 8,
+    vocabulary: Annotated[int, typer.Option(help="Pieces to learn, of both languages.", min=100, max=65_000)] = 5000,
+    dropout: Dropout = 0.3,
+    length: Annotated[int, typer.Option(help="Tokens that encoder and decoder can read.", min=16)] = 256,
+    held_out: HeldOut = 0.02,
+    test: Annotated[float, typer.Option(help="Share kept away from training, as test.jsonl.", min=0, max=0.5)] = 0.0,
+    *,
+    how: Asked,
+    fresh: Fresh = False,
+) -> None:
+    """Train a translator on pairs of texts, from scratch: a new Marian with its own vocabulary."""
+    from wherefrom.training import translate as task
+
+    run = _schedule(out, how, steps=steps)
+    columns = task.PairColumns(source, target)
+    shape = task.TranslatorShape(layers, decoder_layers, width, heads, vocabulary, dropout)
+    _tell(task.train(train, run, columns, shape, length, held_out, test, tokenizer, fresh))
+
+
+def bleu(
+    model: Annotated[str, typer.Argument(help="Shipped model, folder or hub id of a translator.")],
+    data: Annotated[Path, typer.Argument(help="Rows with a text and its translation.")],
+    source: Source = "source",
+    target: Target = "target",
+    beams: Annotated[int, typer.Option(help="Width of the beam; 1: greedy.", min=1)] = 4,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Measure a translator by BLEU, as sacrebleu counts it."""
+    from wherefrom.training import bleu as task
+    from wherefrom.training.translate import PairColumns
+
+    found = task.measure(model, data, PairColumns(source, target), device, beams)
+    typer.echo(f"{found.score:.2f} BLEU  ({found.rows} rows, {found.signature})")
 
 
 def prefixes(

@@ -1,4 +1,6 @@
-"""Vocabularies learned from text, as tokenizers that transformers opens: lower-cased word pieces, or bytes."""
+"""Vocabularies learned from text, as tokenizers that transformers opens: lower-cased word pieces, bytes, or pieces of
+words in their own case for two languages.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 BETWEEN, PADDING = "<|endoftext|>", "<|padding|>"  # of the byte-level vocabulary: between documents, and to fill up
+
+END, UNKNOWN, FILL = "</s>", "<unk>", "<pad>"  # of the vocabulary of a translator: as Marian calls them
 
 # Letters of other scripts would each take two places (at the start and inside of a word) of a small vocabulary.
 ALPHABET = 160
@@ -69,6 +73,38 @@ def learn_bytes(lines: Iterable[str], size: int, max_length: int) -> PreTrainedT
         bos_token=BETWEEN,
         eos_token=BETWEEN,
         pad_token=PADDING,
+    )
+
+
+def learn_pieces(lines: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizerFast:
+    """Learn `size` pieces of words in their own case (as SentencePiece's, ▁ for a blank); it writes `text </s>`.
+
+    A blank before a mark is dropped, so that corpora whose marks stand apart (`nicht , daß`) are read as other texts.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+(?=[.,;:!?]|\s|$)|^\s+"), "")]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[END, UNKNOWN, FILL], limit_alphabet=ALPHABET, show_progress=False
+    )
+    tokenizer.train_from_iterator(batches(lines, 1000), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", pair=f"$A $B {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        padding_side="right",
+        eos_token=END,
+        unk_token=UNKNOWN,
+        pad_token=FILL,
     )
 
 
