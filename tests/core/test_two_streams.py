@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -330,7 +329,7 @@ def test_each_stream_has_room_of_its_own() -> None:
         wherefrom.explain("a film", model, tokenizer, target="a film", long="windows")
 
 
-def test_what_does_not_go_over_two_streams_says_so(tmp_path: Path) -> None:
+def test_what_does_not_go_over_two_streams_says_so() -> None:
     model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()
     with pytest.raises(InvalidTarget, match="was given no target"):
         wherefrom.capture("a good film", model, tokenizer)
@@ -338,9 +337,6 @@ def test_what_does_not_go_over_two_streams_says_so(tmp_path: Path) -> None:
         wherefrom.logit_lens("a good film", model, tokenizer, target="a film")
     with pytest.raises(InvalidOption, match="unlike numbers of heads"):
         wherefrom.explain("a good film", model, tokenizer, target="a film", method="attention", head="all")
-    pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
-    with pytest.raises(Unsuited, match="no pairs of source and target yet"):
-        wherefrom.evaluate(["a good film"], model, tokenizer, methods="alti", out=tmp_path / "run")
 
 
 def test_the_streams_stand_apart_in_the_terminal() -> None:

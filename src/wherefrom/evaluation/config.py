@@ -131,6 +131,11 @@ def check_model(opened: Model, setting: Setting) -> None:
     from wherefrom.model.target import class_index
 
     jobs(opened, setting)
+    if opened.two_streams and setting.target is not None:
+        raise InvalidOption(
+            f"{opened.name} is an encoder with a decoder, each of whose examples has a target text of its own; leave "
+            f"target out and name the column that holds it (columns={{'target': …}})"
+        )
     if opened.task == "classification" and setting.target not in (None, LABEL):
         class_index(opened.labels, setting.target, "target")
     for asked in setting.asked():
@@ -138,7 +143,7 @@ def check_model(opened: Model, setting: Setting) -> None:
             blank_id(opened, asked.way.by)
             if opened.task == "encoder":
                 raise NotDefined(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
-            if asked.way.by == "delete" and opened.task != "classification":
+            if asked.way.by == "delete" and opened.task != "classification" and not opened.two_streams:
                 instead = next(iter(ways(opened)), "TOKEN_ID")
                 raise NotDefined(
                     f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; let them go "

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from wherefrom.data import MASK, Example
-from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, Unsuited, WherefromError, WherefromWarning
+from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.metric import erasure
@@ -132,11 +132,6 @@ class Worker:
             prove=setting.prove,
             model_kwargs=setting.model_kwargs or None,
         )
-        if opened.two_streams:
-            raise Unsuited(
-                f"{opened.name} is an encoder with a decoder; evaluations read no pairs of source and target yet. "
-                f"wherefrom.explain and wherefrom.compare take them, and wherefrom.align has an error rate"
-            )
         reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)
         seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}
@@ -157,6 +152,7 @@ class Worker:
         """Why our sentence cannot be explained, where the sentence may be to blame; what else is wrong is raised."""
         mask = self.opened.mask_token or ""
         ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
+        ours = replace(ours, target=SENTENCE) if self.opened.two_streams else ours
         asked = Question(None, None, None) if self.setting.target == LABEL else self._question(ours)
         try:
             with warnings.catch_warnings():
@@ -192,9 +188,12 @@ class Worker:
         return example if mask is None else example.with_mask(mask)
 
     def read(self, example: Example) -> Sentence:
-        """An example as this model reads it; a target of several tokens stands at the end of a language model's."""
+        """An example as this model reads it; a target of several tokens stands at the end of a language model's, and
+        that of an encoder with a decoder is the text that it writes.
+        """
         found = self.reader.read(self._masked(example).text)[0][0]
-        if self.opened.task != "causal-lm" or self.setting.target is not None or self._has_mask(example):
+        continues = self.opened.task == "causal-lm" and not self._has_mask(example)
+        if not (continues or self.opened.two_streams) or self.setting.target is not None:
             return found
         found, other = with_phrases(self.opened, found, Question(example.target, example.foil, None))
         if other is not None:
@@ -235,7 +234,7 @@ class Worker:
             return Question(self._gold(example), None, None)
         if self.setting.target is not None:
             return Question(self.setting.target, None, None)
-        if self.opened.task not in ("masked-lm", "causal-lm"):
+        if self.opened.task not in ("masked-lm", "causal-lm", "seq2seq"):
             return Question(None, None, None)  # a word is no answer of this model
         if self.opened.task == "causal-lm" and example.target is not None and self._has_mask(example):
             raise InvalidInput(

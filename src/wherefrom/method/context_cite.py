@@ -10,7 +10,8 @@ answer (times k, divided by the columns' deviations): so much the logit of the a
 there. A unit's tokens share its weight evenly, so that `explanation.by(unit)` gives the weights again.
 
 The prompt's last unit, at whose end the answer begins, what is said after it and the tokenizer's own tokens are never
-left out. Tokens of units that are left out are deleted from the ids; the authors delete the text and tokenise anew.
+left out; of an encoder with a decoder every unit of the source can be. Tokens of units that are left out are deleted
+from the ids; the authors delete the text and tokenise anew.
 
 How far the surrogate can be believed comes with it (`explanation.surrogate`): Spearman's ρ of y with what surrogates
 fitted to four fifths of the runs say of the last fifth (the linear datamodelling score, held out), and of each weight
@@ -35,6 +36,7 @@ from wherefrom.method.ablation import IDEA, Away, changing, found_way, reruns
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import COHEN_WANG_2024
 from wherefrom.result.answer import Answer
+from wherefrom.result.explanation import SAID
 from wherefrom.result.units import grouped
 from wherefrom.typecheck import above, least, within
 
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 
 FOLDS, RESAMPLED, INTERVAL = 5, 200, (2.5, 97.5)
 STOP, PASSES = 1e-4, 1000  # scikit-learn's own, with which the authors fit
-SAID = ("answer", "foil")  # segments that are no part of the context
 Array = NDArray[np.float64]
 Number = Literal["logit-probability", "log-probability", "probability", "logit"]
 Parts = Literal["auto", "token", "word", "sentence", "line", "document", "turn"] | list[tuple[int, int]]
@@ -54,7 +55,7 @@ Parts = Literal["auto", "token", "word", "sentence", "line", "document", "turn"]
     symbols=("ContextCite",),
     idea=IDEA,
     paper=COHEN_WANG_2024,
-    needs={"one-stream", "reruns"},
+    needs={"reruns"},
     checks={"batch-equals-single", "sign-flips-with-foil"},
     cost=lambda s, options: reruns(s, options["n_masks"]),
     kind="scores",

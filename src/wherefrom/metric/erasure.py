@@ -35,9 +35,12 @@ from torch import Tensor
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
+from wherefrom.method.ablation import changing
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.output import explained, predicted
+from wherefrom.model.paired import followed_by, start_of
 from wherefrom.model.perturb import UNSEEN, By, stand_in_for, suggested, untokenized
+from wherefrom.model.phrase import continued
 from wherefrom.model.rerun import readings
 from wherefrom.result.explanation import SAID, Explanation
 from wherefrom.typecheck import check_fields
@@ -154,8 +157,19 @@ def erasure(
     if len(every) != len(sentences):
         raise InvalidInput(f"{len(every)} explanations for {len(sentences)} inputs; expected one each")
     way = Way(by, tuple(shares), keep, protocol)
-    found = curves(opened, [(sentence, each, way) for sentence, each in zip(sentences, every, strict=True)])
+    both = zip(sentences, every, strict=True)
+    found = curves(opened, [(_with_answer(opened, sentence, each), each, way) for sentence, each in both])
     return found[0] if single else found
+
+
+def _with_answer(opened: Model, sentence: Sentence, explanation: Explanation) -> Sentence:
+    """The sentence with the phrase after it that was explained, where it was one."""
+    said = explanation.measured.tokens
+    if explanation.measured.kind != "phrase" or sentence.said:
+        return sentence
+    if opened.two_streams:
+        return followed_by(opened, sentence, start_of(opened, said), said)
+    return continued(opened, sentence, said)
 
 
 def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
@@ -200,7 +214,13 @@ def numbers_without(opened: Model, cases: Sequence[Erased], blank: Blank, of: Se
 
 
 def _variant(opened: Model, case: Erased, blank: Blank) -> tuple[Sentence, Answer]:
-    return _without(opened, case.sentence, case.gone, blank), _answer(opened, case.explanation, blank)
+    answer = _answer(opened, case.explanation, blank)
+    if blank is None and opened.two_streams:  # tokens of the source alone go, and those that are read move up
+        shorter = changing(opened, "delete")(case.sentence, answer, sorted(case.gone))
+        if shorter is None:
+            raise NotDefined("deleting what the decoder writes leaves nothing to measure; choose protocol='text'")
+        return shorter
+    return _without(opened, case.sentence, case.gone, blank), answer
 
 
 def _readings(
@@ -317,7 +337,7 @@ def _answer(opened: Model, explanation: Explanation, blank: Blank) -> Answer:
     target: Target = explanation.measured
     if target.kind == "none":
         raise NotDefined("erasure measures the probability of an output, and nothing is predicted here")
-    if blank is None and (target.kind != "class" or opened.task != "classification"):
+    if blank is None and (target.kind != "class" or opened.task != "classification") and not opened.two_streams:
         raise NotDefined(
             f"deleting tokens moves the one at which {target} is read, so that erasure by deletion measures a class of "
             f"a classifier; let them go otherwise: {suggested(opened)}"
