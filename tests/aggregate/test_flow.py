@@ -218,7 +218,7 @@ def test_the_readout_row_alone_equals_that_row_of_all() -> None:
 
 
 def test_all_flows_of_a_long_text_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wherefrom.pipeline.execution.LARGE_FLOW", 100)
+    monkeypatch.setattr("wherefrom.pipeline.shelf.LARGE_FLOW", 100)
     with pytest.warns(wherefrom.WherefromWarning, match="rows='readout'"):
         wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow")
     wherefrom.explain(tiny.ids(9), tiny.model(), method="attention-flow", rows="readout")

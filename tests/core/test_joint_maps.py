@@ -10,7 +10,7 @@ import tiny
 import wherefrom
 from wherefrom.aggregate import rollout
 from wherefrom.pipeline import execution
-from wherefrom.pipeline.fetching import Fetching
+from wherefrom.pipeline.fetching import Fetching, Stack
 from wherefrom.pipeline.joint_maps import JointMaps
 
 LENGTHS = (6, 4)
@@ -26,10 +26,9 @@ def maps(size: float, depth: int = 5) -> list[torch.Tensor]:
 
 
 def joined(layers: list[torch.Tensor]) -> JointMaps:
-    joint = JointMaps(LENGTHS, Fetching())
+    joint = JointMaps(Stack(LENGTHS, len(layers), Fetching()))
     for each in layers:
         joint.add(each)
-    joint.fetching.wait()
     return joint
 
 
@@ -59,7 +58,8 @@ def test_a_row_of_zeros_is_in_range() -> None:
 def test_an_explanation_is_the_same_whichever_side_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = tiny.model("bert"), [tiny.ids(7), tiny.ids(4, 1)]
     here = wherefrom.explain(ids, model, method="globenc")
-    monkeypatch.setattr(execution, "joining", lambda _job, lengths, fetching, _device: JointMaps(lengths, fetching))
+    joins = execution.joining
+    monkeypatch.setattr(execution, "joining", lambda *given: joins(*given[:-1], torch.device("cuda")))
     for a, b in zip(here, wherefrom.explain(ids, model, method="globenc"), strict=True):
         assert np.array_equal(a.maps, b.maps)
         assert np.abs(a.aggregated - b.aggregated).max() <= 1e-6 * np.abs(a.aggregated).max()

@@ -17,6 +17,7 @@ from wherefrom.method import methods
 from wherefrom.pipeline import execution
 from wherefrom.pipeline import readout_rows as rows
 from wherefrom.pipeline.resolution import Job
+from wherefrom.pipeline.shelf import Shelf
 from wherefrom.result.answer import Readout
 
 TEXTS = [tiny.ids(7), tiny.ids(4, 1), tiny.ids(1, 2)]
@@ -123,7 +124,7 @@ def test_no_layer_is_held_but_the_product() -> None:
     n, depth = 7, 3
     spied = Spied(job, [Readout(n - 1, "last token")], [n])
     for layer in wherefrom.capture(tiny.ids(n), model).layers:
-        shelf = execution._Shelf(job, [], rows=spied)
+        shelf = Shelf(job, [], rows=spied)
         execution._work(shelf, layer, [])
         assert not shelf.maps
     assert shapes == [(1, n, n), (1, n, n), (1, 1, n)]  # of the last map one row is computed

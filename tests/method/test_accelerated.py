@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ import tiny
 import traces
 import wherefrom
 from wherefrom.method import accelerated
-from wherefrom.method.contributions import VIEWS, _becoming_each_view, lengths, own
+from wherefrom.method.contributions import _VIEWS, lengths, own
 from wherefrom.method.tiling import DEVICE_BYTES
 
 
@@ -23,19 +21,21 @@ def test_norms_by_whole_batches_are_those_by_sentences(
     monkeypatch.setattr(accelerated, "DEVICE_BYTES", budget)
     layer, same = (traces.layers(variant)[1] for _ in range(2))
     assert layer.causal == (variant != "bert")
-    for view in VIEWS:
-        found = accelerated.lengths(layer, partial(_becoming_each_view, layer.block), view)
-        expected = lengths(same, view)
+    for name, view in _VIEWS.items():
+        seen = view(layer)
+        found, expected = accelerated.lengths(layer, seen), lengths(same, name)
+        mine, its = accelerated.own_seen(layer, seen, own), seen.linear(own(same))
         for row, n in enumerate(traces.LENGTHS):
             assert traces.apart(found[row, :n, :n], expected[row, :n, :n]) <= 1e-12
-            assert traces.apart(own(layer)[row, :n], own(same)[row, :n]) <= 1e-12
+            assert traces.apart(mine[row, :n], its[row, :n]) <= 1e-12
 
 
 def test_half_precision_moves_norms_no_further_than_its_own_rounding() -> None:
     model = tiny.model("llama", "encoder", dtype=torch.bfloat16)
     layer, same = (wherefrom.capture(tiny.ids(9), model).layers[1] for _ in range(2))
-    found = accelerated.lengths(layer, partial(_becoming_each_view, layer.block), "plain")
-    assert traces.apart(found, lengths(same, "plain")) <= 2**-8
+    for name, view in _VIEWS.items():
+        found = accelerated.lengths(layer, view(layer))
+        assert traces.apart(found, lengths(same, name)) <= 2**-8
 
 
 def test_copies_of_half_precision_weights_are_not_kept() -> None:

@@ -2,9 +2,10 @@ r"""The sums of contributions.py and alti.py as an accelerator likes them: few l
 
 On a CPU a tile of sources stays in the cache, and one sentence is enough to fill it. Here all sentences go together, in
 a causal model only the targets that can see a tile's sources are taken (half of all pairs), and f has the model's own
-dtype: its n H d numbers are most of what is moved. Where that is half precision, each component of f is rounded once,
+dtype: its n H d numbers are most of what is moved. Hence also a view's linear map is taken of W_C, once, and not of f:
+f = v (W_C L). Where that is half precision, each component of f is rounded once,
 to 2^-9 of itself and independently of the others, so that a norm over d of them is off by about 2^-9 / √d: less than by
-the rounding of α, which the model has done already. Sums are float32.
+the rounding of α, which the model has done already (and W_C L is rounded as W_C is). Sums are float32.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from wherefrom.method.normalise import warn_of_empty
 from wherefrom.method.tiling import DEVICE_BYTES, tiles
 from wherefrom.model.attended import by_head
 from wherefrom.model.parts import promote
+from wherefrom.model.undo import outside_inference_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from wherefrom.method.contributions import View
     from wherefrom.model import LayerTrace
+    from wherefrom.model.parts import Block
 
 Sources = tuple[slice, int, Tensor, Tensor]
 
@@ -39,23 +42,27 @@ def on_accelerator(layer: LayerTrace) -> bool:
     return layer.mask.device.type == "cuda"
 
 
-def lengths(layer: LayerTrace, becoming: Callable[[Tensor], Iterator[tuple[str, ...]]], name: str) -> Tensor:
-    """`‖L Σ_h α^h_ij f^h_j‖` in the view of that name, which is one of those that f becomes: [B, n, n]."""
+def lengths(layer: LayerTrace, view: View) -> Tensor:
+    """`‖L Σ_h α^h_ij f^h_j‖` in a view, before the division by scale: [B, n, n]."""
     batch, n = layer.mask.shape
     kernels = _kernels(layer)
     cuts = _cuts(layer, 0 if kernels else 3 * layer.dtype.itemsize)
     found, own = (torch.empty(size, dtype=layer.dtype, device=layer.device) for size in ((batch, n, n), _stream(layer)))
     if layer.causal and len(cuts) > 1:
         found.zero_()  # nothing else is written above the tiles
-    for sources, first, weights, f in _by_sources(layer, cuts):
+    for sources, first, weights, f in _by_sources(layer, cuts, view):
         _own_into(own, sources, weights, f, first, kernels)
-        seen = next(f for names in becoming(f) if name in names)  # f itself, changed in place
         if kernels is None:
-            found[:, first:, sources] = _by_products(seen, weights, layer.dtype)
+            found[:, first:, sources] = _by_products(f, weights, layer.dtype)
         else:
-            kernels.lengths.lengths_into(found, weights, _gram(seen), sources.start, first)
-    layer.once("own", lambda _: own)  # with f in hand it costs next to nothing
+            kernels.lengths.lengths_into(found, weights, _gram(f), sources.start, first)
+    layer.once(f"own {view.name}", lambda _: own)  # with f in hand it costs next to nothing
     return found
+
+
+def own_seen(layer: LayerTrace, view: View, own: Callable[[LayerTrace], Tensor]) -> Tensor:
+    """`L Σ_h α^h_ii f^h_i`, which `lengths` and `nearness` have found on their way, else from `own`: [B, n, d]."""
+    return layer.once(f"own {view.name}", lambda _: view.linear(own(layer)))
 
 
 def _by_products(f: Tensor, weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -78,10 +85,10 @@ def nearness(layer: LayerTrace, view: View, result: Tensor) -> Tensor | None:
     batch, n, _ = result.shape
     found, own = result.new_empty(batch, n, n), result.new_empty(result.shape)  # `shared_out` reads what is seen alone
     goal = view.unscaled(result).contiguous()  # T is divided by s_i; y is multiplied by it instead, n times less often
-    for sources, first, weights, f in _by_sources(layer, _cuts(layer, layer.raw["value"].element_size())):
+    for sources, first, weights, f in _by_sources(layer, _cuts(layer, layer.raw["value"].element_size()), view):
         _own_into(own, sources, weights, f, first, kernels)
-        kernels.nearness.add_up(weights, view.linear(f).to(f.dtype), goal, found, sources.start, first, layer.causal)
-    layer.once("own", lambda _: own)
+        kernels.nearness.add_up(weights, f, goal, found, sources.start, first, layer.causal)
+    layer.once(f"own {view.name}", lambda _: own)
     return found
 
 
@@ -107,18 +114,29 @@ def _cuts(layer: LayerTrace, beside: int) -> list[slice]:
     return list(tiles(n, each, DEVICE_BYTES))
 
 
-def _by_sources(layer: LayerTrace, cuts: list[slice]) -> Iterator[Sources]:
+def _by_sources(layer: LayerTrace, cuts: list[slice], view: View) -> Iterator[Sources]:
     """Tile by tile: some sources j, the first target that may see one of them, and of all sentences α, [B, H, I, J],
-    and f, [B J, H, d].
+    and f as the view sees it, [B J, H, d].
     """
     half = layer.raw["value"].dtype in (torch.bfloat16, torch.float16)
     value = by_head(layer.raw["value"], layer.heads) if half else layer.value
-    carrier = layer.block.w_c_in(value.dtype)  # [H, d_h, d]
+    carrier = _carrier(layer.block, view, value.dtype)
     alpha = layer.raw["attention"] if half and layer.block.after is None else layer.weights
     for sources in cuts:
         first = sources.start if layer.causal else 0
         f = torch.bmm(value[:, :, sources].transpose(0, 1).flatten(1, 2), carrier).transpose(0, 1)
         yield sources, first, alpha[:, :, first:, sources], f
+
+
+def _carrier(block: Block, view: View, dtype: torch.dtype) -> Tensor:
+    """W_C L: [H, d_h, d]. Kept with the block, unless that is in half precision and large as a rule."""
+    own = block.w_c_in(dtype)
+    if view.bare or view.linear(nothing := own[:0]) is nothing:
+        return own
+    known = {} if block.half else block.seen_w_c
+    if view.name not in known:
+        known[view.name] = outside_inference_mode(lambda: view.linear(promote(own)).to(dtype))
+    return known[view.name]
 
 
 def _own_into(own: Tensor, sources: slice, weights: Tensor, f: Tensor, first: int, kernels: Kernels | None) -> None:

@@ -37,7 +37,7 @@ from wherefrom.method.contributions import (
     after_attention,
     after_block,
     carried,
-    itself,
+    itself_seen,
     plain,
     row_with_itself,
     rows_at,
@@ -109,8 +109,8 @@ def alti(
     if metric == "l1" and on_accelerator(layer):
         near = nearness(layer, view, result)
         if near is not None:
-            return shared_out(near, result, view.scaled(view.linear(itself(layer, view))), layer, view)
-    self = view.scaled(view.linear(itself(layer, view)))  # T_ii
+            return shared_out(near, result, view.scaled(itself_seen(layer, view)), layer, view)
+    self = view.scaled(itself_seen(layer, view))  # T_ii
     budget = budget_for(result, budget)
     if metric == "l1":
         near = result.abs().sum(-1, keepdim=True) - _manhattan(layer, view, result, budget)

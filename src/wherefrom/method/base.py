@@ -117,6 +117,11 @@ class Method:
         return "frozen-pass" in self.needs
 
     @property
+    def doubled(self) -> bool:
+        """Whether it repeats the pass in float64 and keeps all of it."""
+        return "weights" in self.needs
+
+    @property
     def blocks(self) -> bool:
         """Whether it looks inside the model; else at its embeddings and its output alone."""
         return not self.needs <= WITHOUT_BLOCKS

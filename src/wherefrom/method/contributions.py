@@ -29,7 +29,7 @@ https://aclanthology.org/2021.emnlp-main.373
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -38,6 +38,7 @@ from torch.linalg import vector_norm
 
 from wherefrom.method import accelerated
 from wherefrom.method.tiling import CPU_BYTES, budget_for, tiles
+from wherefrom.model.parts import promote
 from wherefrom.model.undo import outside_inference_mode
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ def _after_block(layer: LayerTrace) -> View:
     return View("block", norm.centred, norm.scale(layer.w))
 
 
+_VIEWS = dict(zip(VIEWS, (plain, after_attention, after_block), strict=True))
+
+
 def standardiser(block: Block) -> Norm:
     """A norm of the kind that the block's output meets first; where it meets none, of the kind that the block has."""
     found = block.ffn_before or block.next_norm or block.ffn_after or block.before or block.post
@@ -119,15 +123,28 @@ def itself(layer: LayerTrace, view: View) -> Tensor:
     """`t_ii`, what token i has of itself: from attention, from the residual connection and, where the view is of a
     parallel block's output, from the FFN beside it: [B, n, d].
     """
-    found = own(layer) + layer.raw["x"].to(layer.device)  # as it is: a sum in float32 takes half precision in
-    return found + layer.fed if layer.block.parallel and view.name != "plain" else found
+    return own(layer) + _beside(layer, view)
+
+
+def itself_seen(layer: LayerTrace, view: View) -> Tensor:
+    """`L t_ii`: [B, n, d]."""
+    if accelerated.on_accelerator(layer):
+        beside = _beside(layer, view)
+        return accelerated.own_seen(layer, view, own) + (beside if view.bare else view.linear(promote(beside)))
+    return view.linear(itself(layer, view))
+
+
+def _beside(layer: LayerTrace, view: View) -> Tensor:
+    """What token i has of itself without attention: [B, n, d]."""
+    x = layer.raw["x"].to(layer.device)  # as it is: a sum in float32 takes half precision in
+    return x + layer.fed if layer.block.parallel and view.name != "plain" else x
 
 
 def kept(layer: LayerTrace, view: View) -> Tensor:
     """`‖L t_ii‖`, before the division by scale: [B, n]."""
 
     def make(_: LayerTrace) -> Tensor:
-        length: Tensor = vector_norm(view.linear(itself(layer, view)), dim=-1)
+        length: Tensor = vector_norm(itself_seen(layer, view), dim=-1)
         return length
 
     return layer.once(f"kept {view.name}", make)
@@ -179,8 +196,7 @@ def carried(layer: LayerTrace, sentence: int, tokens: slice, out: Tensor | None 
 def lengths(layer: LayerTrace, view: str) -> Tensor:
     """`‖L Σ_h α^h_ij f^h_j‖` in the view of that name, before the division by scale: [B, n, n]."""
     if accelerated.on_accelerator(layer):
-        becoming = partial(_becoming_each_view, layer.block)
-        return layer.once(f"lengths {view}", lambda _: accelerated.lengths(layer, becoming, view))
+        return layer.once(f"lengths {view}", lambda _: accelerated.lengths(layer, _VIEWS[view](layer)))
     return layer.once("lengths", _lengths)[view]  # all three: f is in the cache
 
 

@@ -30,17 +30,18 @@ NOTHING = 1e-13  # of a sum of absolute values: below that, a sum is nothing but
 
 def safe_divide(a: Tensor, b: Tensor) -> Tensor:
     """`a / (b + ε)`, 0 where b is 0."""
-    return (a / (b + EPSILON)).mul_(b != 0)
+    divisor = b + EPSILON
+    return torch.div(a, divisor, out=divisor).masked_fill_(b == 0, 0)
 
 
 def linear(x: Tensor, weight: Tensor, relevance: Tensor, product: Tensor) -> Tensor:
     """Through `x @ weight`, whose value is `product` (without bias)."""
-    # x⁺W⁺ + x⁻W⁻ = ½ (x W + |x| |W|), and likewise backwards: three matrix products instead of five. The weights are
-    # converted by the tile, so that both their float64 forms stay in the cache.
+    # x⁺W⁺ + x⁻W⁻ = ½ (x W + |x| |W|), and likewise backwards: three matrix products instead of five. On a CPU weights
+    # are converted by the tile, so that both their float64 forms stay in the cache.
     shape, x = x.shape, x.flatten(0, -2)
     absolute = x.abs()
     signed, unsigned = torch.zeros_like(x), torch.zeros_like(x)  # S Wᵀ and S |W|ᵀ
-    width = max(1, TILE // (16 * x.shape[-1]))
+    width = weight.shape[-1] if x.is_cuda else max(1, TILE // (16 * x.shape[-1]))
     tiles = (torch.split(t, width, -1) for t in (weight, relevance.flatten(0, -2), product.flatten(0, -2)))
     for w, r, y in zip(*tiles, strict=True):
         w = w.double()

@@ -141,7 +141,7 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
     def padded(rows: Iterable[Sequence[int]], fill: int) -> Tensor:
         return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], dtype=torch.long)
 
-    ones = [[1] * len(s) for s in sentences]
+    real = torch.arange(n) < torch.tensor([len(s) for s in sentences])[:, None]
     pictures = all(s.pixels is not None for s in sentences)
     types = embedded = None
     if any(s.types is not None for s in sentences):
@@ -151,8 +151,10 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
     return Batch(
         sentences=list(sentences),
         ids=padded([s.ids for s in sentences], pad_id or 0),
-        mask=padded(ones, 0).bool(),
-        attention_mask=padded([s.visible or one for s, one in zip(sentences, ones, strict=True)], 0),
+        mask=real,
+        attention_mask=padded([s.visible or [1] * len(s) for s in sentences], 0)
+        if any(s.visible for s in sentences)
+        else real.long(),
         types=types,
         embedded=embedded,
         unseen=padded([[i in s.unseen for i in range(len(s))] for s in sentences], 0).bool()
@@ -207,7 +209,7 @@ class Reader:
         items = list(items)
         if not items:
             raise InvalidInput("nothing to explain: the list of inputs is empty; expected at least one text")
-        if not is_stream(inputs) and all(_is_int(item) for item in items):
+        if not is_stream(inputs) and _are_ints(items):
             return [self._ids(items)], True
         if not is_stream(inputs) and self.in_words and all(isinstance(item, str) for item in items):
             return [self.text(items)], True
@@ -235,7 +237,7 @@ class Reader:
         kinds = _is_words if self.in_words else _is_str
         if len(inputs) == 2 and all(kinds(part) for part in inputs):
             return self.text(*inputs)
-        if inputs and all(_is_int(item) for item in inputs):
+        if inputs and _are_ints(inputs):
             return self._ids(inputs)
         raise refuse_tuple(inputs)
 
@@ -315,7 +317,8 @@ class Reader:
         names = ("bos", "eos", "cls", "sep", "pad", "mask")
         others = {getattr(self.tokenizer, f"{name}_token_id", None) for name in names}
         unknown = getattr(self.tokenizer, "unk_token_id", None)
-        return [unknown is not None and unknown not in others and i == unknown for i in ids]
+        known = unknown is None or unknown in others
+        return [False] * len(ids) if known else [i == unknown for i in ids]
 
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if encoding.get("position_ids") is not None:
@@ -327,7 +330,7 @@ class Reader:
             return self._prefixed(sources, [decoder] if single else decoder) if decoder else [*sources], single
         if "input_ids" not in columns:
             raise refuse_mapping(encoding)
-        single = all(_is_int(i) for i in columns["input_ids"])
+        single = _are_ints(columns["input_ids"])
         if single:
             columns = {name: [column] for name, column in columns.items()}
             decoder = None if decoder is None else [decoder]
@@ -387,16 +390,16 @@ class Reader:
 
     def _check_types(self, types: list[int]) -> None:
         most = "" if self.type_count is None else f" below {self.type_count}"
-        fits = all(_is_int(each) and each >= 0 for each in types)
+        fits = _are_ints(types) and min(types, default=0) >= 0
         if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
             raise InvalidInput(f"token_type_ids holds values that are not types; expected whole numbers from 0{most}")
 
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
             raise InvalidInput("the list of token ids is empty; expected at least one")
-        if not all(_is_int(i) for i in ids):
+        if not _are_ints(ids):
             raise InvalidInput("token ids must be whole numbers")
-        ids = [int(i) for i in ids]
+        ids = [*map(int, ids)]
         self._check(ids)
         special, spans, texts = self._aligned(ids)
         names = token_names(self.tokenizer, ids)
@@ -427,7 +430,8 @@ class Reader:
         return (text, back["offset_mapping"]) if back["input_ids"] == ids else None
 
     def _check(self, ids: list[int]) -> None:
-        if outside := [i for i in ids if not 0 <= i < self.vocabulary_size]:
+        if ids and not 0 <= min(ids) <= max(ids) < self.vocabulary_size:
+            outside = [i for i in ids if not 0 <= i < self.vocabulary_size]
             raise InvalidInput(
                 f"token id {outside[0]} is outside the model's vocabulary of {self.vocabulary_size}; "
                 f"tokenizer and model do not belong together"
@@ -464,8 +468,9 @@ def _placed(row: int, error: WherefromError) -> WherefromError:
     return placed
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _are_ints(values: Iterable[Any]) -> bool:
+    """Whether all are whole numbers; asked of their types, of which there are few."""
+    return all(issubclass(kind, int | np.integer) and kind is not bool for kind in {type(each) for each in values})
 
 
 def _is_str(value: Any) -> bool:

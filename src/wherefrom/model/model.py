@@ -24,7 +24,7 @@ from wherefrom.model.pictures import Preparing, reads
 from wherefrom.model.proof import Proof, proved
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
-from wherefrom.model.undo import outside_inference_mode
+from wherefrom.model.undo import outside_inference_mode, parts_of
 
 POOLED = {
     "cls": "first",
@@ -338,4 +338,5 @@ def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:
 
 def _changes(model: nn.Module) -> int:
     """How often weights have been written to, as torch counts it (not of those made for inference alone)."""
-    return sum(each._version for each in model.parameters() if not each.is_inference())
+    weights = {id(each): each for part in parts_of(model) for each in part._parameters.values() if each is not None}
+    return sum(each._version for each in weights.values() if not each.is_inference())

@@ -30,6 +30,8 @@ class Norm(NamedTuple):
 
     def scale(self, t: Tensor) -> Tensor:
         """`s(t) = sqrt(var(t) + ε)` with the biased variance: [..., d] -> [..., 1]."""
+        if self.centres and not torch.is_grad_enabled():  # of what layer_norm says beside its result there is no graph
+            return torch.native_layer_norm(t, t.shape[-1:], None, None, self.eps)[2].reciprocal()
         # Twenty times as fast as torch.var, which takes its sums one by one.
         return (self.centred(t).square().mean(-1, keepdim=True) + self.eps).sqrt()
 
@@ -44,6 +46,8 @@ class Norm(NamedTuple):
         return self._replace(gamma=self.gamma * factor, beta=self.beta * factor)
 
     def __call__(self, t: Tensor) -> Tensor:
+        if self.centres and self.gamma.shape == t.shape[-1:] and self.gamma.dtype == t.dtype:
+            return nn.functional.layer_norm(t, t.shape[-1:], self.gamma, self.beta, self.eps)
         return self.linear(t) / self.scale(t) + self.beta
 
     def to(self, device: torch.device) -> Norm:

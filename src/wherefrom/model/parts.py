@@ -268,6 +268,12 @@ class Block:
         return self.w_c.to(dtype) if own is None or own.dtype != dtype else own
 
     @kept
+    def seen_w_c(self) -> dict[str, Tensor]:
+        """W_C through the norms that what tokens give meets on its way, by the name of the view: method/accelerated.py
+        fills it."""
+        return {}
+
+    @kept
     def _stored_w_c(self) -> Tensor | None:
         """W_C as the module itself keeps it; None where that is another matrix, or no memory of its own."""
         found = stored(self.part(self.family.attention.output))

@@ -201,12 +201,13 @@ def no_number(opened: Model) -> WherefromError:
 def _classification(
     opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
-    probabilities = _class_probabilities(opened, output.logits[row])
-    chosen = _class(opened, output.logits[row], target, foil)
+    logits, labels = output.logits[row], opened.labels
+    best = int(logits.argmax())
+    chosen = _class(labels, best, target, foil)
     readout = _readout(opened, sentence, position, default=opened.reads)
-    if not probabilities:  # a regression predicts a number
-        return Answer(chosen, readout, f"{float(output.logits[row, chosen.index]):.4g}", {})
-    return Answer(chosen, readout, opened.labels[int(output.logits[row].argmax())], probabilities)
+    if regression(opened):  # which predicts a number
+        return Answer(chosen, readout, f"{float(logits[chosen.index]):.4g}", {})
+    return Answer(chosen, readout, labels[best], _class_probabilities(opened, labels, logits))
 
 
 def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
@@ -219,13 +220,10 @@ def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: A
     readout = _readout(opened, sentence, position)
     if readout.position is None:
         raise InvalidTarget("a token classifier reads one token; position='mean' means nothing here")
-    logits = output.logits[row, readout.position]
-    return Answer(
-        _class(opened, logits, target, foil),
-        readout,
-        opened.labels[int(logits.argmax())],
-        _class_probabilities(opened, logits),
-    )
+    logits, labels = output.logits[row, readout.position], opened.labels
+    best = int(logits.argmax())
+    listed = {} if regression(opened) else _class_probabilities(opened, labels, logits)
+    return Answer(_class(labels, best, target, foil), readout, labels[best], listed)
 
 
 def _language(
@@ -397,9 +395,9 @@ def _last(opened: Model, sentence: Sentence) -> int:
     return len(sentence) - 1
 
 
-def _class(opened: Model, logits: Tensor, target: Any, foil: Any) -> Target:
-    labels = opened.labels
-    index = int(logits.argmax()) if target is None else class_index(labels, target, "target")
+def _class(labels: Mapping[int, str], best: int, target: Any, foil: Any) -> Target:
+    """The class that is explained: the one asked for, or the `best`."""
+    index = best if target is None else class_index(labels, target, "target")
     if foil is None:
         return Target("class", index, labels[index])
     against = class_index(labels, foil, "foil")
@@ -423,13 +421,11 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
     raise InvalidTarget(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
 
 
-def _class_probabilities(opened: Model, logits: Tensor) -> dict[str, float]:
-    """By label; empty for a regression, which has no probabilities."""
-    if regression(opened):
-        return {}
+def _class_probabilities(opened: Model, labels: Mapping[int, str], logits: Tensor) -> dict[str, float]:
+    """By label."""
     several = opened.config.problem_type == "multi_label_classification"
     p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
-    return {opened.labels[i]: float(p[i]) for i in range(len(p))}
+    return {labels[i]: each for i, each in enumerate(p.tolist())}
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

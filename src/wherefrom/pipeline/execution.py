@@ -5,26 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from math import inf
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 
-from wherefrom.aggregate import aggregate as aggregate_maps
-from wherefrom.aggregate import aggregate_row
-from wherefrom.aggregate.receptive import field_of
-from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError, warn
+from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError
 from wherefrom.method import Method, Scores
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
 from wherefrom.model.frozen_pass import Freezing
 from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
-from wherefrom.pipeline.fetching import Fetching, on_host
-from wherefrom.pipeline.joint_maps import JointMaps, joining
+from wherefrom.pipeline.fetching import on_host
+from wherefrom.pipeline.joint_maps import joining
 from wherefrom.pipeline.outcome import Outcome, Outcomes
-from wherefrom.pipeline.readout_rows import ReadoutRows, rows_alone
-from wherefrom.pipeline.resolution import Job, Question, Reach
+from wherefrom.pipeline.readout_rows import rows_alone
+from wherefrom.pipeline.resolution import Job, Question
+from wherefrom.pipeline.shelf import Shelf, parts_of
 from wherefrom.pipeline.sinks import note as sink_note
 from wherefrom.pipeline.sinks import without_sink
 from wherefrom.result.answer import Readout, Target
@@ -33,33 +31,9 @@ from wherefrom.result.words import as_written
 from wherefrom.typecheck import checked, least
 
 Advance = Callable[[int], None]  # told how many more sentences are done
-LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
-
-
-@dataclass
-class _Shelf:
-    """One job's results on one batch."""
-
-    job: Job
-    questions: Sequence[Question]  # of its sentences
-    maps: list[torch.Tensor] = field(default_factory=list)  # [B, n, n] each
-    below: list[torch.Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
-    heads: list[torch.Tensor] = field(default_factory=list)  # [B, H, n, n] each
-    rows: ReadoutRows | None = None  # what is kept instead of maps
-    joint: JointMaps | None = None  # what they make together, where it is computed on their way
-    fetching: Fetching = field(default_factory=Fetching)
-    joined: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by sentence, what became of them
-    scores: Scores | None = None
-    seconds: float = 0.0
-    shared: float = 0.0  # one sentence's part of the seconds of the pass
-    error: WherefromError | None = None  # why there are none
-    explanations: list[list[Explanation]] = field(default_factory=list)  # by target, then by sentence
-
-    def outcomes(self, name: str, members: Sequence[int]) -> Iterator[Outcome]:
-        """A record for each sentence of the batch, by their places among the inputs."""
-        for row, place in enumerate(members):
-            done = () if self.error else tuple(of_target[row] for of_target in self.explanations)
-            yield Outcome(place, name, self.job, done, self.error)
+# Tokens that a pass in float64, all of which is kept, is given at once: they keep a GPU busy, and more would take more
+# of its memory and no less time.
+DOUBLED = 2048
 
 
 def run(
@@ -114,7 +88,7 @@ def attempt(
     of the pass itself, or of what is asked, is raised.
     """
     checked("batch_size", batch_size, Annotated[int, least(1)])
-    for members in opened.batches(sentences, batch_size):
+    for members in opened.batches(sentences, batch_size, tokens=_at_once(opened, jobs)):
         again: dict[str, Job] = {}
         with _memory([len(sentences[i]) for i in members], list(jobs.values())), _weights(opened):
             for outcome in _run_batch(opened, sentences, questions, members, jobs, on_layer):
@@ -125,6 +99,11 @@ def attempt(
         for i in members if again else []:
             yield from _run_batch(opened, sentences, questions, [i], again, None)
         advance(len(members))
+
+
+def _at_once(opened: Model, jobs: Mapping[str, Job]) -> float:
+    """How many tokens, padding included, share a batch at most."""
+    return DOUBLED if opened.device.type == "cuda" and any(job.method.doubled for job in jobs.values()) else inf
 
 
 @contextmanager
@@ -169,13 +148,14 @@ def _run_batch(
 ) -> Iterator[Outcome]:
     """Job by job what the members have, from one pass."""
     read, asked = [sentences[i] for i in members], [questions[i] for i in members]
-    shelves = {name: _Shelf(job, asked, error=_refused(opened, job, asked)) for name, job in jobs.items()}
+    lengths = [len(each) for each in read]
+    shelves = {name: Shelf(job, asked, lengths, error=_refused(opened, job, asked)) for name, job in jobs.items()}
     if all(shelf.error for shelf in shelves.values()):
         yield from (outcome for name, shelf in shelves.items() for outcome in shelf.outcomes(name, members))
         return
     for shelf in shelves.values():
         shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
-        shelf.joint = joining(shelf.job, [len(each) for each in read], shelf.fetching, opened.device)
+        shelf.joint = joining(shelf.job, lengths, shelf.fetching, opened.device)
     output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
     for which in range(len(found[0])):
         output = output.among(found, which)
@@ -201,7 +181,7 @@ def _passed(
     opened: Model,
     sentences: Sequence[Sentence],
     questions: Sequence[Question],
-    shelves: Sequence[_Shelf],
+    shelves: Sequence[Shelf],
     on_layer: Callable[[int], None] | None,
 ) -> tuple[OutputTrace, list[list[Answer]]]:
     """One pass, in which every layerwise job does its work; and for each sentence what is explained."""
@@ -241,7 +221,7 @@ def _passed(
 
 
 @contextmanager
-def _charged(shelf: _Shelf) -> Iterator[None]:
+def _charged(shelf: Shelf) -> Iterator[None]:
     """One job's own work: its time, and its failure, after which nothing more is tried."""
     begin = time.perf_counter()
     try:
@@ -252,7 +232,7 @@ def _charged(shelf: _Shelf) -> Iterator[None]:
 
 
 @own_modes
-def _explained(output: OutputTrace, shelf: _Shelf) -> None:
+def _explained(output: OutputTrace, shelf: Shelf) -> None:
     """Towards one target, an explanation more for each sentence."""
     lengths = output.trace.batch.lengths
     if not shelf.job.method.by_layer:
@@ -269,9 +249,9 @@ def _explained(output: OutputTrace, shelf: _Shelf) -> None:
         shelf.error = error
 
 
-def _work(shelf: _Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> None:
+def _work(shelf: Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> None:
     """One job's share of one layer. Maps that are kept move to the CPU, where they wait for the other layers."""
-    job, rows, fetched = shelf.job, shelf.rows, shelf.fetching.take
+    job, rows = shelf.job, shelf.rows
     if shelf.error or not job.reach.start <= layer.index < job.reach.end:
         return
 
@@ -285,26 +265,26 @@ def _work(shelf: _Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> No
         return
     whole = sunk(layer.on_axis(job.method.run(layer, **job.options)))
     if job.head is None:
-        rows.add(whole) if rows is not None else shelf.maps.append(fetched(whole))
+        rows.add(whole) if rows is not None else shelf.maps.add(whole)
         if shelf.joint is not None:
             shelf.joint.add(whole)
         return
     assert job.method.heads is not None
     heads = sunk(layer.on_axis(job.method.heads(layer, **job.options)))
     if job.head == "all":
-        shelf.maps.append(fetched(whole))
-        shelf.heads.append(fetched(heads))
+        shelf.maps.add(whole)
+        shelf.heads.add(heads)
         return
     if not 0 <= int(job.head) < layer.heads:
         raise InvalidOption(f"head {job.head} is outside the model's {layer.heads} heads (0 to {layer.heads - 1})")
     if rows is not None:
         rows.add(heads[:, int(job.head)], whole)
         return
-    shelf.maps.append(fetched(heads[:, int(job.head)]))
-    shelf.below.append(fetched(whole))
+    shelf.maps.add(heads[:, int(job.head)])
+    shelf.below.add(whole)
 
 
-def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
+def _work_towards(shelf: Shelf, output: OutputTrace) -> None:
     """A class-specific job, for one target."""
     job = shelf.job
     if shelf.error:
@@ -312,29 +292,24 @@ def _work_towards(shelf: _Shelf, output: OutputTrace) -> None:
     found = job.method.run(output, **job.options)
     if isinstance(found, Scores):
         shelf.scores = found.cpu()
-    else:
-        maps = [layer.detach() for layer in found[job.reach.start : job.reach.end]]
+        return
+    shelf.maps = shelf.stack()
+    shelf.joint = joining(job, shelf.lengths, shelf.fetching, output.trace.opened.device)
+    for layer in found[job.reach.start : job.reach.end]:
+        maps = layer.detach()
         if job.reach.drop_sink:
-            maps = [without_sink(each, output.trace.batch.sentences) for each in maps]
-        shelf.maps = [shelf.fetching.take(each) for each in maps]
+            maps = without_sink(maps, output.trace.batch.sentences)
+        shelf.maps.add(maps)
+        if shelf.joint is not None:
+            shelf.joint.add(maps)
 
 
-def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
+def _explanation(output: OutputTrace, row: int, shelf: Shelf) -> Explanation:
     begin, job = time.perf_counter(), shelf.job
     batch, found = output.trace.batch, output.answers[row]
     sentence = batch.sentences[row]
-    n = len(sentence)
-    parts = (
-        _from_scores(job.method, shelf.scores, row, n)
-        if shelf.scores is not None
-        else _from_maps(shelf, row, n, output)
-    )
-    if job.keep != "maps":
-        parts = _without_maps(parts, found.readout, job.keep == "row")
+    parts = parts_of(shelf, row, output)
     looks_back = output.trace.opened.causal and job.method.kind == "map" and not job.method.signed
-    if job.drop_self and found.readout.position is not None:
-        parts["scores"] = parts["scores"].copy()
-        parts["scores"][found.readout.position] = 0
     return Explanation(
         tokens=sentence.tokens,
         method=job.asked,
@@ -349,7 +324,7 @@ def _explanation(output: OutputTrace, row: int, shelf: _Shelf) -> Explanation:
         picture=sentence.picture,
         aggregate=job.reach.aggregate,
         options={**job.chosen, **_asked(output, row, shelf), **sentence.read_by},
-        defaults={name: value for name, value in job.method.options.items() if name not in job.options},
+        defaults={**job.defaults},
         target=found.target if job.method.class_specific else _represented(job.method, sentence, found.readout),
         measured=found.target if job.judged == "target" else found.predicted or found.target,
         readout=found.readout,
@@ -373,7 +348,7 @@ def _notes(method: Method, found: Answer) -> list[str]:
     ]
 
 
-def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
+def _asked(output: OutputTrace, row: int, shelf: Shelf) -> dict[str, Any]:
     """What the caller asked of this sentence, as far as the method looks at it: for the record, to ask it again."""
     question, target = shelf.questions[row], output.answers[row].target
     wanted: Any = question.target
@@ -382,19 +357,6 @@ def _asked(output: OutputTrace, row: int, shelf: _Shelf) -> dict[str, Any]:
     looks = shelf.job.method.class_specific or output.trace.opened.task in ("question-answering", "seq2seq")
     asked = {"target": wanted, "foil": question.foil} if looks else {}
     return {name: value for name, value in {**asked, "position": question.position}.items() if value is not None}
-
-
-def _without_maps(parts: dict[str, Any], readout: Readout, layers: bool) -> dict[str, Any]:
-    """The scores and, if `layers`, the readout row of every layer, as copies, lest a row keep its whole map alive."""
-    maps = parts.get("maps") if parts.get("aggregated") is None else parts["aggregated"]
-    rows = parts["layer_scores"]
-    if rows is None and maps is not None:
-        rows = readout.row(maps)
-    return {
-        **{name: value for name, value in parts.items() if name not in ("maps", "aggregated", "head_maps")},
-        "scores": parts["scores"].copy(),
-        "layer_scores": None if rows is None or not layers else rows.copy(),
-    }
 
 
 def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target:
@@ -407,72 +369,3 @@ def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target
         return Target("none", label=of_phrase if sentence.said else several)
     token = as_written(sentence.tokens[where], sentence.texts, sentence.spans[where])
     return Target("none", label=token)
-
-
-def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, Any]:
-    return {
-        "scores": scores.scores[row, :n].numpy(),
-        "layer_scores": None if scores.layers is None else scores.layers[:, row, :n].numpy(),
-        "delta": None if scores.delta is None else float(scores.delta[row]),
-        "arrived": None if scores.arrived is None else float(scores.arrived[row]),
-        "surrogate": None if scores.surrogates is None else scores.surrogates[row],
-        "signed": method.signed if scores.signed is None else scores.signed,
-        "additive": method.additive and scores.signed is not False,  # norms and absolute values do not add up
-    }
-
-
-def _from_maps(shelf: _Shelf, row: int, n: int, output: OutputTrace) -> dict[str, Any]:
-    job = shelf.job
-
-    def one(maps: list[torch.Tensor]) -> Any:
-        return np.stack([layer[row, ..., :n, :n].numpy() for layer in maps]) if maps else None
-
-    if shelf.rows is not None:
-        rows = shelf.rows.of(row)
-        return {
-            "scores": rows[-1],
-            "layer_scores": rows,
-            "signed": job.method.signed,
-            "additive": job.method.additive,
-        }
-    readout, sentence = output.answers[row].readout, output.trace.batch.sentences[row]
-    found = shelf.joined.get(row)
-    if found is None:
-        maps, joint = one(shelf.maps), None if shelf.joint is None else shelf.joint.of(row)
-        if joint is not None:
-            reached = joint, None
-        else:
-            reached = _aggregated(job.reach, maps, one(shelf.below), readout.position, sentence)
-        found = maps, *reached, one(shelf.heads)
-    if job.method.by_layer and not job.reach.readout_only:
-        shelf.joined[row] = found  # one for all targets, each of which has another row of it
-    maps, aggregated, layer_scores, heads = found
-    if layer_scores is not None:
-        scores = layer_scores[-1]
-    else:
-        scores = readout.row((maps if aggregated is None else aggregated)[-1])
-    return {
-        "scores": scores,
-        "maps": maps,
-        "aggregated": aggregated,
-        "head_maps": heads,
-        "layer_scores": layer_scores,
-        "signed": job.method.signed,
-        "additive": job.method.additive,
-    }
-
-
-def _aggregated(reach: Reach, maps: Any, below: Any, position: int | None, sentence: Sentence) -> tuple[Any, Any]:
-    """The maps that reach the input [L, n, n]; or, where only the readout row is wanted, that row [L, n]."""
-    if reach.aggregate is None:
-        return None, None
-    seen = field_of(sentence.visible, reach.windows, maps.shape[-1]) if reach.receptive_field else None
-    how: dict[str, Any] = {"receptive_field": reach.receptive_field, "visible": seen}
-    if reach.readout_only and position is not None:
-        return None, aggregate_row(reach.aggregate, maps, position, below, **how)
-    if reach.aggregate == "flow" and maps.size > LARGE_FLOW:
-        warn(
-            f"the flows of all {len(sentence)} tokens in {len(maps)} layers may take minutes; rows='readout' "
-            f"computes those of the readout token alone"
-        )
-    return aggregate_maps(reach.aggregate, maps, below, **how), None

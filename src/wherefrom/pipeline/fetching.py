@@ -1,32 +1,111 @@
-"""Maps on their way from an accelerator to the host, for which nobody waits before the pass is over."""
+"""What a batch sends from an accelerator to the host: the maps of all its layers, in one array.
+
+A map goes into memory that the device writes by itself, beside the computation and not after it, and nobody waits for
+it before the pass is over. Explanations are parts of that array: nothing is copied for each sentence. They hold the
+whole of it, so that they are copied all the same where most of it is padding, or where results already hold as much
+memory of that kind as a machine can spare.
+"""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+PINNED = 4 * 2**30  # bytes that results may hold of the memory that devices write: it is never paged out
+SMALL = 2**20  # bytes, which are sent sooner than a second stream is told to
+_held = [0]  # bytes of such memory that is in use
 
 
 @dataclass
 class Fetching:
-    """What one batch sends to the host. Its copies may be read after `wait`."""
+    """What one batch sends to the host, which may be read after `wait`."""
 
-    devices: set[torch.device] = field(default_factory=set)
+    streams: set[Any] = field(default_factory=set)  # on which something is under way
 
-    def take(self, t: Tensor) -> Tensor:
-        """A copy on the host; from a GPU into memory that the GPU writes by itself, while the next layer runs."""
+    def into(self, place: Tensor, t: Tensor) -> None:
+        """A copy of `t` in its place on the host."""
         if t.device.type != "cuda":
-            return t.cpu()
-        self.devices.add(t.device)
-        here = torch.empty(t.shape, dtype=t.dtype, pin_memory=True)
-        return here.copy_(t, non_blocking=True)
+            place.copy_(t)
+            return
+        stream = torch.cuda.current_stream(t.device)
+        if t.nbytes > SMALL:
+            made, stream = stream, _beside(t.device)
+            stream.wait_stream(made)
+            t.record_stream(stream)
+        self.streams.add(stream)
+        with torch.cuda.stream(stream):
+            place.copy_(t, non_blocking=True)
 
     def wait(self) -> None:
-        for device in self.devices:
-            torch.cuda.current_stream(device).synchronize()
-        self.devices.clear()
+        for stream in self.streams:
+            stream.synchronize()
+        self.streams.clear()
+
+
+@cache
+def _beside(device: torch.device) -> Any:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+@dataclass
+class Stack:
+    """The maps of one batch, layer by layer, in one array on the host."""
+
+    lengths: Sequence[int]
+    depth: int  # L
+    fetching: Fetching
+    room: Tensor | None = None  # [L, B, …, n, n]
+    count: int = 0  # layers that are there
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(self, maps: Tensor) -> None:
+        """One layer more: [B, …, n, n]."""
+        if self.room is None:
+            self.room = _room((self.depth, *maps.shape), maps)
+        self.fetching.into(self.room[self.count], maps)
+        self.count += 1
+
+    def of(self, sentence: int) -> NDArray[Any] | None:
+        """[L, …, n, n]; None if nothing came."""
+        if self.room is None:
+            return None
+        n = self.lengths[sentence]
+        found = self._array[: self.count, sentence, ..., :n, :n]
+        return found if self._lends else found.copy()
+
+    @cached_property
+    def _array(self) -> NDArray[Any]:
+        assert self.room is not None
+        found: NDArray[Any] = self.room.numpy()
+        return found
+
+    @cached_property
+    def _lends(self) -> bool:
+        """Whether an explanation may be a part of the array, all of which then stays."""
+        real = sum(n * n for n in self.lengths)
+        return 2 * real > len(self.lengths) * max(self.lengths) ** 2 and _held[0] <= PINNED
+
+
+def _room(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Memory on the host, such that the device of `like` writes it by itself."""
+    found = torch.empty(shape, dtype=like.dtype, pin_memory=like.is_cuda)
+    if like.is_cuda:
+        _held[0] += found.nbytes
+        weakref.finalize(found, _free, found.nbytes)
+    return found
+
+
+def _free(size: int) -> None:
+    _held[0] -= size
 
 
 def on_host(output: Any) -> Any:

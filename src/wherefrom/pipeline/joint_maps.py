@@ -2,63 +2,80 @@
 
 One product of all sentences takes what it takes to begin it; on the host it is one for each sentence. R is float64.
 Where a row of it leaves the range of the maps' own numbers, or R its own, the host does it over, which knows what to do
-(wherefrom/aggregate/rollout.py).
+(wherefrom/aggregate/rollout.py). Whatever is NaN or infinite in a map makes its row of R so, and is never in range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from wherefrom.pipeline.fetching import Fetching
+from wherefrom.method.normalise import stacked
+from wherefrom.pipeline.fetching import Fetching, Stack
 from wherefrom.pipeline.resolution import Job
+
+
+@dataclass
+class Padding:
+    """Which tokens of a batch are none."""
+
+    lengths: Sequence[int]
+    seen: dict[torch.device, Tensor] = field(default_factory=dict)  # [B, n, n]: to send it means to wait for the device
+
+    def cleared(self, maps: Tensor) -> Tensor:
+        """Zeros in the place of padding, whose rows may hold anything: [B, n, n]."""
+        n = maps.shape[-1]
+        if all(length == n for length in self.lengths):
+            return maps
+        if maps.device not in self.seen:
+            lengths = torch.tensor(self.lengths, device=maps.device)
+            real = torch.arange(n, device=maps.device) < lengths[:, None]
+            self.seen[maps.device] = ~(real[:, :, None] & real[:, None])
+        return maps.masked_fill(self.seen[maps.device], 0)
 
 
 @dataclass
 class JointMaps:
     """One job's rollout on one batch, gathered as the layers pass."""
 
-    lengths: Sequence[int]
-    fetching: Fetching
+    found: Stack
     joint: Tensor | None = None  # R of the layers so far: [B, n, n]
-    found: list[Tensor] = field(default_factory=list)  # on the host: [B, n, n] each
-    fits: list[Tensor] = field(default_factory=list)  # whether R of each sentence is in range: [B] each
+    largest: list[Tensor] = field(default_factory=list)  # of each row of R at each layer: [B, n]
+
+    @cached_property
+    def padding(self) -> Padding:
+        return Padding(self.found.lengths)
 
     def add(self, maps: Tensor) -> None:
         """One layer's maps, [B, n, n]."""
-        real = without_padding(maps, self.lengths).double()
+        real = self.padding.cleared(maps).double()
         self.joint = real if self.joint is None else real @ self.joint.to(real.device)
-        range_ = torch.finfo(maps.dtype)
-        most = self.joint.abs().amax(-1)
-        in_range = (most == 0) | ((most >= range_.tiny / range_.eps) & (most <= range_.max / 2))
-        self.found.append(self.fetching.take(self.joint.to(maps.dtype)))
-        self.fits.append(self.fetching.take(in_range.all(-1)))
+        self.largest.append(self.joint.abs().amax(-1))
+        self.found.add(self.joint.to(maps.dtype))
 
-    def of(self, sentence: int) -> np.ndarray[Any, Any] | None:
+    def of(self, sentence: int) -> NDArray[Any] | None:
         """[L, n, n]; None where the host must do it."""
-        n = self.lengths[sentence]
-        if not all(bool(each[sentence]) for each in self.fits):
-            return None
-        return np.stack([each[sentence, :n, :n].numpy() for each in self.found])
+        return self.found.of(sentence) if self._in_range[sentence] else None
 
-
-def without_padding(maps: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Zeros in the place of padding, whose rows may hold anything: [B, n, n]."""
-    n = maps.shape[-1]
-    if all(length == n for length in lengths):
-        return maps
-    real = torch.arange(n, device=maps.device) < torch.tensor(lengths, device=maps.device)[:, None]
-    return maps.masked_fill(~(real[:, :, None] & real[:, None]), 0)
+    @cached_property
+    def _in_range(self) -> list[bool]:
+        """Of each sentence, when no layer is to come: one look for all of them."""
+        assert self.found.room is not None
+        most, own = stacked(self.largest), torch.finfo(self.found.room.dtype)
+        fits = (most == 0) | ((most >= own.tiny / own.eps) & (most <= own.max / 2))
+        found: list[bool] = fits.all(-1).all(0).tolist()
+        return found
 
 
 def joining(job: Job, lengths: Sequence[int], fetching: Fetching, device: torch.device) -> JointMaps | None:
     """Where a job's maps are joined on their way; None where the host does it."""
     reach = job.reach
     whole = reach.aggregate == "rollout" and not reach.receptive_field and not reach.readout_only and job.head is None
-    on_device = device.type == "cuda" and job.keep == "maps" and job.method.by_layer
-    return JointMaps(lengths, fetching) if whole and on_device else None
+    on_device = device.type == "cuda" and job.keep == "maps"
+    return JointMaps(Stack(lengths, reach.end - reach.start, fetching)) if whole and on_device else None

@@ -29,7 +29,7 @@ from torch import Tensor
 from wherefrom.aggregate import AGGREGATIONS, aggregate
 from wherefrom.aggregate.rollout import in_range
 from wherefrom.model import Model, Sentence, foreseen
-from wherefrom.pipeline.joint_maps import without_padding
+from wherefrom.pipeline.joint_maps import Padding
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Readout
 
@@ -50,6 +50,10 @@ class ReadoutRows:
     places: dict[torch.device, Tensor] = field(default_factory=dict)  # of the readout rows: [B, 1, n]
     layers: int = 0  # that are in R
     sizes: list[tuple[int, Tensor]] = field(default_factory=list)  # what it was divided by, after how many: [B, 1, 1]
+
+    @cached_property
+    def _padding(self) -> Padding:
+        return Padding(self.lengths)
 
     @property
     def joins(self) -> bool:
@@ -97,7 +101,7 @@ class ReadoutRows:
         return maps if self.joint is None else maps @ self.joint.to(maps.device)
 
     def _real(self, maps: Tensor) -> Tensor:
-        return without_padding(maps, self.lengths)
+        return self._padding.cleared(maps)
 
     def _readout(self, maps: Tensor) -> Tensor:
         """[B, n, n] -> [B, n]."""

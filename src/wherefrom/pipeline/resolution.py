@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
@@ -53,7 +54,12 @@ class Job:
     keep: str = "maps"  # or "row": of every layer its readout row; or "scores": of the last alone
     judged: str = "prediction"  # what metrics judge it by if it looks at no output; or "target", as those that do
 
-    @property
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The method's options that were left as they are."""
+        return {name: value for name, value in self.method.options.items() if name not in self.options}
+
+    @cached_property
     def chosen(self) -> dict[str, Any]:
         """What the caller chose, under the names of `explain`: what makes it again, beside the method's name."""
         head = {} if self.head is None else {"head": self.head}
@@ -239,7 +245,7 @@ def resolve_questions(count: int, single: bool, target: Any, foil: Any, position
         entries = [value] * count if listed is None else list(listed)
         if len(entries) != count:
             raise InvalidTarget(f"{len(entries)} entries in {name} for {count} inputs; expected one each")
-        columns.append([checked(name, each, int | str | None) for each in entries])
+        columns.append([each if each is None else checked(name, each, int | str | None) for each in entries])
     return [Question(*each) for each in zip(*columns, strict=True)]
 
 

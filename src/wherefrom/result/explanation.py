@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, overload
 
@@ -77,8 +77,9 @@ class Explanation:
     seconds: float = 0.0
     granularity: str = "token"  # or another unit: "word", "sentence", …
     notes: list[str] = field(default_factory=list)  # what a reader must know of how it was made
+    known_finite: InitVar[bool] = False  # no array holds NaN or infinite values: somebody has looked
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, known_finite: bool) -> None:
         n = len(self.tokens)
         if self.target.towards:
             object.__setattr__(self, "measured", self.target)
@@ -97,7 +98,7 @@ class Explanation:
         ]
         if wrong:
             raise InvalidInput(f"{', '.join(wrong)} do not fit the {n} tokens")
-        broken = [name for name, array in self._arrays().items() if not np.isfinite(array).all()]
+        broken = [name for name, array in self._arrays().items() if not known_finite and not np.isfinite(array).all()]
         if broken:
             raise InvalidInput(f"{', '.join(broken)} contain NaN or infinite values")
 

@@ -36,9 +36,10 @@ from wherefrom.model import Model, Sentence
 from wherefrom.model.rerun import watched
 from wherefrom.options import ExplainOptions
 from wherefrom.pipeline import auto
-from wherefrom.pipeline.execution import LARGE_FLOW, attempt
+from wherefrom.pipeline.execution import attempt
 from wherefrom.pipeline.outcome import Outcome, by_name
 from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
+from wherefrom.pipeline.shelf import LARGE_FLOW
 from wherefrom.pipeline.windows import at_once, run_whole
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
