@@ -7,10 +7,18 @@ import os
 import pytest
 import torch
 
+import tiny
+import wherefrom
+from wherefrom.method.normalise import to_one_or_self
+from wherefrom.method.value_zeroing import by_sentence
+from wherefrom.method.value_zeroing_device import moved as at_once
+from wherefrom.method.value_zeroing_device import suits
+
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("neither a CUDA device nor Triton's interpreter (TRITON_INTERPRET=1)", allow_module_level=True)
 lengths = pytest.importorskip("wherefrom.method.length_kernel", reason="Triton is not installed")
 nearness = pytest.importorskip("wherefrom.method.nearness_kernel", reason="Triton is not installed")
+zeroing = pytest.importorskip("wherefrom.method.value_zeroing_kernel", reason="Triton is not installed")
 attention = pytest.importorskip("wherefrom.model.attention_kernel", reason="Triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -83,3 +91,17 @@ def test_attention_and_its_weights(causal: bool) -> None:
     expected = (0.3 * q.double() @ keys.mT + mask.double()).softmax(-1)
     assert (weights - expected).abs().max() <= 2**-10
     assert (out - (expected @ values).transpose(1, 2)).abs().max() <= 5e-3
+
+
+@pytest.mark.parametrize(
+    ("variant", "metric", "budget"), [("bert", "cosine", 10**9), ("gpt2", "euclidean", 10**9), ("llama", "cosine", 1)]
+)
+def test_value_zeroing_of_a_batch_is_that_of_its_sentences(variant: str, metric: str, budget: int) -> None:
+    """A padded batch in which one sentence has a third of the other's tokens: its rows stand between the other's."""
+    model = tiny.model(variant, "encoder", dtype=torch.float32).to(DEVICE)
+    layer = wherefrom.capture([tiny.ids(5), tiny.ids(2, 1), tiny.ids(4, 2)], model).layers[1]
+    assert suits(layer, metric, False)
+    expected = to_one_or_self(by_sentence(layer, metric), layer, "value-zeroing")
+    for precision, digits in (("exact", 1e-5), ("split", 2e-5), ("fast", 2e-2)):
+        found = to_one_or_self(at_once(layer, metric, precision, budget, zeroing), layer, "value-zeroing")
+        assert (found - expected).abs().max() <= digits * expected.abs().max()

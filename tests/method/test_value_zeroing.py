@@ -9,6 +9,7 @@ import tiny
 from oracles import value_zeroing as oracle
 from traces import apart, layers, maps
 from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.method.products import halves, product
 
 EXACT = 1e-10
 
@@ -84,6 +85,25 @@ def test_a_sentence_of_one_token_standardised(metric: str) -> None:
     """
     for layer in layers(lengths=(1, 3)):
         assert maps(layer, "value-zeroing", metric=metric, standardise=True)[0].tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("variant", ["bert", "llama"])
+@pytest.mark.parametrize(("precision", "digits"), [("split", 1e-5), ("fast", 2e-2)])
+def test_fewer_digits_cost_what_they_are_said_to(variant: str, precision: str, digits: float) -> None:
+    for layer in layers(variant, torch.float32):
+        for found, exact in zip(
+            maps(layer, "value-zeroing", precision=precision), maps(layer, "value-zeroing"), strict=True
+        ):
+            assert 0 < apart(found, exact) <= digits
+
+
+def test_a_split_product_leaves_out_a_product_of_rests() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(size, generator=random, dtype=torch.float64) for size in ((3, 5, 40), (40, 6)))
+    (first, second), (whole, rest) = ([part.double() for part in halves(t)] for t in (x, weight))
+    assert apart(product(x, weight, "split"), first @ whole + first @ rest + second @ whole) < 1e-14
+    assert apart(product(x, weight, "fast"), first @ whole) < 1e-14
+    assert product(x, weight, "exact").equal(x @ weight)
 
 
 def test_wrong_options_are_refused() -> None:

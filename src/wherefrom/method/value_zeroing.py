@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ from torch import Tensor
 from wherefrom.method.base import method
 from wherefrom.method.citations import MOHEBBI_2023
 from wherefrom.method.normalise import nonzero, standardised, to_one_or_self
+from wherefrom.method.products import Precision, product
 from wherefrom.method.tiling import Budget, free_memory, tiles
 from wherefrom.method.value_zeroing_streams import closing, through_both_steps
 from wherefrom.work import BatchShape, Options, Work
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
 FEWEST = 256  # pairs of tokens in one tile, where that fits: below, W_2 runs slower
+DEVICE_BYTES = 4 * 2**30  # on a GPU, whose products are large enough then
 WASTE = 32  # and in a causal model n² / 32 at most: a tile is a rectangle, and half of its corner nobody sees
 
 
@@ -82,31 +84,66 @@ def value_zeroing(
     *,
     metric: Literal["cosine", "euclidean", "spearman"] = "cosine",
     standardise: bool = False,
+    precision: Precision = "exact",
     budget: Budget = None,
 ) -> Tensor:
     """How far each output moves when another token's value is zeroed; rows sum to one.
 
     metric: "cosine", "euclidean" or "spearman". standardise: every dimension is first brought to mean 0 and
-    variance 1 over the tokens of the sentence (appendix A.1, after Timkey & van Schijndel 2021). budget: bytes
-    for one tile (by default 32 MiB on a CPU). A row of zeros falls back to the token itself, with a warning.
+    variance 1 over the tokens of the sentence (appendix A.1, after Timkey & van Schijndel 2021). precision: of
+    products with W_2, most of the work: "exact"; "split", which loses nothing that float32 shows; or "fast", which
+    keeps three digits of a score (products.py). The last two are for GPUs, of matrices alone: experts are run as they
+    are. budget: bytes for one tile (by default 32 MiB on a CPU). A row of zeros falls back to the token itself, with a
+    warning.
     """
+    kernels = _kernels(layer, metric, standardise)
+    if kernels is None:
+        moved = by_sentence(layer, metric, standardise, precision, budget)
+    else:
+        from wherefrom.method.value_zeroing_device import moved as at_once
+
+        moved = at_once(layer, metric, precision, budget or min(free_memory(layer.u) // 4, DEVICE_BYTES), kernels)
+    return to_one_or_self(moved, layer, "value-zeroing")
+
+
+def by_sentence(
+    layer: LayerTrace,
+    metric: str,
+    standardise: bool = False,
+    precision: Precision = "exact",
+    budget: int | None = None,
+) -> Tensor:
+    """How far every output moves, in steps of torch's: [B, n, n]."""
     budget = budget or (free_memory(layer.u) // 8 if layer.u.is_cuda else CPU_BYTES)
     if layer.step is not None and not layer.block.feeds:  # whose output the second step of its block gives
-        return to_one_or_self(through_both_steps(layer, DISTANCES[metric], standardise, budget), layer, "value-zeroing")
+        return through_both_steps(layer, DISTANCES[metric], standardise, budget)
     moved = torch.zeros_like(layer.attention[:, 0])
     through, last = _values_through(layer), closing(layer)
     for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
         left = o if last is None else last(o)
         goal, spread = standardised(left) if standardise else (left, None)
-        for sources, targets, touched, change in _changes(layer, row, n, through, budget):
+        for sources, targets, touched, change in _changes(layer, row, n, through, precision, budget):
             if last is not None:
                 change = _through_norm(last, o[targets], change)
             distance = DISTANCES[metric](goal[targets], change if spread is None else change.div_(spread))
             moved[row, targets, sources] = (distance * touched).T  # exactly zero where nothing was taken away
     if layer.step is not None:
         moved.diagonal(dim1=1, dim2=2).masked_fill_(layer.step.stays(moved.shape[-1]), 1.0)
-    return to_one_or_self(moved, layer, "value-zeroing")
+    return moved
+
+
+def _kernels(layer: LayerTrace, metric: str, standardise: bool) -> Any:
+    """The kernels in Triton; None on a CPU, without Triton, and for what they do not know."""
+    if layer.mask.device.type != "cuda":
+        return None
+    from wherefrom.method.value_zeroing_device import suits
+
+    try:
+        from wherefrom.method import value_zeroing_kernel
+    except ImportError:
+        return None
+    return value_zeroing_kernel if suits(layer, metric, standardise) else None
 
 
 class Shift(NamedTuple):
@@ -168,7 +205,7 @@ Beyond = Callable[[Tensor, Tensor], Rest]
 Changes = Iterator[tuple[slice, slice, Tensor, Tensor]]
 
 
-def _changes(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget: int) -> Changes:
+def _changes(layer: LayerTrace, row: int, n: int, through: list[Tensor], precision: Precision, budget: int) -> Changes:
     """Tile by tile: some sources and the targets that may see them; then, source first, whether a target loses
     anything to a source [J, I], and `δo` [J, I, d].
     """
@@ -176,7 +213,7 @@ def _changes(layer: LayerTrace, row: int, n: int, through: list[Tensor], budget:
     attention, value = layer.attention[row], layer.value[row, :, :n]
     given = None if after is None else block.attended(layer.attention[row : row + 1], layer.value[row : row + 1])[0, :n]
     own = [] if after is None or given is None else [after.linear(given)]
-    beyond = _beyond(layer, row, n, own, through)
+    beyond = _beyond(layer, row, n, own, through, precision)
     size, d, units = layer.u.element_size(), layer.u.shape[-1], _built(block)
     rows = max(1, budget // (2 * (units + d) * size))
     for outer in tiles(n, layer.heads * (units + 2 * d) * size, budget):
@@ -219,11 +256,13 @@ def _weights(attention: Tensor, f: Tensor, sources: slice, n: int, causal: bool)
     return alpha.contiguous(), targets
 
 
-def _beyond(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: list[Tensor]) -> Beyond:
+def _beyond(
+    layer: LayerTrace, row: int, n: int, own: list[Tensor], through: list[Tensor], precision: Precision
+) -> Beyond:
     """What the block makes of `δu`: of the values [H, J, d_h] and f of some sources, the function that follows it."""
     block, x, u = layer.block, layer.x[row, :n], layer.u[row, :n]
     if not block.parallel and not block.opaque:
-        return _closed(layer, row, n, own, through)
+        return _closed(layer, row, n, own, through, precision)
     # Not the model's own output, which may be rounded otherwise: what is subtracted must cancel.
     o = None if block.parallel else block.finish(u)
 
@@ -257,7 +296,9 @@ def _values_through(layer: LayerTrace) -> list[Tensor]:
     return [through @ each.weight for each in _inputs(block)]
 
 
-def _closed(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: list[Tensor]) -> Beyond:
+def _closed(
+    layer: LayerTrace, row: int, n: int, own: list[Tensor], through: list[Tensor], precision: Precision
+) -> Beyond:
     """The same of an FFN that is made of matrices."""
     block, norm, inputs, out = layer.block, layer.block.first_norm, _inputs(layer.block), layer.block.ffn_out
     u, w = layer.u[row, :n], layer.w[row, :n]
@@ -282,7 +323,7 @@ def _closed(layer: LayerTrace, row: int, n: int, own: list[Tensor], through: lis
                 seen.added(entering[k][targets], units[k][inner], of(owned[k]), room)  # p + δp: [J, I, F]
                 for k, room in enumerate(space)
             ]
-            found = _hidden(block, moved).sub_(active[targets]) @ out.weight  # [J, I, d]
+            found = product(_hidden(block, moved).sub_(active[targets]), out.weight, precision)  # [J, I, d]
             if block.ffn_after is not None and fed is not None:
                 found = _through_norm(block.ffn_after, fed[targets], found)
             if block.post is None:

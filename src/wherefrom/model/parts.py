@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.double_casts import computing_in_double
@@ -35,9 +36,15 @@ from wherefrom.model.linear import linear_of as linear_of
 from wherefrom.model.linear import promote as promote
 from wherefrom.model.norm import Norm as Norm
 from wherefrom.model.norm import norm_of as norm_of
-from wherefrom.model.undo import borrowed, routing_eagerly
+from wherefrom.model.undo import borrowed, routing_eagerly, without_gradients
 
 T = TypeVar("T")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "gelu-tanh": partial(functional.gelu, approximate="tanh"),
+    "silu": functional.silu,
+    "relu": functional.relu,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,6 +324,14 @@ class Block:
     def activation(self, t: Tensor) -> Tensor:
         result: Tensor = self.part(self.family.ffn.activation)(t)
         return result
+
+    @kept
+    def activation_name(self) -> str | None:
+        """Which of the usual ones it is, by what it does; None if it is none of them."""
+        t = torch.linspace(-6, 6, 49, device=self.device)
+        given = without_gradients(lambda: promote(self.activation(t)))
+        close = (name for name, usual in ACTIVATIONS.items() if bool((usual(t) - given).abs().max() <= 1e-5))
+        return next(close, None)
 
     def ffn(self, h: Tensor) -> Tensor:
         """What the FFN makes of what it is given, without its norms."""

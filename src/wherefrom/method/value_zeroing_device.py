@@ -1,0 +1,128 @@
+r"""Value Zeroing as an accelerator likes it: all sentences together, W₂ in few large products, kernels around it.
+
+What value_zeroing.py does source by source is here done for as many sources of all sentences as memory bears; the names
+are its own. Beside the kernels (value_zeroing_kernel.py) only what is small stands in steps of torch's: κ and s' of all
+pairs, from α, Gram matrices and ⟨c u_i, c f^h_j⟩ = ⟨c u_i (c W_O^h)ᵀ, v^h_j⟩, and the vectors of single tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wherefrom.method.products import Precision, of_halves, product
+from wherefrom.method.tiling import tiles
+from wherefrom.method.value_zeroing import _inputs, _rescaled, _values_through
+
+if TYPE_CHECKING:
+    from wherefrom.model import LayerTrace
+    from wherefrom.model.parts import Norm
+
+METRICS = ("cosine", "euclidean")
+
+
+def suits(layer: LayerTrace, metric: str, standardise: bool) -> bool:
+    """Whether the kernels know this block and this distance."""
+    block = layer.block
+    usual = layer.step is None and not block.parallel and not block.opaque
+    known = usual and block.after is None and block.ffn_after is None and block.first_norm is not None
+    return (
+        known and metric in METRICS and not standardise and layer.dtype == torch.float32 and bool(block.activation_name)
+    )
+
+
+class PairRows(NamedTuple):
+    """The pairs of tokens of a tile of sources, sentence by sentence and source by source."""
+
+    starts: Tensor  # [B]: of each sentence its first row
+    lengths: Tensor  # [B]
+    first: int  # source
+    total: int  # of rows
+
+
+def _rows(lengths: Sequence[int], on_device: Tensor, sources: slice, causal: bool) -> PairRows:
+    starts, total = [], 0
+    for n in lengths:
+        starts.append(total)
+        seen = range(sources.start, min(sources.stop, n))
+        total += sum(n - j for j in seen) if causal else n * len(seen)
+    return PairRows(torch.tensor(starts, device=on_device.device), on_device, sources.start, total)
+
+
+class SourceTile(NamedTuple):
+    """What belongs to a tile of sources, of all sentences."""
+
+    alpha: Tensor  # 0 where nothing is given: [B, J, n, H]
+    kappa: Tensor  # [B, J, n]
+    taken: Tensor  # −α / s': [B, J, n, H]
+    carried: Tensor  # f, or L f where the stream goes through the norm: [H, B J, d]
+    units: list[Tensor]  # L f through W_1: [H, B J, F] each
+
+
+def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, kernels: Any) -> Tensor:
+    """How far every output moves, [B, n, n]; the rows not yet divided by their sums."""
+    block, norm = layer.block, layer.block.first_norm
+    assert norm is not None
+    u, inputs, post = layer.u, _inputs(block), block.post is not None
+    through, lengths = _values_through(layer), layer.mask.sum(1)
+    around, y = norm.linear(u), norm(u)
+    own = [(each(y), around @ each.weight) for each in inputs]  # p and q
+    last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
+    found = torch.zeros_like(layer.attention[:, 0])
+    how = {"activation": kernels.ACTIVATIONS.index(block.activation_name), "causal": layer.causal, "metric": metric}
+    host = lengths.tolist()
+    o, out = layer.output.contiguous(), _out_of(block.ffn_out.weight, precision)
+    for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
+        rows = _rows(host, lengths, sources, layer.causal)
+        if rows.total == 0:
+            continue
+        tile = _sources(layer, norm, sources, through)
+        wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
+        hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
+        each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
+        kernels.entering((tile.taken, tile.kappa), each, rows, hidden, how)
+        weights = tile.taken if post else -tile.alpha
+        kernels.leaving(
+            out(hidden), (weights, tile.kappa), tile.carried, around if post else None, last, o, found, rows, how
+        )
+    return found
+
+
+def _out_of(weight: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
+    """W₂, for hidden units that are rounded or split already."""
+    if precision == "split":
+        return lambda hidden: of_halves(hidden, weight)
+    return lambda hidden: product(hidden, weight, precision)
+
+
+def _bytes(layer: LayerTrace, precision: Precision) -> int:
+    """What one source of each sentence takes."""
+    batch, n, d = layer.u.shape
+    block, size = layer.block, layer.u.element_size()
+    hidden = block.units * (size // 2 if precision == "fast" else size) + 2 * d * size
+    vectors = layer.heads * (block.units * (1 + block.gated) + 2 * d + 6 * n) * size
+    return int(batch * (n * hidden + vectors))
+
+
+def _sources(layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor]) -> SourceTile:
+    block, u = layer.block, layer.u
+    batch, n, d = u.shape
+    value = layer.value[:, :, sources]
+    by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
+    centred = norm.centred(block.w_o)
+    f = torch.bmm(by_head, centred)
+    gram = torch.bmm(f.transpose(0, 1), f.permute(1, 2, 0))  # [B J, H, H]
+    around = norm.centred(u) @ centred.flatten(0, 1).T  # [B, n, H d_h]
+    cross = around.view(batch, n, layer.heads, -1).transpose(1, 2) @ value.mT  # [B, H, n, J]
+    lf = f.mul_(norm.gamma)
+    carried = lf if block.post is not None else torch.bmm(by_head, block.w_o)
+    units = [torch.bmm(by_head, through[k]) if through else lf @ each.weight for k, each in enumerate(_inputs(block))]
+    given = (carried != 0).any(-1).view(layer.heads, batch, -1).permute(1, 2, 0)  # [B, J, H]
+    alpha = layer.attention[:, :, :, sources].permute(0, 3, 2, 1) * given.unsqueeze(2)
+    alpha = alpha.contiguous()
+    back = (alpha.flatten(0, 1) @ gram).view_as(alpha).sub_(cross.permute(0, 3, 2, 1), alpha=2)
+    kappa, scale = _rescaled(norm, u.unsqueeze(1), back.mul_(alpha).sum(-1, keepdim=True) / d)
+    return SourceTile(alpha, kappa[..., 0].contiguous(), -alpha / scale, carried, units)

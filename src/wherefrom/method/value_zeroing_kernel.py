@@ -1,0 +1,268 @@
+r"""Value Zeroing's n² vectors in two kernels (Triton), with W₂ between them: each number of theirs is written once.
+
+    before W₂    h_ij = φ(p_i + κ_ij q_i + Σ_h a^h_ij g^h_j) − φ(p_i)                          [rows, F]
+    after W₂     δ = w_ij + κ_ij r_i + Σ_h b^h_ij f^h_j, through the last norm where there is one, and its distance
+
+The rows are the pairs of tokens that exist, sentence by sentence and source by source: no padding, and in a causal
+model no target that cannot see its source. A program has some targets and goes over `SOURCES` sources, for which it
+reads what belongs to its targets once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton  # type: ignore[import-not-found]
+import triton.language as tl  # type: ignore[import-not-found]
+from torch import Tensor
+
+TARGETS, SOURCES, UNITS, WARPS = 32, 8, 64, 4
+NUMBERS, MEASURING = 8192, 8  # of all targets of a program after W₂, and its warps
+ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
+    if KIND == 0:
+        return 0.5 * t * (1.0 + tl.erf(t * 0.7071067811865476))
+    elif KIND == 1:  # noqa: RET505, as what is not chosen is not compiled
+        return t * tl.sigmoid(1.5957691216057308 * (t + 0.044715 * t * t * t))
+    elif KIND == 2:
+        return t * tl.sigmoid(t)
+    else:
+        return tl.maximum(t, 0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _row(start, j, i, first, length, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where the pair of source `first + j` and target i stands; the rows of its sentence begin at `start`."""
+    if CAUSAL:
+        return start + j * (length - first) - j * (j - 1) // 2 + i - first - j
+    else:  # noqa: RET505
+        return start + j * length + i
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _entering(  # type: ignore[no-untyped-def]
+    a,  # [B, J, n, H]
+    kappa,  # [B, J, n]
+    g,  # [H, B J, F]
+    p,  # [B, n, F]
+    q,  # [B, n, F]
+    g_up,  # the same of what the gate is multiplied with
+    p_up,
+    q_up,
+    out,  # [rows, F], or [rows, 2 F]
+    starts,  # [B]: of each sentence its first row
+    lengths,  # [B]
+    first,  # source
+    sentences,  # B
+    count,  # J
+    n,
+    width,  # F
+    H: tl.constexpr,
+    HEADS: tl.constexpr,  # H, rounded up to a power of two
+    KIND: tl.constexpr,
+    GATED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    SPLIT: tl.constexpr,
+    DOT: tl.constexpr,
+    BI: tl.constexpr,
+    BJ: tl.constexpr,
+    BF: tl.constexpr,
+):
+    groups = tl.cdiv(count, BJ)
+    b = (tl.program_id(2) // groups).to(tl.int64)
+    j0 = (tl.program_id(2) % groups) * BJ
+    length, start = tl.load(lengths + b), tl.load(starts + b)
+    if (first + j0 >= length) | (tl.program_id(1) * BI >= length):
+        return
+    if CAUSAL:  # noqa: SIM102, as the one is known when this is compiled and the other is not
+        if (tl.program_id(1) + 1) * BI <= first + j0:
+            return
+    i, f = tl.program_id(1) * BI + tl.arange(0, BI), tl.program_id(0) * BF + tl.arange(0, BF)
+    heads = tl.arange(0, HEADS)
+    there = (i[:, None] < length) & (f[None, :] < width)
+    own = (b * n + i[:, None]) * width + f[None, :]
+    base, moves = tl.load(p + own, mask=there, other=0.0), tl.load(q + own, mask=there, other=0.0)
+    before = _activated(base, KIND)
+    if GATED:
+        base_up, moves_up = tl.load(p_up + own, mask=there, other=0.0), tl.load(q_up + own, mask=there, other=0.0)
+        before = before * base_up
+    for k in range(BJ):
+        j = j0 + k
+        source, real = b * count + j, (j < count) & (first + j < length)
+        seen = (i < length) & real
+        if CAUSAL:
+            seen = seen & (i >= first + j)
+        weights = tl.load(
+            a + (source * n + i[:, None]) * H + heads[None, :], mask=seen[:, None] & (heads[None, :] < H), other=0.0
+        )
+        by = tl.load(kappa + source * n + i, mask=seen, other=0.0)[:, None]
+        place = (heads[:, None] * (sentences * count) + source) * width + f[None, :]
+        known = (heads[:, None] < H) & (f[None, :] < width) & real
+        vectors = tl.load(g + place, mask=known, other=0.0)
+        after = _activated(base + by * moves + tl.dot(weights, vectors, input_precision=DOT), KIND)
+        if GATED:
+            vectors = tl.load(g_up + place, mask=known, other=0.0)
+            after = after * (base_up + by * moves_up + tl.dot(weights, vectors, input_precision=DOT))
+        found = after - before
+        row = _row(start, j, i, first, length, CAUSAL)
+        written = seen[:, None] & (f[None, :] < width)
+        if SPLIT:
+            rounded = found.to(tl.bfloat16)
+            tl.store(out + row[:, None] * (2 * width) + f[None, :], rounded, mask=written)
+            rest = (found - rounded.to(tl.float32)).to(tl.bfloat16)
+            tl.store(out + row[:, None] * (2 * width) + width + f[None, :], rest, mask=written)
+        else:
+            tl.store(out + row[:, None] * width + f[None, :], found.to(out.dtype.element_ty), mask=written)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _leaving(  # type: ignore[no-untyped-def]
+    fed,  # [rows, d]
+    weights,  # [B, J, n, H]
+    kappa,  # [B, J, n]
+    f,  # [H, B J, d]
+    own,  # [B, n, d]: r
+    w,  # [B, n, d]: what the last norm reads, centred
+    o,  # [B, n, d]
+    gamma,  # [d]
+    out,  # [B, n, n]
+    starts,
+    lengths,
+    first,
+    sentences,
+    count,
+    n,
+    width,  # d
+    eps,
+    H: tl.constexpr,
+    OWN: tl.constexpr,
+    NORM: tl.constexpr,  # 0 for none, 1 for one that centres, 2 for one that does not
+    COSINE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BI: tl.constexpr,
+    BJ: tl.constexpr,
+    BD: tl.constexpr,
+):
+    groups = tl.cdiv(count, BJ)
+    b = (tl.program_id(1) // groups).to(tl.int64)
+    j0 = (tl.program_id(1) % groups) * BJ
+    length, start = tl.load(lengths + b), tl.load(starts + b)
+    if (first + j0 >= length) | (tl.program_id(0) * BI >= length):
+        return
+    if CAUSAL:  # noqa: SIM102
+        if (tl.program_id(0) + 1) * BI <= first + j0:
+            return
+    i, d = tl.program_id(0) * BI + tl.arange(0, BI), tl.arange(0, BD)
+    there = (i[:, None] < length) & (d[None, :] < width)
+    mine = (b * n + i[:, None]) * width + d[None, :]
+    goal = tl.load(o + mine, mask=there, other=0.0)
+    size = tl.sum(goal * goal, 1)
+    if OWN:
+        moves = tl.load(own + mine, mask=there, other=0.0)
+    if NORM > 0:
+        read = tl.load(w + mine, mask=there, other=0.0)
+        scales = tl.load(gamma + d, mask=d < width, other=0.0)[None, :]
+        square = tl.sum(read * read, 1) / width + eps
+    for k in range(BJ):
+        j = j0 + k
+        source, real = b * count + j, (j < count) & (first + j < length)
+        seen = (i < length) & real
+        if CAUSAL:
+            seen = seen & (i >= first + j)
+        row = _row(start, j, i, first, length, CAUSAL)
+        change = tl.load(fed + row[:, None] * width + d[None, :], mask=seen[:, None] & (d[None, :] < width), other=0.0)
+        if OWN:
+            change += tl.load(kappa + source * n + i, mask=seen, other=0.0)[:, None] * moves
+        touched = tl.zeros((BI,), dtype=tl.int32)
+        for h in range(H):
+            weight = tl.load(weights + (source * n + i) * H + h, mask=seen, other=0.0)
+            vector = tl.load(f + (h * sentences * count + source) * width + d, mask=(d < width) & real, other=0.0)
+            change += weight[:, None] * vector[None, :]
+            touched = touched | (weight != 0).to(tl.int32)
+        if NORM > 0:
+            if NORM == 1:
+                mean = tl.sum(change, 1) / width
+                change = tl.where(d[None, :] < width, change - mean[:, None], 0.0)
+            more = (2 * tl.sum(read * change, 1) + tl.sum(change * change, 1)) / width
+            scale, other = tl.sqrt(square), tl.sqrt(tl.maximum(square + more, eps))
+            by = -more / (scale * other * (scale + other))
+            change = (change / other[:, None] + by[:, None] * read) * scales
+        squares = tl.sum(change * change, 1)
+        if COSINE:
+            more = 2 * tl.sum(goal * change, 1) + squares
+            before, after = tl.sqrt(size), tl.sqrt(tl.maximum(size + more, 0.0))
+            before, after = tl.where(before == 0, 1.0, before), tl.where(after == 0, 1.0, after)
+            by = -more / (before * after * (before + after))
+            apart = change / after[:, None] + by[:, None] * goal
+            distance = tl.sum(apart * apart, 1) / 2
+        else:
+            distance = tl.sqrt(squares)
+        place = out + (b * n + i) * n + first + j
+        tl.store(place, tl.where(touched != 0, distance, 0.0), mask=seen)
+
+
+def entering(
+    shift: tuple[Tensor, Tensor],
+    inputs: list[tuple[Tensor, Tensor, Tensor]],
+    rows: Any,
+    out: Tensor,
+    how: dict[str, Any],
+) -> None:
+    """h into `out`. `shift`: a and κ; `inputs`: g, p and q, of a gated FFN the gate's and then the other's."""
+    a, kappa = shift
+    batch, count, n, heads = a.shape
+    g, p, q = inputs[0]
+    width = p.shape[-1]
+    split = out.shape[-1] != width
+    blocks = (triton.cdiv(width, UNITS), triton.cdiv(n, TARGETS), batch * triton.cdiv(count, SOURCES))
+    _entering[blocks](
+        *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, batch, count, n, width),
+        H=heads,
+        HEADS=max(16, triton.next_power_of_2(heads)),
+        KIND=how["activation"],
+        GATED=len(inputs) > 1,
+        CAUSAL=how["causal"],
+        SPLIT=split,
+        DOT="tf32" if out.dtype == torch.bfloat16 and not split else "tf32x3",
+        BI=TARGETS,
+        BJ=SOURCES,
+        BF=UNITS,
+        num_warps=WARPS,
+    )
+
+
+def leaving(
+    fed: Tensor,
+    shift: tuple[Tensor, Tensor],
+    f: Tensor,
+    own: Tensor | None,
+    last: Any,
+    o: Tensor,
+    out: Tensor,
+    rows: Any,
+    how: dict[str, Any],
+) -> None:
+    """Distances into `out`. `shift`: b and κ; `last`: the norm after the FFN with what it reads, centred; or None."""
+    weights, kappa = shift
+    batch, count, n, heads = weights.shape
+    width = o.shape[-1]
+    size = triton.next_power_of_2(width)
+    targets = max(1, min(triton.next_power_of_2(n), NUMBERS // size))
+    norm, read = (None, o) if last is None else last
+    _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, SOURCES))](
+        *(fed, weights, kappa, f, o if own is None else own, read, o, o if norm is None else norm.gamma, out),
+        *(rows.starts, rows.lengths, rows.first, batch, count, n, width, 1.0 if norm is None else norm.eps),
+        H=heads,
+        OWN=own is not None,
+        NORM=0 if norm is None else 1 if norm.centres else 2,
+        COSINE=how["metric"] == "cosine",
+        CAUSAL=how["causal"],
+        BI=targets,
+        BJ=SOURCES,
+        BD=size,
+        num_warps=MEASURING,
+    )
