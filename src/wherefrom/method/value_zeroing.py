@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import isqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -49,9 +50,10 @@ if TYPE_CHECKING:
     from wherefrom.model.parts import Block, Linear, Norm
 
 CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
-FEWEST = 256  # pairs of tokens in one tile, where that fits: below, W_2 runs slower
 DEVICE_BYTES = 4 * 2**30  # on a GPU, whose products are large enough then
-WASTE = 32  # and in a causal model n² / 32 at most: a tile is a rectangle, and half of its corner nobody sees
+# In a causal model a tile of J sources is a rectangle, in whose corner stand J² / 2 pairs of which none sees the other.
+FEWEST, WASTE = 256, 32  # pairs of a tile on a GPU: n² / 32 at most, where that is more than 256
+BESIDE = 40 * 10**6  # on a CPU: what a tile costs beside its pairs, in multiplications
 
 
 def _cost(s: BatchShape, options: Options) -> Work:
@@ -154,6 +156,10 @@ class Shift(NamedTuple):
     taken: Tensor  # source first: [J, I, H]
     factors: list[Tensor]  # [J, I, 1] each
 
+    def at(self, sources: slice, targets: slice) -> Shift:
+        """Of some of the sources and targets."""
+        return Shift(self.taken[sources, targets], [each[sources, targets] for each in self.factors])
+
     def through(self, norm: Norm, at: Tensor, f: Tensor, own: list[Tensor]) -> Shift:
         """What becomes of it in a norm that reads `at` [I, d], whose vectors are then L f, L at and L own."""
         more = self._gained(norm.centred(at), norm.centred(f), [norm.centred(t) for t in own]) / at.shape[-1]
@@ -200,8 +206,8 @@ def _rescaled(norm: Norm, at: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
     return -more / (scale * new_scale * (scale + new_scale)), new_scale
 
 
-Rest = Callable[[slice, slice, Shift], Tensor]  # of some sources in a tile, the targets and δu: δo [J, I, d]
-Beyond = Callable[[Tensor, Tensor], Rest]
+Rest = Callable[[slice, slice], Tensor]  # of some sources in a tile and some targets: δo [J, I, d]
+Beyond = Callable[[Tensor, Tensor, Shift], Rest]
 Changes = Iterator[tuple[slice, slice, Tensor, Tensor]]
 
 
@@ -216,17 +222,18 @@ def _changes(layer: LayerTrace, row: int, n: int, through: list[Tensor], precisi
     beyond = _beyond(layer, row, n, own, through, precision)
     size, d, units = layer.u.element_size(), layer.u.shape[-1], _built(block)
     rows = max(1, budget // (2 * (units + d) * size))
-    for outer in tiles(n, layer.heads * (units + 2 * d) * size, budget):
+    for outer in tiles(n, layer.heads * (units + 2 * d + 6 * n) * size, budget):
         raw = torch.bmm(value[:, outer], w_o).transpose(0, 1).contiguous()  # [J, H, d]
         f = raw if after is None else after.linear(raw)
-        rest = beyond(value[:, outer], f)
-        for sources in _steps(outer, n, rows, layer.causal):
+        alpha = _weights(attention, raw, outer, n)
+        change = Shift(-alpha, [])
+        if after is not None and given is not None:
+            change = change.through(after, given, raw, [])
+        touched, rest = (alpha != 0).any(-1), beyond(value[:, outer], f, change)
+        for sources in _steps(outer, n, rows, layer):
             inner = slice(sources.start - outer.start, sources.stop - outer.start)
-            alpha, targets = _weights(attention, raw[inner], sources, n, layer.causal)
-            change = Shift(-alpha, [])
-            if after is not None and given is not None:
-                change = change.through(after, given[targets], raw[inner], [])
-            yield sources, targets, (alpha != 0).any(-1), rest(inner, targets, change)
+            targets = slice(sources.start if layer.causal else 0, n)  # those that may see one of them
+            yield sources, targets, touched[inner, targets], rest(inner, targets)
 
 
 def _built(block: Block) -> int:
@@ -234,26 +241,27 @@ def _built(block: Block) -> int:
     return 3 * block.w_o.shape[-1] if block.parallel or block.opaque else (1 + block.gated) * block.units
 
 
-def _steps(outer: slice, n: int, rows: int, causal: bool) -> Iterator[slice]:
+def _steps(outer: slice, n: int, rows: int, layer: LayerTrace) -> Iterator[slice]:
     """The sources of an outer tile in pieces whose pairs with the targets that may see them are `rows` at most."""
-    if not causal:
+    if not layer.causal:
         for inner in tiles(outer.stop - outer.start, n, rows):
             yield slice(outer.start + inner.start, outer.start + inner.stop)
         return
-    rows, start = min(rows, max(FEWEST, n * n // WASTE)), outer.start
+    most, start = n, outer.start
+    if layer.u.is_cuda:
+        rows = min(rows, max(FEWEST, n * n // WASTE))
+    else:
+        most = isqrt(BESIDE // (_built(layer.block) * layer.u.shape[-1]))
     while start < outer.stop:
-        stop = min(outer.stop, start + max(1, rows // (n - start)))
+        stop = min(outer.stop, start + max(1, min(most, rows // (n - start))))
         yield slice(start, stop)
         start = stop
 
 
-def _weights(attention: Tensor, f: Tensor, sources: slice, n: int, causal: bool) -> tuple[Tensor, slice]:
-    """α of some sources, source first and 0 where nothing is given [J, I, H], and the targets that may see them: in a
-    causal model those from the first of the sources on, half of all.
-    """
-    targets = slice(sources.start if causal else 0, n)
-    alpha = attention[:, targets, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)
-    return alpha.contiguous(), targets
+def _weights(attention: Tensor, f: Tensor, sources: slice, n: int) -> Tensor:
+    """α of some sources, source first and 0 where nothing is given: [J, n, H]."""
+    alpha = attention[:, :n, sources].permute(2, 1, 0) * (f != 0).any(-1).unsqueeze(1)
+    return alpha.contiguous()
 
 
 def _beyond(
@@ -266,9 +274,10 @@ def _beyond(
     # Not the model's own output, which may be rounded otherwise: what is subtracted must cancel.
     o = None if block.parallel else block.finish(u)
 
-    def beyond(_value: Tensor, f: Tensor) -> Rest:
-        def rest(inner: slice, targets: slice, change: Shift) -> Tensor:
-            moved = change.onto(x.new_zeros(*change.taken.shape[:2], x.shape[-1]), f[inner], [t[targets] for t in own])
+    def beyond(_value: Tensor, f: Tensor, change: Shift) -> Rest:
+        def rest(inner: slice, targets: slice) -> Tensor:
+            some = change.at(inner, targets)
+            moved = some.onto(x.new_zeros(*some.taken.shape[:2], x.shape[-1]), f[inner], _at(targets, own))
             return moved if o is None else block.finish(u[targets] + moved) - o[targets]
 
         return rest
@@ -281,10 +290,10 @@ def _inputs(block: Block) -> list[Linear]:
     return [block.ffn_in] if block.ffn_gate is None else [block.ffn_gate, block.ffn_in]
 
 
-def _hidden(block: Block, into: list[Tensor]) -> Tensor:
-    """The hidden units from what enters them and, where there is one, their gate; written over."""
+def _hidden(block: Block, into: list[Tensor], more: Tensor) -> Tensor:
+    """`more` and the hidden units, from what enters them and, where there is one, their gate; written over."""
     first = block.activation(into[0])
-    return first if len(into) == 1 else first.mul_(into[1])
+    return first.add_(more) if len(into) == 1 else torch.addcmul(more, first, into[1], out=into[1])
 
 
 def _values_through(layer: LayerTrace) -> list[Tensor]:
@@ -302,34 +311,36 @@ def _closed(
     """The same of an FFN that is made of matrices."""
     block, norm, inputs, out = layer.block, layer.block.first_norm, _inputs(layer.block), layer.block.ffn_out
     u, w = layer.u[row, :n], layer.w[row, :n]
-    y = u if norm is None else norm(u)
     read = own if norm is None else [norm.linear(t) for t in (u, *own)]
     owned = [[t @ each.weight for t in read] for each in inputs]
-    entering = [each(y) for each in inputs]  # p_i
-    active = _hidden(block, [each.clone() for each in entering])
-    fed = None if block.ffn_after is None else out(active)
+    entering = [  # p_i, of y = L u / s + β
+        each(u) if norm is None else (of[0] / norm.scale(u)).add_(each(norm.beta))
+        for each, of in zip(inputs, owned, strict=True)
+    ]
+    inactive = _hidden(block, [each.clone() for each in entering], u.new_zeros(())).neg_()
+    fed = None if block.ffn_after is None else out(-inactive)
     space = [u.new_empty(0) for _ in inputs]  # for all tiles: fetching memory takes longer than filling it
 
-    def beyond(value: Tensor, f: Tensor) -> Rest:
+    def beyond(value: Tensor, f: Tensor, change: Shift) -> Rest:
         lf = f if norm is None else norm.linear(f)
         units = [
             lf @ each.weight if not through else (value @ through[k]).transpose(0, 1) for k, each in enumerate(inputs)
         ]
+        seen = change if norm is None else change.through(norm, u, f, own)  # δy
 
-        def rest(inner: slice, targets: slice, change: Shift) -> Tensor:
-            of = partial(_at, targets)
-            seen = change if norm is None else change.through(norm, u[targets], f[inner], of(own))  # δy
+        def rest(inner: slice, targets: slice) -> Tensor:
+            of, some = partial(_at, targets), seen.at(inner, targets)
             moved = [
-                seen.added(entering[k][targets], units[k][inner], of(owned[k]), room)  # p + δp: [J, I, F]
+                some.added(entering[k][targets], units[k][inner], of(owned[k]), room)  # p + δp: [J, I, F]
                 for k, room in enumerate(space)
             ]
-            found = product(_hidden(block, moved).sub_(active[targets]), out.weight, precision)  # [J, I, d]
+            found = product(_hidden(block, moved, inactive[targets]), out.weight, precision)  # [J, I, d]
             if block.ffn_after is not None and fed is not None:
                 found = _through_norm(block.ffn_after, fed[targets], found)
             if block.post is None:
-                found = change.onto(found, f[inner], of(own))
+                found = change.at(inner, targets).onto(found, f[inner], of(own))
             else:
-                found = seen.onto(found, lf[inner], of(read))
+                found = some.onto(found, lf[inner], of(read))
             return found if block.ffn_post is None else _through_norm(block.ffn_post, w[targets], found)
 
         return rest
