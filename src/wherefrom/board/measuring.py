@@ -20,7 +20,7 @@ import torch
 
 from wherefrom.board.choosing import LEFT_OUT, SANE, datasets, every_method, metrics
 from wherefrom.data import Dataset, Example, drawn
-from wherefrom.errors import InvalidOption, NotDefined
+from wherefrom.errors import InvalidOption, NotDefined, WherefromError
 from wherefrom.evaluation import Run, evaluate
 from wherefrom.evaluation import manifest as run_folder
 from wherefrom.evaluation.config import Setting
@@ -28,7 +28,7 @@ from wherefrom.evaluation.worker import Worker
 from wherefrom.files import write
 from wherefrom.model import Model, Sentence, collate, open_model
 from wherefrom.model.forward import forward
-from wherefrom.pipeline.execution import run, run_all
+from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.resolution import UNASKED, Question
 
 TABLE = "table.json"
@@ -113,9 +113,12 @@ def _able(opened: Model, data: Dataset, folder: Path, how: Measuring) -> tuple[l
     names = every_method(opened, how.methods)
     refused = {} if how.methods else dict(LEFT_OUT)
     worker = _worker(opened, names, how)
-    (sentence,), (question,) = _read(worker, islice(data, 1))
-    outcomes = run_all(opened, [sentence], [question], worker.jobs, 1)[0]
-    refused |= {name: str(each.error) for name, each in outcomes.items() if each.error is not None}
+    sentences, questions = _read(worker, islice(data, 1))
+    for name, job in worker.jobs.items():
+        try:
+            run(opened, sentences, questions, {name: job}, 1)
+        except Exception as error:  # whatever one method does on this machine, the others are measured
+            refused[name] = str(error) if isinstance(error, WherefromError) else repr(error)
     write(folder / TABLE, json.dumps({"format": FORMAT, "left_out": refused}, indent=1, ensure_ascii=False))
     return [name for name in names if name not in refused], refused
 
