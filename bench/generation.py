@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import lxt_peer
@@ -203,11 +204,13 @@ def child(name: str, options: Any) -> dict[str, Any] | None:
 
 
 def table(options: Any) -> str:
-    known = {"forward": child("forward", options)}
+    known = read(options.known) if options.known else {}
+    known["forward"] = known.get("forward") or child("forward", options)
     rows = []
-    for method, peers in METHODS.items():
+    for method, all_peers in METHODS.items():
         if options.only and method not in options.only:
             continue
+        peers = [peer for peer in all_peers if peer not in options.without]
         for name in (method, *peers):
             known[name] = known.get(name) or child(name, options)
         mine, once = known[method], known["forward"]
@@ -222,6 +225,12 @@ def table(options: Any) -> str:
         if not beside:
             rows.append(f"{head} – | | | |")
     return "\n".join([*said_of(options), *rows])
+
+
+def read(log: Path) -> dict[str, Any]:
+    """What an earlier run printed: its contestants are not run again."""
+    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+    return {each.pop("what"): each for each in map(json.loads, lines)}
 
 
 def in_seconds(found: dict[str, Any]) -> str:
@@ -274,6 +283,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"], help="fewer, to try it")
     parser.add_argument("--count", type=int, default=4, help="tokens that are timed of peers")
     parser.add_argument("--only", nargs="+", metavar="METHOD", help="these methods of ours, and their peers")
+    parser.add_argument("--without", nargs="+", default=[], metavar="PEER", help="peers that take too long here")
+    parser.add_argument("--known", type=Path, metavar="LOG", help="what a run that was cut off has printed")
     parser.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="where the peers are installed")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
