@@ -130,11 +130,11 @@ def _by_sources(layer: LayerTrace, cuts: list[slice], view: View) -> Iterator[So
 
 def _carrier(block: Block, view: View, dtype: torch.dtype) -> Tensor:
     """W_C L: [H, d_h, d]. Kept with the block, unless that is in half precision and large as a rule."""
-    own = block.w_c_in(dtype)
-    if view.bare or view.linear(nothing := own[:0]) is nothing:
-        return own
     known = {} if block.half else block.seen_w_c
     if view.name not in known:
+        own = block.w_c_in(dtype)
+        if view.bare or view.linear(nothing := own[:0]) is nothing:
+            return own
         known[view.name] = outside_inference_mode(lambda: view.linear(promote(own)).to(dtype))
     return known[view.name]
 

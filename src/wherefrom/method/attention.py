@@ -17,7 +17,7 @@ from torch import Tensor
 
 from wherefrom.method.base import Preset, method, preset
 from wherefrom.method.citations import ABNAR_2020
-from wherefrom.method.normalise import identity_like, one_hot
+from wherefrom.method.normalise import halfway, one_hot
 from wherefrom.work import BatchShape, Options, Work
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def heads(layer: LayerTrace) -> Tensor:
 
 
 def heads_fixed_residual(layer: LayerTrace) -> Tensor:
-    return _halfway(layer.attention)
+    return halfway(layer.attention)
 
 
 def row(layer: LayerTrace, tokens: Tensor) -> Tensor:
@@ -76,11 +76,7 @@ def attention(layer: LayerTrace) -> Tensor:
 )
 def attention_fixed_residual(layer: LayerTrace) -> Tensor:
     """Half attention, half residual connection: ½ mean_h α + ½ I."""
-    return _halfway(layer.attention.mean(1))
-
-
-def _halfway(attention: Tensor) -> Tensor:
-    return 0.5 * attention + 0.5 * identity_like(attention)
+    return halfway(layer.attention.mean(1))
 
 
 preset(

@@ -19,6 +19,13 @@ def identity_like(t: Tensor) -> Tensor:
     return torch.eye(t.shape[-1], dtype=t.dtype, device=t.device)
 
 
+def halfway(maps: Tensor) -> Tensor:
+    """½ maps + ½ I: [..., n, n]."""
+    found = 0.5 * maps
+    found.diagonal(dim1=-2, dim2=-1).add_(0.5)
+    return found
+
+
 def nonzero(t: Tensor) -> Tensor:
     """t with ones in the place of zeros: a divisor that leaves 0 / 0 at 0."""
     return torch.where(t == 0, torch.ones_like(t), t)

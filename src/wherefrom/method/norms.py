@@ -41,7 +41,7 @@ from wherefrom.method.contributions import (
     row_with_itself,
     rows_at,
 )
-from wherefrom.method.normalise import identity_like, nonzero, one_hot, to_one
+from wherefrom.method.normalise import halfway, identity_like, nonzero, one_hot, to_one
 from wherefrom.work import MB, BatchShape, Options, Work
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def head_norms(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 
 @torch.no_grad()
 def head_norms_fixed_residual(layer: LayerTrace) -> Tensor:
-    return _halfway(head_norms(layer))
+    return halfway(to_one(head_norms(layer)))
 
 
 @torch.no_grad()
@@ -127,7 +127,7 @@ def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
 @torch.no_grad()
 def norm_fixed_residual(layer: LayerTrace) -> Tensor:
     """Half attention norms (rows summing to one), half residual connection: ½ N + ½ I."""
-    return _halfway(norm(layer))
+    return halfway(to_one(norm(layer)))
 
 
 @method(
@@ -222,10 +222,6 @@ def _norms(layer: LayerTrace, view: View) -> Tensor:
     norms = lengths(layer, view.name) / view.scale
     norms.diagonal(dim1=1, dim2=2).copy_(view.scaled(kept(layer, view).unsqueeze(-1)).squeeze(-1))
     return norms
-
-
-def _halfway(norms: Tensor) -> Tensor:
-    return 0.5 * to_one(norms) + 0.5 * identity_like(norms)
 
 
 def _finished(norms: Tensor, normalize: bool) -> Tensor:

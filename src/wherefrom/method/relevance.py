@@ -41,7 +41,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidOption
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import BACH_2015, CHEFER_2021, VOITA_2019
-from wherefrom.method.lrp_rules import add, clone, linear, linear_one, matmul
+from wherefrom.method.lrp_rules import add, clone, linear, linear_one, masked, matmul
 from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.normalise import identity_like, stacked, to_one
 from wherefrom.model.double_twin import DoubleTrace, Passed, double_trace
@@ -244,8 +244,8 @@ def _below(layer: LayerTrace, mixed: Mixed, rows: Rows | None) -> Tensor:
     query = _pick(layer.query.transpose(1, 2), rows).transpose(1, 2)
     product = query @ layer.key.mT
     images, to_scores = block.family.images, mixed.attention
-    if not images:  # masking is the addition of a number that is 0 wherever relevance arrives
-        to_scores, _ = add(product * layer.scaling, product.new_zeros(()), to_scores)
+    if not images:
+        to_scores = masked(product * layer.scaling, to_scores)
     to_query, to_key = matmul(query, layer.key.mT, to_scores, product)
     into = block.norm1(layer.x) if block.norm_first else layer.x
     parts = []

@@ -76,5 +76,7 @@ def special_ids(tokenizer: Any) -> set[int]:
 
 def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
     """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
-    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
+    if tokenizer is None:
+        return [*map(str, ids)]
+    names = tokenizer.convert_ids_to_tokens(ids)
     return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]

@@ -28,6 +28,7 @@ from wherefrom.result.words import group
 
 EDGES = ("start", "end", "answer")
 PHRASE = "mean over the tokens that are read, one before each of the phrase's"
+MARK = "_wherefrom_classes"
 EACH = "each"  # as a target's kind: every token of what was said after a prompt, one by one, and so many foils of each
 
 
@@ -201,13 +202,30 @@ def no_number(opened: Model) -> WherefromError:
 def _classification(
     opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any
 ) -> Answer:
-    logits, labels = output.logits[row], opened.labels
-    best = int(logits.argmax())
-    chosen = _class(labels, best, target, foil)
+    batch = _of_batch(opened, output)
+    chosen = _class(batch.labels, batch.best[row], target, foil)
     readout = _readout(opened, sentence, position, default=opened.reads)
-    if regression(opened):  # which predicts a number
-        return Answer(chosen, readout, f"{float(logits[chosen.index]):.4g}", {})
-    return Answer(chosen, readout, labels[best], _class_probabilities(opened, labels, logits))
+    if not batch.probabilities:  # a regression predicts a number
+        return Answer(chosen, readout, f"{float(output.logits[row, chosen.index]):.4g}", {})
+    return Answer(chosen, readout, batch.labels[batch.best[row]], {**batch.probabilities[row]})
+
+
+class _OfBatch(NamedTuple):
+    """What a classifier says of a whole batch."""
+
+    labels: dict[int, str]
+    best: list[int]  # by sentence
+    probabilities: list[dict[str, float]]  # none for a regression
+
+
+def _of_batch(opened: Model, output: Any) -> _OfBatch:
+    """Looked up once, and noted on the output: each look at a number takes longer than all else in an answer."""
+    if not hasattr(output, MARK):
+        labels, logits = opened.labels, output.logits
+        listed = [] if regression(opened) else _class_probabilities(opened, labels, logits)
+        setattr(output, MARK, _OfBatch(labels, logits.argmax(-1).tolist(), listed))
+    found: _OfBatch = getattr(output, MARK)
+    return found
 
 
 def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
@@ -222,7 +240,7 @@ def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: A
         raise InvalidTarget("a token classifier reads one token; position='mean' means nothing here")
     logits, labels = output.logits[row, readout.position], opened.labels
     best = int(logits.argmax())
-    listed = {} if regression(opened) else _class_probabilities(opened, labels, logits)
+    listed = {} if regression(opened) else _class_probabilities(opened, labels, logits[None])[0]
     return Answer(_class(labels, best, target, foil), readout, labels[best], listed)
 
 
@@ -421,11 +439,11 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
     raise InvalidTarget(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
 
 
-def _class_probabilities(opened: Model, labels: Mapping[int, str], logits: Tensor) -> dict[str, float]:
-    """By label."""
+def _class_probabilities(opened: Model, labels: Mapping[int, str], logits: Tensor) -> list[dict[str, float]]:
+    """By label, for each row of logits."""
     several = opened.config.problem_type == "multi_label_classification"
     p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
-    return {labels[i]: each for i, each in enumerate(p.tolist())}
+    return [{labels[i]: each for i, each in enumerate(row)} for row in p.tolist()]
 
 
 def _span_text(sentence: Sentence, start: int, end: int) -> str:

@@ -33,7 +33,7 @@ from wherefrom.typecheck import checked, least
 Advance = Callable[[int], None]  # told how many more sentences are done
 # Tokens that a pass in float64, all of which is kept, is given at once: they keep a GPU busy, and more would take more
 # of its memory and no less time.
-DOUBLED = 2048
+DOUBLED = 2816
 
 
 def run(
