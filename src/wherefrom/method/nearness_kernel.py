@@ -58,20 +58,20 @@ def _nearness(  # type: ignore[no-untyped-def]
     total = tl.zeros((BI, BJ), dtype=tl.float32)
     for d0 in range(0, width, BD):
         d = d0 + tl.arange(0, BD)
-        there = (i[:, None] < seen) & (d[None, :] < width)
-        goal = tl.load(y + (sentence * n + first + i[:, None]) * width + d[None, :], mask=there, other=0.0)
+        inside = (i[:, None] < seen) & (d[None, :] < width)
+        goal = tl.load(y + (sentence * n + first + i[:, None]) * width + d[None, :], mask=inside, other=0.0)
         length = tl.sum(tl.abs(goal), 1)
         for k in tl.range(0, BJ, num_stages=STAGES):
             source = sentence * count + j0 + k
-            real = j0 + k < count
+            there = tl.where(j0 + k < count, H, 0)  # heads of that source
             weights = tl.load(
                 a + (source * seen + i[:, None]) * H + heads[None, :],
-                mask=(i[:, None] < seen) & (heads[None, :] < H) & real,
+                mask=(i[:, None] < seen) & (heads[None, :] < there),
                 other=0.0,
             )
             vectors = tl.load(
                 f + source * f_source + heads[:, None] * f_head + d[None, :],
-                mask=(heads[:, None] < H) & (d[None, :] < width) & real,
+                mask=(heads[:, None] < there) & (d[None, :] < width),
                 other=0.0,
             )
             if EXACT:

@@ -166,10 +166,10 @@ def explained(
     """
     asked = [of] * len(answers) if isinstance(of, str) else of
     each = [settled(one, answer) for one, answer in zip(asked, answers, strict=True)]
+    if set(each) == {"logit"} and _of_classes(opened, answers):
+        return _chosen(promote(output.logits), answers)
     if set(each) == {"probability"} and _one_of_several(opened, output, answers):
-        index = torch.tensor([answer.target.index for answer in answers], device=output.logits.device)
-        chosen: Tensor = promote(output.logits).softmax(-1).gather(1, index[:, None])[:, 0]
-        return chosen
+        return _chosen(promote(output.logits).softmax(-1), answers)
     rows = enumerate(zip(each, answers, lengths, strict=True))
     return torch.stack(
         [
@@ -205,14 +205,24 @@ def predicted(opened: Model, output: Any, answers: Sequence[Answer]) -> Tensor:
     )
 
 
-def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bool:
-    """Whether all ask for a class of a classifier, which takes one softmax for the batch and not one for each."""
-    return (
-        opened.task == "classification"
-        and output.logits.shape[-1] > 1
-        and opened.config.problem_type not in ("multi_label_classification", "regression")
-        and all(a.target.kind == "class" and a.target.index is not None and a.target.foil is None for a in answers)
+def _of_classes(opened: Model, answers: Sequence[Answer]) -> bool:
+    """Whether all ask for a class of a classifier and no foil: then what one sentence takes does for all of them."""
+    targets = [answer.target for answer in answers]
+    return opened.task == "classification" and all(
+        each.kind == "class" and each.index is not None and each.foil is None for each in targets
     )
+
+
+def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bool:
+    """Whether these classes are such that a softmax chooses among."""
+    chooses = opened.config.problem_type not in ("multi_label_classification", "regression")
+    return chooses and _of_classes(opened, answers) and output.logits.shape[-1] > 1
+
+
+def _chosen(numbers: Tensor, answers: Sequence[Answer]) -> Tensor:
+    """Each sentence's own: [B, C] -> [B]."""
+    index = torch.tensor([answer.target.index for answer in answers], device=numbers.device)
+    return numbers.gather(1, index[:, None])[:, 0]
 
 
 def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, log: bool) -> Tensor:

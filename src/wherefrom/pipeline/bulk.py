@@ -138,8 +138,7 @@ def _explained(
         parts = [_explained(opened, each, jobs, how, skips, lambda _: None) for each in halves]
         return {row: each for part in parts for row, each in part.items()}
     return {
-        row: {name: replace(each, input=row) for name, each in outcomes.items()}
-        for row, outcomes in zip(asked, found, strict=True)
+        row: {name: each.at(row) for name, each in outcomes.items()} for row, outcomes in zip(asked, found, strict=True)
     }
 
 

@@ -35,12 +35,15 @@ class Fetching:
             place.copy_(t)
             return
         stream = torch.cuda.current_stream(t.device)
-        if t.nbytes > SMALL:
-            made, stream = stream, _beside(t.device)
-            stream.wait_stream(made)
-            t.record_stream(stream)
-        self.streams.add(stream)
-        with torch.cuda.stream(stream):
+        if t.nbytes <= SMALL:
+            self.streams.add(stream)
+            place.copy_(t, non_blocking=True)
+            return
+        beside = _beside(t.device)
+        beside.wait_stream(stream)
+        t.record_stream(beside)
+        self.streams.add(beside)
+        with torch.cuda.stream(beside):
             place.copy_(t, non_blocking=True)
 
     def wait(self) -> None:

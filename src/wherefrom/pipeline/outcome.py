@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wherefrom.errors import WherefromError
 from wherefrom.pipeline.resolution import Job
@@ -20,6 +20,10 @@ class Outcome:
     job: Job
     explanations: tuple[Explanation, ...] = ()
     error: WherefromError | None = None
+
+    def at(self, place: int) -> Outcome:
+        """The same of the input at another place."""
+        return self if place == self.input else replace(self, input=place)
 
 
 Outcomes = dict[str, Outcome]  # of one input, by the method as it was asked for

@@ -65,7 +65,7 @@ def run_whole(
         whole = cut(opened, sentences[i], most, overlap)
         found[i] = _explained(opened, whole, questions[i], jobs, batch_size)
         advance(1)
-    return [{name: replace(outcome, input=i) for name, outcome in found[i].items()} for i in range(len(sentences))]
+    return [{name: outcome.at(i) for name, outcome in found[i].items()} for i in range(len(sentences))]
 
 
 def at_once(opened: Model, sentence: Sentence) -> int:
