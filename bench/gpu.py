@@ -4,7 +4,9 @@
 
 Each call is `wherefrom.explain` of a whole batch, tokens in and explanations out, maps kept where a method has maps. In
 each setting the contestants take turns after a first round, in which kernels are compiled. Peak memory is that of
-torch's allocator beyond the weights. Writes its table into bench/README.md.
+torch's allocator beyond the weights. The last column is the share of the device's peak that is reached by what nobody
+can do without (`arithmetic`): its time at the rates of large matrix products, measured first, over the time taken.
+Writes its table into bench/README.md.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class Setting(NamedTuple):
 
 
 MAPS = ("attention-rollout", "globenc", "alti")
+LAYERS, HEADS, WIDTH, UNITS = 12, 12, 768, 3072  # of BERT-base
+SIDE = 8192  # of the square matrices whose product is the peak
 SETTINGS = [
     Setting(torch.float32, 64, 128, (*MAPS, "attcat", "TransAtt")),
     Setting(torch.float32, 32, 512, (*MAPS, "TransAtt")),
@@ -55,7 +59,31 @@ def contestants(model: Any, setting: Setting) -> dict[str, Callable[[], Any]]:
     return {"forward": forward, **{name: explained(name) for name in setting.methods}}
 
 
-def rows(setting: Setting, runs: int) -> list[str]:
+def arithmetic(method: str, setting: Setting) -> dict[torch.dtype, float]:
+    """Multiplications and additions of a method by their precision, its passes included."""
+    tokens, d, h = setting.batch * setting.n, WIDTH, HEADS
+    pairs = tokens * setting.n
+    linear, mixing = tokens * (8 * d * d + 4 * d * UNITS), 4 * pairs * d
+    joining = 2 * pairs * setting.n  # a product of two maps, in float64
+    carried = 2 * tokens * d * d  # f = v W_C
+    own, double = {
+        "forward": (linear + mixing, 0),
+        "attention-rollout": (linear + mixing, joining),
+        "globenc": (linear + mixing + carried + 2 * tokens * h * h * d + pairs * h * (h + 1), joining),
+        "alti": (linear + mixing + carried + 2 * pairs * h * d + 4 * pairs * d, joining),
+        "attcat": (2 * linear + 3 * mixing, 0),  # no gradients of weights
+        "TransAtt": (2 * linear + 3 * mixing, 4 * linear + 3 * mixing + joining),  # rules: method/lrp_rules.py
+    }[method]
+    return {setting.dtype: LAYERS * own, torch.float64: LAYERS * double}
+
+
+def peak(dtype: torch.dtype) -> float:
+    """Multiplications and additions a second in a large product of random matrices."""
+    a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=dtype) for _ in range(2))
+    return 2 * SIDE**3 / min(timed(lambda: a @ b, "cuda") for _ in range(4))
+
+
+def rows(setting: Setting, runs: int, rates: dict[torch.dtype, float]) -> list[str]:
     torch.manual_seed(0)
     model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval().to("cuda", setting.dtype)
     weights, found = torch.cuda.memory_allocated(), contestants(model, setting)
@@ -72,9 +100,10 @@ def rows(setting: Setting, runs: int) -> list[str]:
     lines = []
     for name, each in seconds.items():
         time = statistics.median(each[1:])
+        floor = sum(count / rates[dtype] for dtype, count in arithmetic(name, setting).items())
         lines.append(
-            f"| {kind} | {setting.batch} × {setting.n} | {name} | {1000 * time:.1f} ms | **{time / forward:.1f} ×** | "
-            f"{peaks[name]:.2f} GB | {each[0]:.1f} s |"
+            f"| {kind} | {setting.batch} × {setting.n} | {name} | {1000 * time:.1f} ms | **{time / forward:.2f} ×** | "
+            f"{peaks[name]:.2f} GB | {each[0]:.1f} s | {floor / time:.0%} |"
         )
         print(lines[-1], flush=True)
     return lines
@@ -86,17 +115,21 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the first setting, and nothing written")
     options = parser.parse_args()
     warnings.simplefilter("ignore", wherefrom.WherefromWarning)
+    rates = {dtype: peak(dtype) for dtype in (torch.float32, torch.bfloat16, torch.float64)}
+    said = ", ".join(f"{str(dtype).removeprefix('torch.')} {rate / 1e12:.0f}" for dtype, rate in rates.items())
     lines = [
         "## BERT-base on a GPU (`PYTHONPATH=src python3 bench/gpu.py`)",
         "",
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, median "
-        f"of {options.runs} runs after a first, in which kernels are compiled.",
+        f"of {options.runs} runs after a first, in which kernels are compiled. The device's peak: {said} TFLOP/s (in a "
+        f"product of matrices of {SIDE} × {SIDE}).",
         "",
-        "| dtype | texts × tokens | method | time | in forward passes | peak beyond the weights | first run |",
-        "|---" * 7 + "|",
+        "| dtype | texts × tokens | method | time | in forward passes | peak memory beyond the weights | first run | "
+        "of the device's peak |",
+        "|---" * 8 + "|",
     ]
     for setting in SETTINGS[:1] if options.quick else SETTINGS:
-        lines += rows(setting, options.runs)
+        lines += rows(setting, options.runs, rates)
     if not options.quick:
         put("gpu", "\n".join(lines))
 

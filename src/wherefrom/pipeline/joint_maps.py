@@ -22,7 +22,7 @@ from wherefrom.pipeline.resolution import Job
 
 
 @dataclass
-class Padding:
+class MapPadding:
     """Which tokens of a batch are none."""
 
     lengths: Sequence[int]
@@ -49,8 +49,8 @@ class JointMaps:
     largest: list[Tensor] = field(default_factory=list)  # of each row of R at each layer: [B, n]
 
     @cached_property
-    def padding(self) -> Padding:
-        return Padding(self.found.lengths)
+    def padding(self) -> MapPadding:
+        return MapPadding(self.found.lengths)
 
     def add(self, maps: Tensor) -> None:
         """One layer's maps, [B, n, n]."""

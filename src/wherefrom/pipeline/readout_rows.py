@@ -29,7 +29,7 @@ from torch import Tensor
 from wherefrom.aggregate import AGGREGATIONS, aggregate
 from wherefrom.aggregate.rollout import in_range
 from wherefrom.model import Model, Sentence, foreseen
-from wherefrom.pipeline.joint_maps import Padding
+from wherefrom.pipeline.joint_maps import MapPadding
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Readout
 
@@ -52,8 +52,8 @@ class ReadoutRows:
     sizes: list[tuple[int, Tensor]] = field(default_factory=list)  # what it was divided by, after how many: [B, 1, 1]
 
     @cached_property
-    def _padding(self) -> Padding:
-        return Padding(self.lengths)
+    def _padding(self) -> MapPadding:
+        return MapPadding(self.lengths)
 
     @property
     def joins(self) -> bool:
