@@ -2,7 +2,7 @@
 
 Those of README are what the terminal shows, recorded as SVG. Times are left out: a picture changes only when an answer
 does. Those of docs/gallery.md and docs/concepts.md are made by the page itself: each block of Python makes the picture
-linked under it. The notebooks docs/tour.ipynb and docs/answer.ipynb are run and keep their outputs.
+linked under it. The notebooks of docs/ are run and keep their outputs.
 
 The one of a Llama needs a model that is not shipped, SmolLM2-135M-Instruct (Apache-2.0), and is made alone:
 
@@ -125,6 +125,8 @@ def main() -> None:
     gallery(DOCS / "concepts.md")
     tour(DOCS / "tour.ipynb")
     tour(DOCS / "answer.ipynb")
+    tour(DOCS / "table.ipynb")
+    tour(DOCS / "own-method.ipynb")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ MOVED = {
     "bench/README.md": "speed.md",
     "docs/tour.ipynb": "tour.md",
     "docs/answer.ipynb": "answer.md",
+    "docs/table.ipynb": "table.md",
+    "docs/own-method.ipynb": "own-method.md",
 }
 LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\[\]]*(?:\[[^\[\]]*\])?[^\[\]]*)\]\((?P<to>[^)\s]+)\)")
 GRAPH = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
