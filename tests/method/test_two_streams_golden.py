@@ -15,6 +15,8 @@ import torch
 import transformers
 
 import wherefrom
+from wherefrom import LayerTrace
+from wherefrom.aggregate.rollout import rollout
 from wherefrom.errors import Unsuited
 from wherefrom.method import choose
 from wherefrom.model import Model, Sentence
@@ -101,6 +103,56 @@ def test_attention_of_the_authors(case: str) -> None:
             ("cross", "decoder.encoder_attn"),
         ):
             np.testing.assert_allclose(ours[mine], gold[f"s{which}/attn_w/{theirs}"], rtol=0, atol=1e-12)
+
+
+def with_their_liberties(layer: LayerTrace, order: int) -> Any:
+    """The authors' map of one step: a deviation by n − 1 without ε, and 1e-6 added to each component of a distance."""
+    carried = torch.einsum("hij,hje,hed->ijd", layer.attention[0], layer.value[0], layer.block.w_o)
+    n = len(carried)
+    parts = carried + torch.eye(n)[..., None] * layer.x[0][:, None]
+    bias = layer.u[0] - parts.sum(1)  # b_O
+    norm, result = layer.block.post, layer.u[0]
+    if norm is not None:
+        scale = layer.u[0].std(-1, keepdim=True)
+        parts = norm.gamma * norm.centred(parts) / scale[:, None]
+        result = parts.sum(1) + norm.gamma * norm.centred(bias) / scale + norm.beta
+    near = result.norm(p=order, dim=-1, keepdim=True) - (parts - result[:, None] + 1e-6).norm(p=order, dim=-1)
+    near = near.clamp(min=0)
+    return (near / near.sum(-1, keepdim=True)).numpy()
+
+
+@pytest.mark.parametrize("metric", ["l1", "l2"])
+@pytest.mark.parametrize("case", [case for case in CASES if case != "t5_s2s"])
+def test_alti_plus_of_the_authors(case: str, metric: str) -> None:
+    """Their arrays, with their liberties; without norms on the stream these are of no weight, and ours are theirs."""
+    gold = np.load(FOLDER / case / "altiplus.npz")
+    for which in (0, 1):
+        sentence, order = pair(case, which), int(metric[1])
+        s = sentence.segments.count("source")
+        steps = []
+        for layer in wherefrom.capture(sentence, opened(case)).layers:
+            own = with_their_liberties(layer, order)
+            whole = np.eye(len(sentence))
+            if layer.step.crosses:
+                own[s:, s:] *= np.eye(len(sentence) - s)  # no column of theirs but the source's and one of its own
+                whole[s:] = own[s:] / own[s:].sum(-1, keepdims=True)
+            else:
+                rows = slice(s, None) if layer.block.family.causal else slice(s)
+                whole[rows, rows] = own
+            steps.append(whole)
+        theirs = blocks(np.stack(steps), case, which)
+        ours = blocks(wherefrom.explain(sentence, opened(case), method="alti", metric=metric).maps, case, which)
+        name, near = f"s{which}/{metric}", 1e-5 if case == "m2m_s2s" else 0.02
+        for mine, part in (("encoder", "encoder.self_attn"), ("self", "decoder.self_attn")):
+            np.testing.assert_allclose(theirs[mine], gold[f"{name}/{part}"], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(ours[mine], gold[f"{name}/{part}"], rtol=0, atol=near)
+        cross = gold[f"{name}/decoder.encoder_attn"]
+        for found, close in ((theirs, 1e-12), (ours, near)):
+            both = np.concatenate([found["cross"], found["residual"][..., None]], -1)
+            np.testing.assert_allclose(both, cross, rtol=0, atol=close)
+        joint = rollout(np.stack(steps))
+        total = gold[f"{name}/rollout_total"]
+        np.testing.assert_allclose(joint[-2 * len(total) + 1 :: 2, s:], total, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("which", [0, 1])
