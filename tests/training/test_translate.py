@@ -71,16 +71,21 @@ def test_pieces_stand_where_their_letters_do_and_marks_may_stand_apart(words: Pr
 
 
 def test_rows_are_joined_source_to_source_and_target_to_target(words: PreTrainedTokenizerFast) -> None:
-    made = translate.encode(pairs(20), words)
-    join = translate.Concatenated(made, length=40)
+    seen = pairs(20)
+    made, inside = translate.encode(seen, words), translate.encode(translate.continuing(seen), words)
+    join = translate.Concatenated(made, inside, translate.mark_ids(words), length=40)
     found = [join(made[0], np.random.default_rng(i)) for i in range(60)]
-    assert 15 <= sum(row == made[0] for row in found) <= 45
+    assert 12 <= sum(row == made[0] for row in found) <= 40
+    ends = 0
     for row in found:
         assert max(map(len, row.values())) <= 40
         for ids in row.values():
             assert ids.count(words.eos_token_id) == 1
             assert ids[-1] == words.eos_token_id
-        assert words.decode(row["input_ids"]).count(".") == words.decode(row["labels"]).count(".")
+        source, target = (words.decode(row[name]) for name in ("input_ids", "labels"))
+        assert source.count(".") == target.count(".")
+        ends += source.count(".") < target.count("yes")  # a joint that cannot be seen
+    assert ends > 10
     assert join(made[0], np.random.default_rng(3)) == found[3]
 
 

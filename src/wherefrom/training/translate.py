@@ -3,8 +3,9 @@
     loss  =  − mean_t [ (1 − ε) log p(y_t | y_<t, x)  +  ε mean_v log p(v | y_<t, x) ],        ε = 0.1 in training
 
 Source x and target y share one vocabulary, whose embeddings are those of encoder, decoder and output. A model that has
-seen short sentences alone does not find its way in a long one, so half of the rows are several pairs joined, source to
-source and target to target (Kondo et al. 2021). Which ones follows from the seed and the number of the row.
+seen short sentences alone does not find its way in a long one, so most rows are several pairs joined, source to source
+and target to target (Kondo et al. 2021), half of the joints without the mark and the capital letter that would show
+them. Which ones follows from the seed and the number of the row.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import loop, texts, vocabulary
 
 SMOOTHING = 0.1
-JOINED, MOST = 0.5, 5  # the share of rows that are several pairs, and the most pairs in one
+JOINED, MOST = 0.6, 8  # the share of rows that are several pairs, and the most pairs in one
+SEAMLESS = 0.5  # of the joints
+MARKS = (".", "!", "?")
 NO_TOKEN = -100  # where a target has ended
 
 Row = dict[str, list[int]]
@@ -102,17 +105,17 @@ def train(
     )
     network = MarianMTModel(with_words(config, words))
     network.generation_config = generation(words, length)
-    train_rows, valid_rows = encode(seen, words), encode(checked, words)
+    train_rows = encode(seen, words)
     task = loop.Fitting(
         model=network,
         tokenizer=words,
         train=train_rows,
-        valid=valid_rows,
+        valid=encode(checked, words),
         collate=Padding(words.pad_token_id),
         best="accuracy",
         metrics=accuracy,
         trainer=Smoothed,
-        change=Concatenated(train_rows, length),
+        change=Concatenated(train_rows, encode(continuing(seen), words), mark_ids(words), length),
     )
     counts = {"train_rows": len(seen), "valid_rows": len(checked), "parameters": network.num_parameters()}
     return loop.fit(task, run, {**settings, **counts})
@@ -214,11 +217,34 @@ def encode(pairs: Sequence[TextPair], words: PreTrainedTokenizerFast) -> list[Ro
     return [{"input_ids": s, "labels": t} for s, t in zip(sources, targets, strict=True)]
 
 
+def continuing(pairs: Sequence[TextPair]) -> list[TextPair]:
+    """The pairs as they would go on inside of a sentence: without a capital letter, unless the word always has it.
+
+    >>> continuing([TextPair("Das Haus brennt.", "Tom saw that."), TextPair("Ist das alles?", "That is all.")])[1]
+    TextPair(source='Ist das alles?', target='that is all.')
+    """
+
+    def lowered(texts: Sequence[str]) -> list[str]:
+        inside = {word.rstrip("".join(MARKS)) for text in texts for word in text.split()[1:]}
+        small = [text[:1].lower() + text[1:] for text in texts]
+        return [s if s.split()[0] in inside else text for s, text in zip(small, texts, strict=True)]
+
+    sides = (lowered([getattr(pair, side) for pair in pairs]) for side in ("source", "target"))
+    return [TextPair(source, target) for source, target in zip(*sides, strict=True)]
+
+
+def mark_ids(words: PreTrainedTokenizerFast) -> frozenset[int]:
+    """The pieces that end a sentence."""
+    return frozenset(words.convert_tokens_to_ids(list(MARKS)))
+
+
 @dataclass(frozen=True)
 class Concatenated:
-    """Half of the rows followed by others, as long as there is room."""
+    """Most rows followed by others, as long as there is room; some of the joints cannot be seen."""
 
     rows: Sequence[Row]
+    inside: Sequence[Row]  # the same ones as they go on inside of a sentence
+    marks: frozenset[int]
     length: int
 
     def __call__(self, row: dict[str, Any], drawn: np.random.Generator) -> dict[str, Any]:
@@ -226,11 +252,17 @@ class Concatenated:
         if drawn.random() >= JOINED:
             return row
         for i in drawn.integers(len(self.rows), size=int(drawn.integers(1, MOST))):
-            longer = {name: [*ids[:-1], *self.rows[i][name]] for name, ids in row.items()}  # one end for all
+            seamless = drawn.random() < SEAMLESS
+            more = (self.inside if seamless else self.rows)[i]
+            longer = {name: [*self._open(ids, seamless), *more[name]] for name, ids in row.items()}
             if max(map(len, longer.values())) > self.length:
                 break
             row = longer
         return row
+
+    def _open(self, ids: list[int], seamless: bool) -> list[int]:
+        """Without its end, of which there is one for all; and without its mark."""
+        return ids[:-2] if seamless and len(ids) > 2 and ids[-2] in self.marks else ids[:-1]
 
 
 @dataclass(frozen=True)
