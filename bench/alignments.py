@@ -22,7 +22,7 @@ import wherefrom
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.result.alignment import GoldLinks, Link, alignment_error_rate, gold_links
 
-METHODS = """attention attention-rollout attention-flow norm norm-residual norm-residual-ln globenc information-flow alti
+METHODS = """attention attention-rollout norm norm-residual norm-residual-ln globenc information-flow alti
 value-zeroing generic-attention saliency gradient-x-input integrated-gradients attn-lrp cp-lrp ablation""".split()
 Words = list[str]
 
