@@ -38,7 +38,9 @@ def diagonal(source: Words, target: Words) -> list[Link]:
     return [(i * len(source) // len(target), i) for i in range(len(target))]
 
 
-def rates(opened: wherefrom.Model, rows: Sequence[tuple[Words, Words, GoldLinks]], method: str) -> Iterator[list[float]]:
+def rates(
+    opened: wherefrom.Model, rows: Sequence[tuple[Words, Words, GoldLinks]], method: str
+) -> Iterator[list[float]]:
     """Of the word that is put out, and of the one that was read: AER by decoder layer."""
     gold = [links for _, _, links in rows]
     for word in ("output", "input"):
@@ -58,7 +60,9 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = corpus(given.folder)[: given.limit]
     opened = wherefrom.open_model(given.model)
-    print("| method | by the word that is put out | by the word that was read | seconds |\n|---|---|---|---|", flush=True)
+    print(
+        "| method | by the word that is put out | by the word that was read | seconds |\n|---|---|---|---|", flush=True
+    )
     straight = alignment_error_rate([diagonal(s, t) for s, t, _ in rows], [links for _, _, links in rows])
     print(f"| the diagonal | {straight:.3f} | | |", flush=True)
     for method in given.methods.split(","):
