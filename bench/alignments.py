@@ -13,17 +13,29 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 import wherefrom
+from wherefrom.aligning import in_words, token_rows
 from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.method import choose
+from wherefrom.pipeline.resolution import AUTO
 from wherefrom.result.alignment import GoldLinks, Link, alignment_error_rate, gold_links
 
-METHODS = """attention attention-rollout norm norm-residual norm-residual-ln globenc information-flow alti
-value-zeroing generic-attention saliency gradient-x-input integrated-gradients attn-lrp cp-lrp ablation""".split()
+MAPS = (
+    "attention",
+    "attention-rollout",
+    "norm",
+    "norm-residual",
+    "globenc",
+    "information-flow",
+    "alti",
+    "value-zeroing",
+)
+SCORES = ("generic-attention", "saliency", "gradient-x-input", "integrated-gradients", "attn-lrp", "cp-lrp", "ablation")
 Words = list[str]
 
 
@@ -38,22 +50,23 @@ def diagonal(source: Words, target: Words) -> list[Link]:
     return [(i * len(source) // len(target), i) for i in range(len(target))]
 
 
-def rates(
-    opened: wherefrom.Model, rows: Sequence[tuple[Words, Words, GoldLinks]], method: str
-) -> Iterator[list[float]]:
+def rates(opened: wherefrom.Model, rows: Sequence[tuple[Words, Words, GoldLinks]], method: str) -> list[list[float]]:
     """Of the word that is put out, and of the one that was read: AER by decoder layer."""
+    told = [token_rows(opened, source, target, choose(method), AUTO) for source, target, _ in rows]
     gold = [links for _, _, links in rows]
+    both = []
     for word in ("output", "input"):
-        found = [wherefrom.align(source, target, opened, method=method, word=word) for source, target, _ in rows]
+        found = [in_words(opened, each, row[:2], word) for each, row in zip(told, rows, strict=True)]
         layers = range(len(found[0].layers))
-        yield [alignment_error_rate([each.links(layer) for each in found], gold) for layer in layers]
+        both.append([alignment_error_rate([each.links(layer) for each in found], gold) for layer in layers])
+    return both
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("folder", type=Path)
     asked.add_argument("--model", default="wherefrom/translate")
-    asked.add_argument("--methods", default=",".join(METHODS))
+    asked.add_argument("--methods", default=",".join((*MAPS, *SCORES)))
     asked.add_argument("--limit", type=int)
     given = asked.parse_args()
     warnings.simplefilter("ignore", WherefromWarning)

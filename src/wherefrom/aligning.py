@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from wherefrom.api import explain
 from wherefrom.errors import InvalidOption
 from wherefrom.generating import generate
-from wherefrom.method import MethodLike, choose
+from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.offsets import special_ids
 from wherefrom.model.phrase import spelt
@@ -56,8 +56,22 @@ def align(
         raise InvalidOption(
             f"{opened.name} reads no source and target; expected an encoder with a decoder and its tokenizer"
         )
+    return in_words(opened, token_rows(opened, source, target, choose(method), aggregate), (source, target), word)
+
+
+class SourceRows(NamedTuple):
+    """Rows over the source, [L, T, S], of what the decoder says, token by token."""
+
+    rows: Array
+    columns: dict[int, list[int]]  # the tokens of each source word
+    end: list[int]  # those that end the source
+    said: Sequence[int]
+    method: str
+
+
+def token_rows(opened: Model, source: Words, target: Words, chosen: MethodSpec, aggregate: str | None) -> SourceRows:
+    """What a method says: every layer of the decoder, or the scores of each token by itself."""
     texts = [text if isinstance(text, str) else " ".join(text) for text in (source, target)]
-    chosen = choose(method)
     if chosen.method.kind == "map" and not chosen.method.class_specific:
         found = explain(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate, keep="maps")
         maps = found.maps if found.aggregated is None else found.aggregated
@@ -65,29 +79,19 @@ def align(
         s = found.segments.count("source")
         last = -2 * sum(block.family.crosses for block in opened.blocks) + 1
         rows, said = np.abs(maps[last::2, s:, :s]), found.measured.tokens
-        places = found.spans[:s]
     else:
         written = generate(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate)
         found, s = written.whole, written.whole.segments.count("source")
         rows, said = np.abs(written.scores[None, :, :s]), tuple(written.ids[written.start :])
-        places = found.spans[:s]
-    columns = _grouped(_places(source), [None if place is None else place[1:] for place in places])
+    columns = _grouped(_places(source), [None if place is None else place[1:] for place in found.spans[:s]])
+    assert opened.tokenizer is not None
     end = [i for i, token in enumerate(found.tokens[:s]) if token == opened.tokenizer.eos_token]
-    return _aligned(opened, rows, columns, end, said, (source, target), word, found.method)
+    return SourceRows(rows, columns, end, said, found.method)
 
 
-def _aligned(
-    opened: Model,
-    rows: Array,
-    columns: dict[int, list[int]],
-    end: list[int],
-    said: Sequence[int],
-    texts: tuple[Words, Words],
-    word: str,
-    method: str,
-) -> Alignment:
+def in_words(opened: Model, told: SourceRows, texts: tuple[Words, Words], word: str) -> Alignment:
     """Words out of tokens, layer by layer; words of which no token is known have no place in it."""
-    source, target = texts
+    (source, target), (rows, columns, end, said, method) = texts, told
     lines = _grouped(_places(target), _spelt_places(opened, said, target))
     if word == "input":  # the row that has read a token is the next one
         lines = {i: [t + 1 for t in tokens if t + 1 < len(said)] for i, tokens in lines.items()}
@@ -113,8 +117,15 @@ def _places(text: Words) -> list[Place]:
 
 
 def _spelt_places(opened: Model, said: Sequence[int], target: Words) -> list[Place | None]:
-    """Where the tokens of a target stand in it, counted in letters: a tokenizer may move the blanks."""
+    """Where the tokens of a target stand in it, as its tokenizer says.
+
+    Of one that cannot tell, counted in letters: it may move the blanks.
+    """
     text = target if isinstance(target, str) else " ".join(target)
+    if getattr(opened.tokenizer, "is_fast", False):
+        read = opened.tokenizer(text_target=text, return_offsets_mapping=True)
+        if list(read["input_ids"]) == list(said):
+            return [(a, b) if a < b else None for a, b in read["offset_mapping"]]
     own = special_ids(opened.tokenizer)
     kept = [i for i, token in enumerate(said) if token not in own]
     decoded, spans = spelt(opened.tokenizer, [said[i] for i in kept], 0)

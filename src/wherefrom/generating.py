@@ -162,7 +162,9 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
     if opened.hears:
         given = {FEATURES: features_of([sentence]).to(opened.device, opened.pretrained.dtype)}
     padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
-    arguments = {**padding, "max_new_tokens": most, **sampling}
+    # A translator's own configuration often has a max_length, beside which transformers warns of max_new_tokens.
+    length = {"max_length": most + 1} if opened.two_streams and not opened.hears else {"max_new_tokens": most}
+    arguments = {**padding, **length, **sampling}
 
     @torch.no_grad()
     def run() -> torch.Tensor:

@@ -98,6 +98,17 @@ def test_words_that_are_given() -> None:
         wherefrom.align("a", "b", tiny.model("bert"), tokenizer)
 
 
+def test_a_word_that_the_vocabulary_lacks_moves_no_other() -> None:
+    model, tokenizer = pairs.model("marian", dtype=torch.float32), tiny.tokenizer()
+    found = wherefrom.align("a good film", "the ξωψξωψ film is", model, tokenizer)
+    direct = wherefrom.explain("a good film", model, tokenizer, method="alti", target="the ξωψξωψ film is")
+    assert direct.tokens[5:9] == ["[CLS]", "[CLS]", "the", "[UNK]"]
+    assert direct.aggregated is not None
+    rows = direct.aggregated[-1][5:, :5]
+    for word, row in enumerate((1, 2, 3, 4)):  # after [CLS], which the tokenizer puts before a target
+        np.testing.assert_allclose(found.weights()[word], rows[row, 1:4], atol=1e-6)
+
+
 def test_the_command(tmp_path: Path) -> None:
     pairs.model("marian", dtype=torch.float32).save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
