@@ -122,8 +122,9 @@ def _spelt_places(opened: Model, said: Sequence[int], target: Words) -> list[Pla
     Of one that cannot tell, counted in letters: it may move the blanks.
     """
     text = target if isinstance(target, str) else " ".join(target)
-    if getattr(opened.tokenizer, "is_fast", False):
-        read = opened.tokenizer(text_target=text, return_offsets_mapping=True)
+    tokenizer = opened.tokenizer
+    if tokenizer is not None and getattr(tokenizer, "is_fast", False):
+        read = tokenizer(text_target=text, return_offsets_mapping=True)
         if list(read["input_ids"]) == list(said):
             return [(a, b) if a < b else None for a, b in read["offset_mapping"]]
     own = special_ids(opened.tokenizer)
