@@ -143,22 +143,25 @@ def _result(layer: LayerTrace, at: str | None) -> tuple[Tensor, View]:
 
 
 def _manhattan(layer: LayerTrace, view: View, result: Tensor, budget: int) -> Tensor:
-    """`‖y_i − T_ij‖_1` for all i and j, as if x_i did not join on the diagonal: [B, n, n]."""
+    """`‖y_i − T_ij‖_1` for all i and j, as if x_i did not join on the diagonal: [B, n, n].
+
+    In a causal model that of the tokens that may see one of a tile's sources; the others' is never read.
+    """
     batch, n, d = result.shape
-    distances = result.new_empty(batch, n, n)
+    distances = result.new_zeros(batch, n, n)
     goal = -result * view.scale  # T is scaled by 1/s_i, so y_i is scaled by s_i instead, n times less often
     size = result.element_size()
-    space = result.new_empty(next(tiles(n, n * d * size, budget)).stop, n, d)  # one piece of memory for all tiles
+    step = next(tiles(n, n * d * size, budget)).stop
+    space = result.new_empty(step, n, d)  # one piece of memory for all tiles
     for sentence in range(batch):
         for sources in tiles(n, layer.heads * d * size, budget):
             parts = view.linear(carried(layer, sentence, sources))  # [J, H, d]
             weights = layer.weights[sentence, :, :, sources].permute(2, 1, 0).contiguous()  # [J, n, H]
-            for first in range(0, len(parts), len(space)):
-                some = slice(first, first + len(space))
-                gaps = space[: len(parts[some])]  # [j, n, d]
-                torch.baddbmm(goal[sentence], weights[some], parts[some], out=gaps)
-                start = sources.start + first
-                distances[sentence, :, start : start + len(gaps)] = gaps.abs_().sum(-1).T
+            for first in range(0, len(parts), step):
+                some, start = slice(first, first + step), sources.start + first
+                seeing = slice(start if layer.causal else 0, n)
+                gaps = torch.baddbmm(goal[sentence, seeing], weights[some, seeing], parts[some], out=space.resize_(0))
+                distances[sentence, seeing, start : start + len(gaps)] = gaps.abs_().sum(-1).T
     return distances / view.scale
 
 
