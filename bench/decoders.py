@@ -105,14 +105,12 @@ def contestants(opened: Model, n: int, setting: Setting) -> dict[str, Callable[[
     def explained(method: str, **options: Any) -> Callable[[], Any]:
         return lambda: wherefrom.explain(ids, opened, method=method, **options)
 
-    # On the way from the baseline 40 GB of graph are held for ten points of 512 tokens of the large model.
-    at_once = STEPS if setting.device == "cpu" else max(1, 1024 // n)
     return {
         "forward": forward,
         "followed": followed,
         **{name: explained(name, rows="readout", keep="scores") for name in MAPS},
         "attcat": explained("attcat"),
-        "integrated-gradients": explained("integrated-gradients", n_steps=STEPS, baseline=0, at_once=at_once),
+        "integrated-gradients": explained("integrated-gradients", n_steps=STEPS, baseline=0),
     }
 
 

@@ -145,7 +145,8 @@ def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_s
     parts: dict[str, float] = {}
     memory = 0.0
     for members in opened.batches(sentences, batch_size):
-        shape = _shape(opened, tuple(len(sentences[i]) for i in members))
+        opened.need_blocks("an estimate")
+        shape = opened.shape(tuple(len(sentences[i]) for i in members))
         rates = _rates(str(opened.device), shape)
         works = _works(opened, job, shape)
         for name, work in works.items():
@@ -161,13 +162,6 @@ def estimate_job(opened: Model, sentences: Sequence[Sentence], job: Job, batch_s
         inputs=len(sentences),
         longest=max(len(sentence) for sentence in sentences),
     )
-
-
-def _shape(opened: Model, lengths: tuple[int, ...]) -> BatchShape:
-    opened.need_blocks("an estimate")
-    block = opened.blocks[0]
-    width, size = block.w_o.shape[-1], block.w_o.element_size()
-    return BatchShape(lengths, opened.depth, block.heads, width, block.units, size)
 
 
 def _works(opened: Model, job: Job, s: BatchShape) -> dict[str, Work]:

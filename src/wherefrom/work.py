@@ -86,10 +86,10 @@ def forward(s: BatchShape) -> Work:
 
 def passes(count: float, graphs: float) -> Cost:
     """So many passes, and what `graphs` of them keep. Both were measured (bench/output.py, bench/relevance.py)."""
-    return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * _graph(s))
+    return lambda s, _: forward(s).times(count * s.depth)._replace(held=graphs * graph(s))
 
 
-def _graph(s: BatchShape) -> float:
+def graph(s: BatchShape) -> float:
     """Bytes that a pass keeps for its way back."""
     return s.depth * s.bytes * (6 * s.pairs * s.heads + s.rows * (13 * s.width + 4 * s.units))
 

@@ -169,6 +169,20 @@ def test_at_once_changes_no_score() -> None:
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-9, atol=1e-12)
 
 
+def test_what_is_held_says_how_many_points_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, asked = sys.modules["wherefrom.method.integrated_gradients"], list[int]()
+
+    def watched(*args: Any, together: int, **options: Any) -> Averaged:
+        asked.append(together)
+        return averaged(*args, together=together, **options)
+
+    monkeypatch.setattr(module, "averaged", watched)
+    for held in (1, 2**30):
+        monkeypatch.setitem(module.HELD, "cpu", held)
+        wherefrom.explain(TEXTS, sharp(), TOKENIZER, method="IG", target=1, n_steps=3)
+    assert asked == [1, 32]
+
+
 def test_no_option_hides_behind_an_argument() -> None:
     """An option that has the name of an argument of `explain` could not be given there."""
     taken = set(inspect.signature(wherefrom.explain).parameters)

@@ -29,14 +29,18 @@ from wherefrom.method.citations import SUNDARARAJAN_2017
 from wherefrom.method.quadrature import Averaged, averaged
 from wherefrom.model.parts import promote
 from wherefrom.typecheck import least, within
-from wherefrom.work import BatchShape, Options, Work, passes
+from wherefrom.work import MB, BatchShape, Options, Work, graph, passes
 
 if TYPE_CHECKING:
-    from wherefrom.model import OutputTrace
+    from wherefrom.model import Model, OutputTrace
 
 LARGE = 0.05  # a miss, as a part of what the output travels, that is said where n_steps are given
 NOTICED = 1e-6  # a smaller miss, as a part of the output itself, is not worth a word
 TYPICAL_STEPS = 40  # where it chooses their number itself, on the models inside
+# Bytes of what points that run at once keep for their way back: more of them would not run faster. And of short texts:
+HELD, ELSEWHERE = {"cpu": 256 * MB}, 8192 * MB
+MOST = 32
+SDPA = 0.5  # of a pass's graph, which is left where attention keeps no weights
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
     "dot": lambda a: a.sum(-1),
     "abs": lambda a: a.sum(-1).abs(),
@@ -47,7 +51,9 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _cost(s: BatchShape, options: Options) -> Work:
     steps = options["n_steps"] or TYPICAL_STEPS
-    return passes(1.4 * steps, 0.5 * min(steps, options["at_once"]))(s, options)
+    found = passes(1.4 * steps, SDPA * min(steps, options["at_once"] or MOST))(s, options)
+    one = SDPA * graph(s._replace(lengths=(s.n,)))
+    return found if options["at_once"] else found._replace(held=max(one, min(found.held, HELD["cpu"])))
 
 
 @method(
@@ -72,9 +78,13 @@ def integrated_gradients(
     of: Of = "auto",
     norm: Literal["dot", "abs", "l2", "abs-mean"] = "dot",
     layer: int | None = None,
-    at_once: Annotated[int, least(1)] = 32,
+    at_once: Annotated[int, least(1)] | None = None,
 ) -> Scores:
-    """Gradients along the way from a baseline to the input; the scores sum to the change of the output."""
+    """Gradients along the way from a baseline to the input; the scores sum to the change of the output.
+
+    at_once: points of the way that are run together; by default as many as hold about 256 MB on a CPU or 8 GB on a GPU,
+    and no more than 32.
+    """
     states, start = _ends(output, baseline, layer)
     found = averaged(
         rerun(output, of, layer, own_attention=True),
@@ -83,12 +93,23 @@ def integrated_gradients(
         output.number(of).detach(),
         points=n_steps,
         tolerance=tolerance,
-        together=max(at_once, len(states)) if output.trace.opened.stacks else 1,
+        together=_together(output.trace.opened, states, at_once),
     )
     _warn(found, n_steps, tolerance, states.dtype)
     parts = found.gradient * (promote(states) - promote(start)) * output.mask[..., None]
     adds_up = norm == "dot"  # norms and absolute values sum to nothing, and so miss nothing
     return Scores(REDUCE[norm](parts), delta=found.missed if adds_up else None, signed=adds_up)
+
+
+def _together(opened: Model, states: Tensor, asked: int | None) -> int:
+    """How many states [B, n, d] are run at once."""
+    if not opened.stacks:
+        return 1
+    if asked is not None or not opened.family.mapped:
+        return max(asked or MOST, len(states))
+    shape = opened.shape((states.shape[1],))._replace(bytes=states.element_size())
+    room = HELD.get(states.device.type, ELSEWHERE)
+    return max(1, min(MOST, int(room / (SDPA * graph(shape)))))
 
 
 def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.dtype) -> None:

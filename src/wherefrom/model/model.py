@@ -25,6 +25,7 @@ from wherefrom.model.proof import Proof, proved
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import outside_inference_mode, parts_of
+from wherefrom.work import BatchShape
 
 POOLED = {
     "cls": "first",
@@ -325,6 +326,12 @@ class Model:
         """Which sentences share a batch of at most `size` (and `tokens`, with padding), by their places."""
         lengths, shapes = [len(each) for each in sentences], [each.shape for each in sentences]
         return by_length(lengths, size if self.pads else 1, tokens=tokens, shapes=shapes)
+
+    def shape(self, lengths: tuple[int, ...]) -> BatchShape:
+        """A batch of sentences so long in this model, whose blocks are known."""
+        block = self.blocks[0]
+        width, size = block.w_o.shape[-1], block.w_o.element_size()
+        return BatchShape(lengths, self.depth, block.heads, width, block.units, size)
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""
