@@ -45,7 +45,7 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     import torch
 
     from wherefrom.method import choose
-    from wherefrom.metric.erasure import Way, _plan, curves
+    from wherefrom.metric.erasure import Way, curves, plan
     from wherefrom.model import collate, open_model
     from wherefrom.model.capture import rerunning
     from wherefrom.model.output import explained
@@ -71,7 +71,7 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
         return [curve.probabilities for curve in curves(opened, asked)]
 
     def one(sentence: Any, explanation: Any) -> list[float]:
-        order, taken = _plan(sentence, explanation, way)
+        order, taken = plan(sentence, explanation, way)
         answer = Answer(explanation.target, explanation.readout, None, {})
         return [
             float(explained(opened, opened.forward(batch), [answer], batch.lengths, "probability"))

@@ -17,7 +17,8 @@ from wherefrom.data import Dataset, Example, example
 from wherefrom.evaluation import planning, summary
 from wherefrom.evaluation.clock import Clock
 from wherefrom.evaluation.planning import Load
-from wherefrom.evaluation.worker import ExampleOutcome, Record, ShardTask, Worker
+from wherefrom.evaluation.task import ExampleOutcome, Record, ShardTask
+from wherefrom.evaluation.worker import Worker
 from wherefrom.metric.base import Number
 from wherefrom.result.answer import Answer, Readout, Target
 

@@ -16,7 +16,8 @@ from wherefrom.data import Example, token_mask
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation import compare_methods, compare_runs, local, planning, steps, store
 from wherefrom.evaluation.summary import Key
-from wherefrom.evaluation.worker import Item, ShardTask, Worker
+from wherefrom.evaluation.task import Item, ShardTask
+from wherefrom.evaluation.worker import Worker
 from wherefrom.metric import correlation, precision
 from wherefrom.metric.erasure import ERASER, erasure
 from wherefrom.result.explanation import Explanation

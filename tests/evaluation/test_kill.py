@@ -22,7 +22,8 @@ from wherefrom.data import Example
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation import local, planning, steps
 from wherefrom.evaluation.config import Setting
-from wherefrom.evaluation.worker import Item, Worker
+from wherefrom.evaluation.task import Item
+from wherefrom.evaluation.worker import Worker
 
 ROWS, SHARD = 40, 4
 # The command, started from a process that has everything imported: what is killed is the run, not the interpreter's
@@ -223,7 +224,7 @@ def test_a_killed_ray_actor_is_replaced_and_the_bytes_are_the_same(
     monkeypatch.setenv("WHEREFROM_TEST", str(tmp_path))  # by which our actors are known from others
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     killed: list[int] = []
-    original = steps.shards.put
+    original = steps.store.put
 
     def put(folder: Path, name: str, content: bytes) -> Path:
         """After the second shard, the machine of one actor goes."""
@@ -237,7 +238,7 @@ def test_a_killed_ray_actor_is_replaced_and_the_bytes_are_the_same(
                     break
         return path
 
-    monkeypatch.setattr(steps.shards, "put", put)
+    monkeypatch.setattr(steps.store, "put", put)
     try:
         evaluate(tmp_path / "ray", command, engine="ray", workers=2)
     finally:

@@ -14,7 +14,8 @@ import wherefrom
 from wherefrom.data import Dataset, Dropped, Example, drawn, example
 from wherefrom.evaluation import planning
 from wherefrom.evaluation.config import Setting
-from wherefrom.evaluation.worker import Item, Worker
+from wherefrom.evaluation.task import Item
+from wherefrom.evaluation.worker import Worker
 from wherefrom.model import Reader
 
 MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()

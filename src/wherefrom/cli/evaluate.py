@@ -55,6 +55,7 @@ def evaluate_command(
     workers: Annotated[int | None, typer.Option(help="Worker processes, or Ray actors.", min=1)] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker.", min=1)] = None,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    num_gpus: Annotated[float | None, typer.Option(help="GPUs of each Ray actor; 0.5: two share one.", min=0)] = None,
     seed: Annotated[int, typer.Option(help="Seed of random methods and of --draw.")] = 0,
     layers: Layers = False,
     truncate: Truncate = False,
@@ -86,6 +87,7 @@ def evaluate_command(
         workers=workers,
         threads=threads,
         engine=engine,
+        num_gpus=num_gpus,
         **asked,
     )
     run.show(layers=layers)

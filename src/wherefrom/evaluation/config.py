@@ -208,11 +208,14 @@ def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[s
 
 
 def jobs(opened: Model, setting: Setting) -> dict[str, Job]:
-    """The methods by name, as one capture runs them. Only readout rows are aggregated: metrics read no others."""
-    found = {}
+    """The methods by name, as one capture runs them. Only readout rows are aggregated: metrics read no others.
+
+    Metrics of the explanation itself may look at layers; where there is none of them, scores alone are kept.
+    """
+    found, keep = {}, "maps" if any(each.at_once for each in setting.asked()) else "scores"
     for name in setting.explained():
         chosen = choose(name)
         if "seed" in chosen.method.options:
             chosen = replace(chosen, options={"seed": setting.seed, **chosen.options})
-        found[name] = resolve_job(opened, chosen, Wanted(rows="readout"), judged="target")
+        found[name] = resolve_job(opened, chosen, Wanted(rows="readout", keep=keep), judged="target")
     return found

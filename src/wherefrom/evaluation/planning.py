@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from wherefrom.data import Example
 from wherefrom.evaluation import store
-from wherefrom.evaluation.worker import Item, ShardTask, TaskRow
+from wherefrom.evaluation.task import Item, ShardTask, TaskRow
 from wherefrom.model import Sentence
 from wherefrom.model.batching import by_length
 

@@ -7,13 +7,15 @@ its machine perhaps, is replaced and its shard computed again.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
 from wherefrom.errors import ResourceUnavailable, WherefromError
 from wherefrom.evaluation.config import Setting
 from wherefrom.evaluation.local import ATTEMPTS, Done, compute
-from wherefrom.evaluation.worker import ShardTask, Worker
+from wherefrom.evaluation.task import ShardTask
+from wherefrom.evaluation.worker import Worker
 from wherefrom.extras import need
 
 
@@ -22,17 +24,20 @@ class Actor:
 
     def __init__(self, setting: Setting) -> None:
         self.worker = Worker.open(setting)
+        gc.freeze()  # as in `settled`
 
     def compute(self, task: ShardTask) -> tuple[bytes, float]:
         return compute(self.worker, task)[1:]
 
 
-def actors(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterator[Done]:
-    """Shards as actors finish them. Ray is started on this machine unless it runs or RAY_ADDRESS names a cluster."""
+def actors(setting: Setting, tasks: Iterator[ShardTask], workers: int, gpus: float = 0) -> Iterator[Done]:
+    """Shards as actors finish them. Ray is started on this machine unless it runs or RAY_ADDRESS names a cluster.
+
+    Each actor has `gpus` GPUs, or a part of one, to itself, and sees no others: "cuda" is its own.
+    """
     ray = need("ray", extra="ray")
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False, configure_logging=False)
-    gpus = 1 if str(setting.device or "").startswith("cuda") else 0
     remote = ray.remote(num_cpus=setting.threads, num_gpus=gpus, max_restarts=0)(Actor)
     known = ray.put(setting)
     busy: dict[Any, tuple[Any, ShardTask, int]] = {}

@@ -61,7 +61,8 @@ def explained_again(worker: Worker, how: Again, rows: list[Explained]) -> list[d
 
 def light(explanation: Explanation) -> Explanation:
     """Without its maps, which are most of what it takes."""
-    return replace(explanation.without_maps(), layer_scores=None)
+    bare = explanation.maps is None and explanation.layer_scores is None and explanation.head_maps is None
+    return explanation if bare else replace(explanation.without_maps(), layer_scores=None)
 
 
 def _models(worker: Worker, how: Again, rows: list[Explained]) -> Iterator[tuple[str, Explain]]:

@@ -38,7 +38,8 @@ from wherefrom.evaluation.config import (
 from wherefrom.evaluation.gold import gold_classes
 from wherefrom.evaluation.run import Run
 from wherefrom.evaluation.survey import DataLike, Rows, Survey, choose_rows, items, survey
-from wherefrom.evaluation.worker import ShardTask, Worker
+from wherefrom.evaluation.task import ShardTask
+from wherefrom.evaluation.worker import Worker
 from wherefrom.extras import need
 from wherefrom.files import write
 from wherefrom.model import ModelLike, TokenizerLike
@@ -74,6 +75,7 @@ def evaluate(
     workers: Annotated[int, least(1, 4096)] | None = None,
     threads: Annotated[int, least(1, 4096)] | None = None,
     engine: str = "local",
+    num_gpus: Annotated[float, least(0)] | None = None,
     task: str | None = None,
     device: DeviceLike = None,
     dtype: DtypeLike = None,
@@ -98,6 +100,8 @@ def evaluate(
     batch_size, shard: sentences in one captured pass, rows in one shard.
     workers: processes (engine "local") or Ray actors (engine "ray"). threads: of each. They may change between a kill
         and the resumed run, the rest may not; numbers are the same to the last bit if threads are.
+    num_gpus: of each Ray actor, also a part of one: with 0.5 two of them share a GPU. By default one, if `device` is
+        "cuda".
     progress: a bar with the time left; by default when the standard error is a terminal.
 
     >>> run = wherefrom.evaluate(["a deep film .", "a dull and empty film ."], methods=["attcat"], metrics=["aopc"])
@@ -106,7 +110,10 @@ def evaluate(
     """
     need("pyarrow", extra="eval")
     given = {name: _one_method(name, every) for name, every in (explanations or {}).items()}
-    how = _resolve_engine(engine, workers, threads, progress)
+    if num_gpus is not None and engine != "ray":
+        raise InvalidOption("num_gpus is what Ray sets aside for each actor; leave it out, or choose engine='ray'")
+    gpus = float(str(device).startswith("cuda")) if num_gpus is None else num_gpus
+    how = _resolve_engine(engine, workers, threads, gpus, progress)
     setting = Setting(
         model=model,
         methods=listed(methods, "methods"),
@@ -151,15 +158,16 @@ class _Engine:
     name: str
     workers: int
     threads: int
+    gpus: float  # of each Ray actor
     progress: bool
 
 
-def _resolve_engine(name: str, workers: int | None, threads: int | None, progress: bool | None) -> _Engine:
+def _resolve_engine(name: str, workers: int | None, threads: int | None, gpus: float, progress: bool | None) -> _Engine:
     if name not in ENGINES:
         raise InvalidOption(f"unknown engine {name!r}; expected one of {', '.join(ENGINES)}")
     workers = workers or (1 if name == "local" else os.cpu_count() or 1)
     threads = threads or max(1, torch.get_num_threads() // workers)
-    return _Engine(name, workers, threads, sys.stderr.isatty() if progress is None else progress)
+    return _Engine(name, workers, threads, gpus, sys.stderr.isatty() if progress is None else progress)
 
 
 def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
@@ -342,7 +350,7 @@ def _computed(how: _Engine, worker: Worker, tasks: Iterator[ShardTask]) -> Itera
     if how.name == "ray":
         from wherefrom.evaluation.ray_cluster import actors
 
-        return actors(worker.setting, every, how.workers)
+        return actors(worker.setting, every, how.workers, how.gpus)
     return local.here(worker, every) if how.workers == 1 else local.beside(worker.setting, every, how.workers)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wherefrom.errors import ResourceUnavailable
-from wherefrom.evaluation.worker import ExampleOutcome
+from wherefrom.evaluation.task import ExampleOutcome
 from wherefrom.extras import need
 from wherefrom.files import write
 

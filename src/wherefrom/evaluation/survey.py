@@ -20,7 +20,7 @@ from wherefrom.data.tables import shown
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.evaluation import planning
 from wherefrom.evaluation.config import count_needs
-from wherefrom.evaluation.worker import Item
+from wherefrom.evaluation.task import Item
 from wherefrom.model import TextInput
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import shown as shown_value

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from wherefrom.data import MASK, Example
 from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
+from wherefrom.evaluation.task import ExampleOutcome, MethodCurve, Record, ShardTask
 from wherefrom.metric import erasure
 from wherefrom.metric.base import Again, Case, MetricSpec, Number, Rerun
 from wherefrom.metric.consistency import Second
@@ -38,67 +37,6 @@ T = TypeVar("T")
 EveryTarget = Mapping[str, tuple[Explanation, ...]]  # of one example: by method, an explanation of each target
 SENTENCE = "this is a film about the cat that is not here ."
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
-
-
-class Item(NamedTuple):
-    """One example of a dataset, its number there, and the explanations that came with it."""
-
-    row: int
-    example: Example
-    given: Mapping[str, Explanation] = {}
-
-
-class TaskRow(NamedTuple):
-    """An example as planning read it, so that nobody tokenises it again; or why it cannot be read."""
-
-    item: Item
-    read: Sentence | str
-
-    @property
-    def tokens(self) -> int:
-        """0 where it cannot be read."""
-        return 0 if isinstance(self.read, str) else len(self.read)
-
-
-@dataclass(frozen=True)
-class ShardTask:
-    """A shard to be computed."""
-
-    name: str
-    rows: tuple[TaskRow, ...]
-
-    @property
-    def tokens(self) -> list[int]:
-        return [row.tokens for row in self.rows]
-
-
-class Record(NamedTuple):
-    """One number of one method."""
-
-    method: str
-    number: Number
-
-
-class MethodCurve(NamedTuple):
-    """One erasure curve of one method."""
-
-    method: str
-    way: str
-    curve: erasure.Curve
-
-
-@dataclass
-class ExampleOutcome:
-    """All that came of one example."""
-
-    item: Item
-    content: str  # a hash of the example as it was read from the data
-    tokens: int = 0
-    answer: Answer | None = None
-    failure: str | None = None
-    records: list[Record] = field(default_factory=list)
-    curves: list[MethodCurve] = field(default_factory=list)
-    vectors: NDArray[np.float32] | None = None  # [L + 1, d], where a probe wants them
 
 
 class _Waiting(NamedTuple):
@@ -324,14 +262,15 @@ class Worker:
             seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in found[name])
         for name in self.setting.given:
             by_name[name] = _completed(outcome.item.given[name], sentence, first, name)
+        at_once = [asked for asked in self.asked if asked.at_once]
+        later = any(not asked.at_once and asked.probe is None for asked in self.asked)
         waiting = []
         for name in (*self.setting.methods, *self.setting.given):
-            classes = {_label(each): each for each in found.get(name, ())}
-            case = Case(example, by_name[name], by_name, classes)
-            for asked in self.asked:
-                if asked.at_once:
-                    outcome.records += [Record(name, number) for number in asked.measure(case)]
-            if any(not asked.at_once and asked.probe is None for asked in self.asked):
+            if at_once:
+                classes = {_label(each): each for each in found.get(name, ())}
+                case = Case(example, by_name[name], by_name, classes)
+                outcome.records += [Record(name, number) for asked in at_once for number in asked.measure(case)]
+            if later:
                 waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))
         return waiting
 
@@ -353,16 +292,28 @@ class Worker:
         ways = list(dict.fromkeys(asked.way for asked in self.asked if asked.way is not None))
         wanted = [(each, way) for each in waiting for way in ways]
         found = self._curves(wanted) if wanted else []
-        for start, each in zip(range(0, len(wanted), max(1, len(ways))), waiting, strict=False):
-            mine = dict(zip(ways, found[start : start + len(ways)], strict=True))
-            known = {way: curve for way, curve in mine.items() if isinstance(curve, erasure.Curve)}
-            each.outcome.curves += [MethodCurve(each.method, str(way), curve) for way, curve in known.items()]
-            example = each.outcome.item.example
-            case = Case(example, each.explanation, curves=known, gold=self._gold_class(example))
-            for asked in self.asked:
-                if asked.way is None:
-                    continue
-                each.outcome.records += _records(each.method, asked, case, mine[asked.way])
+        columns = [found[place :: len(ways)] for place in range(len(ways))]
+        asked = [(each, ways.index(each.way)) for each in self.asked if each.way is not None]
+        many = [_many(each, columns[way]) for each, way in asked]
+        names = [str(way) for way in ways]
+        for place, each in enumerate(waiting if ways else ()):
+            mine, outcome = [column[place] for column in columns], each.outcome
+            known = [(name, curve) for name, curve in zip(names, mine, strict=True) if isinstance(curve, erasure.Curve)]
+            outcome.curves += [MethodCurve(each.method, name, curve) for name, curve in known]
+            for (metric, way), values in zip(asked, many, strict=True):
+                if values is not None and (value := values[place]) == value:
+                    outcome.records.append(Record(each.method, Number(metric.name, None, value)))
+                else:
+                    outcome.records += self._of_curve(each, metric, ways[way], mine[way])
+
+    def _of_curve(
+        self, each: _Waiting, asked: MetricSpec, way: erasure.Way, found: erasure.Curve | str
+    ) -> list[Record]:
+        """What a metric says of one curve, or why there is none."""
+        example = each.outcome.item.example
+        known = {} if isinstance(found, str) else {way: found}
+        case = Case(example, each.explanation, curves=known, gold=self._gold_class(example))
+        return _records(each.method, asked, case, found)
 
     def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> list[erasure.Curve | str]:
         """A curve each; the reason where there is none."""
@@ -428,6 +379,15 @@ class Worker:
             for row, (outcome, sentence) in enumerate(batch):
                 assert outcome.answer is not None
                 outcome.vectors = readout_vectors(states, row, len(sentence), outcome.answer.readout)
+
+
+def _many(asked: MetricSpec, curves: Sequence[erasure.Curve | str]) -> list[float] | None:
+    """The metric of all curves, NaN where one must be measured by itself; None where each must."""
+    of_curves, known = asked.metric.of_curves, [each for each in curves if isinstance(each, erasure.Curve)]
+    if of_curves is None or asked.options or not known or len(known) < len(curves):
+        return None
+    found: list[float] = of_curves(known).tolist()
+    return found
 
 
 def _records(method: str, asked: MetricSpec, case: Case, found: object) -> list[Record]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.method.products import Precision, of_halves, product
+from wherefrom.method.products import Precision, of_halves, product, rounded_bmm
 from wherefrom.method.tiling import tiles
 from wherefrom.method.value_zeroing import _inputs, _rescaled, _values_through
 
@@ -69,7 +69,7 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     u, inputs, post = layer.u, _inputs(block), block.post is not None
     through, lengths = _values_through(layer), layer.mask.sum(1)
     around, y = norm.linear(u), norm(u)
-    own = [(each(y), around @ each.weight) for each in inputs]  # p and q
+    own = [(each(y), product(around, each.weight, precision)) for each in inputs]  # p and q
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
     found = torch.zeros_like(layer.attention[:, 0])
     how = {"activation": kernels.ACTIVATIONS.index(block.activation_name), "causal": layer.causal, "metric": metric}
@@ -79,7 +79,7 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through)
+        tile = _sources(layer, norm, sources, through, precision)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
@@ -107,7 +107,7 @@ def _bytes(layer: LayerTrace, precision: Precision) -> int:
     return int(batch * (n * hidden + vectors))
 
 
-def _sources(layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor]) -> SourceTile:
+def _sources(layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor], precision: Precision) -> SourceTile:
     block, u = layer.block, layer.u
     batch, n, d = u.shape
     value = layer.value[:, :, sources]
@@ -119,7 +119,8 @@ def _sources(layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor
     cross = around.view(batch, n, layer.heads, -1).transpose(1, 2) @ value.mT  # [B, H, n, J]
     lf = f.mul_(norm.gamma)
     carried = lf if block.post is not None else torch.bmm(by_head, block.w_o)
-    units = [torch.bmm(by_head, through[k]) if through else lf @ each.weight for k, each in enumerate(_inputs(block))]
+    times = rounded_bmm if precision == "fast" else torch.bmm
+    units = [times(by_head, through[k]) if through else lf @ each.weight for k, each in enumerate(_inputs(block))]
     given = (carried != 0).any(-1).view(layer.heads, batch, -1).permute(1, 2, 0)  # [B, J, H]
     alpha = layer.attention[:, :, :, sources].permute(0, 3, 2, 1) * given.unsqueeze(2)
     alpha = alpha.contiguous()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wherefrom.errors import EXAMPLE_ERRORS, NotDefined
 from wherefrom.metric import consistency, erasure, sanity
@@ -72,6 +73,7 @@ class Part(NamedTuple):
 
 
 Run = Callable[..., Iterator[Part]]
+OfCurves = Callable[[Sequence[erasure.Curve]], NDArray[np.float64]]  # NaN where each must be asked by itself
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Metric:
     narrowed: Mapping[str, Any] = field(default_factory=dict)  # options of which its way or change allows more
     gold: bool = False  # compares with the gold class
     map_protocols: tuple[str, ...] = ()  # values of `protocol` that are of whole maps alone
+    of_curves: OfCurves | None = field(default=None, repr=False)  # of many curves at once, where it needs no more
 
     @property
     def summary(self) -> str:

@@ -107,7 +107,7 @@ def _curve(case: Case, asked: MetricSpec) -> erasure.Curve:
     return case.curves[asked.way]
 
 
-@metric("aopc", way=erasure.Way(), narrowed=STEPS)
+@metric("aopc", way=erasure.Way(), narrowed=STEPS, of_curves=erasure.each_aopc)
 def aopc(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area over the perturbation curve, the highest-scored tokens going first (AttCAT, equation 13).
 
@@ -117,7 +117,7 @@ def aopc(case: Case, asked: MetricSpec) -> Iterator[Part]:
     yield Part(None, _curve(case, asked).aopc)
 
 
-@metric("log-odds", better="lower", way=erasure.Way(), narrowed=STEPS)
+@metric("log-odds", better="lower", way=erasure.Way(), narrowed=STEPS, of_curves=erasure.each_log_odds)
 def log_odds(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Mean logarithm of the share of the probability that is left (AttCAT, equation 14).
 

@@ -36,6 +36,7 @@ from torch import Tensor
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.method.ablation import changing
+from wherefrom.metric.deletion import without_each
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.output import explained, predicted
 from wherefrom.model.paired import followed_by, start_of
@@ -51,7 +52,7 @@ NINE = TENTHS[1:-1]  # 10 to 90 % (DecompX)
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)  # the shares of comprehensiveness and sufficiency (DeYoung et al. 2020)
 Protocol = Literal["text", "attcat-code", "alti-code"]
 TOKENS = {"cpu": 2048, "cuda": 65536}  # in one batch of variants
-SLACK = 0.125  # how much longer than the shortest of its batch a variant may be
+SLACK = {"cpu": 0.125, "cuda": 0.5}  # how much longer than the shortest of its batch: few passes keep a GPU busy
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +112,27 @@ class Curve:
         if found is None or np.isnan(found).any():
             raise NotDefined("the model chooses no single class or word here, whose accuracy could be measured")
         return float((found[1:] == (found[0] if wanted is None else wanted)).mean())
+
+
+def _stacked(curves: Sequence[Curve]) -> NDArray[np.float64]:
+    """Their probabilities, [curves, steps]; NaN of those that a protocol of its own measures otherwise."""
+    usual = all(each.protocol == "text" for each in curves) and len({len(each.taken) for each in curves}) == 1
+    return np.stack([each.probabilities for each in curves]) if usual else np.full((len(curves), 1), np.nan)
+
+
+def each_aopc(curves: Sequence[Curve]) -> NDArray[np.float64]:
+    """`Curve.aopc` of many."""
+    kept = _stacked(curves)
+    found: NDArray[np.float64] = (kept[:, :1] - kept).mean(1)
+    return found
+
+
+def each_log_odds(curves: Sequence[Curve]) -> NDArray[np.float64]:
+    """`Curve.log_odds` of many; NaN where one has none."""
+    kept = _stacked(curves)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: NDArray[np.float64] = np.log(kept / kept[:, :1]).mean(1)
+    return np.where((kept > 0).all(1), found, np.nan)
 
 
 @dataclass(frozen=True)
@@ -174,6 +196,12 @@ def _with_answer(opened: Model, sentence: Sentence, explanation: Explanation) ->
 
 def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
     """Many curves from one set of forward passes, batched over sentences, methods and ways alike."""
+    many, slack = (each.get(opened.device.type, each["cpu"]) for each in (TOKENS, SLACK))
+    if (quick := without_each(opened, asked, int(many), slack)) is not None:
+        return [
+            Curve(each.taken, each.readings[:, 0], way.keep, way.protocol, each.readings[:, 1])
+            for (_, _, way), each in zip(asked, quick, strict=True)
+        ]
     variants: list[tuple[Sentence, Answer]] = []
     steps: list[list[int]] = []
     for sentence, explanation, way in asked:
@@ -241,6 +269,7 @@ def _readings(
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     different = dict(zip(keys, variants, strict=True))
     answers = [different[key][1] for key in places]
+    many, slack = (each.get(opened.device.type, each["cpu"]) for each in (TOKENS, SLACK))
 
     def read(output: Any, members: Sequence[int], lengths: Sequence[int]) -> Tensor:
         asked = [answers[i] for i in members]
@@ -252,8 +281,8 @@ def _readings(
         [different[key][0] for key in places],
         read,
         len(of) + 1,
-        tokens=TOKENS.get(opened.device.type, TOKENS["cpu"]),
-        slack=SLACK,
+        tokens=int(many),
+        slack=slack,
         own_attention=not any(sentence.unseen for sentence, _ in variants),
     ).numpy()
     one_each: NDArray[np.float64] = found[[places[key] for key in keys]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf
 
+import numpy as np
+
 
 def by_length(
     lengths: Sequence[int],
@@ -24,8 +26,11 @@ def by_length(
     ([[0, 2], [3, 1]], [[0, 2], [3], [1]])
     """
     group: list[int] = []
-    shapes = shapes or [()] * len(lengths)
-    for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], shapes[i])):
+    if len(set(shapes)) > 1:
+        order = sorted(range(len(lengths)), key=lambda i: (lengths[i], shapes[i]))
+    else:
+        order, shapes = np.argsort(np.array(lengths, dtype=np.int64), kind="stable").tolist(), [()] * len(lengths)
+    for i in order:
         full = len(group) >= size or (len(group) + 1) * lengths[i] > tokens
         if group and (full or shapes[i] != shapes[group[0]] or lengths[i] > lengths[group[0]] * (1 + slack)):
             yield group

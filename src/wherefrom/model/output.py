@@ -18,7 +18,7 @@ from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
 from wherefrom.model.two_streams import gathered, leaves
-from wherefrom.result.answer import Answer
+from wherefrom.result.answer import Answer, Target
 
 T = TypeVar("T")
 OF = ("auto", "logit", "log-probability", "logit-probability", "probability")
@@ -166,10 +166,11 @@ def explained(
     """
     asked = [of] * len(answers) if isinstance(of, str) else of
     each = [settled(one, answer) for one, answer in zip(asked, answers, strict=True)]
-    if set(each) == {"logit"} and _of_classes(opened, answers):
-        return _chosen(promote(output.logits), answers)
-    if set(each) == {"probability"} and _one_of_several(opened, output, answers):
-        return _chosen(promote(output.logits).softmax(-1), answers)
+    targets = [answer.target for answer in answers]
+    if set(each) == {"logit"} and _of_classes(opened, targets):
+        return _chosen(promote(output.logits), targets)
+    if set(each) == {"probability"} and one_class_each(opened, targets):
+        return _chosen(promote(output.logits).softmax(-1), targets)
     rows = enumerate(zip(each, answers, lengths, strict=True))
     return torch.stack(
         [
@@ -205,23 +206,22 @@ def predicted(opened: Model, output: Any, answers: Sequence[Answer]) -> Tensor:
     )
 
 
-def _of_classes(opened: Model, answers: Sequence[Answer]) -> bool:
+def _of_classes(opened: Model, targets: Sequence[Target]) -> bool:
     """Whether all ask for a class of a classifier and no foil: then what one sentence takes does for all of them."""
-    targets = [answer.target for answer in answers]
     return opened.task == "classification" and all(
         each.kind == "class" and each.index is not None and each.foil is None for each in targets
     )
 
 
-def _one_of_several(opened: Model, output: Any, answers: Sequence[Answer]) -> bool:
+def one_class_each(opened: Model, targets: Sequence[Target]) -> bool:
     """Whether these classes are such that a softmax chooses among."""
-    chooses = opened.config.problem_type not in ("multi_label_classification", "regression")
-    return chooses and _of_classes(opened, answers) and output.logits.shape[-1] > 1
+    chooses = opened.config.problem_type not in ("multi_label_classification", "regression") and len(opened.labels) > 1
+    return chooses and _of_classes(opened, targets)
 
 
-def _chosen(numbers: Tensor, answers: Sequence[Answer]) -> Tensor:
+def _chosen(numbers: Tensor, targets: Sequence[Target]) -> Tensor:
     """Each sentence's own: [B, C] -> [B]."""
-    index = torch.tensor([answer.target.index for answer in answers], device=numbers.device)
+    index = torch.tensor([each.index for each in targets], device=numbers.device)
     return numbers.gather(1, index[:, None])[:, 0]
 
 

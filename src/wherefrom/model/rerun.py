@@ -97,19 +97,47 @@ def readings(
     of one length share a batch of about `tokens` tokens, so that nothing is padded; with `slack`, also those that are
     longer by this share. `own_attention` as in `rerunning`.
     """
+    lengths, shapes = [len(each) for each in sentences], [each.shape for each in sentences]
+
+    def batch_of(members: Sequence[int]) -> Batch:
+        return collate([sentences[i] for i in members], opened.pad_id)
+
+    def read_of(output: Any, members: Sequence[int]) -> Tensor:
+        return read(output, members, [lengths[i] for i in members])
+
+    how: dict[str, Any] = {"tokens": tokens, "slack": slack, "own_attention": own_attention, "shapes": shapes}
+    return batched_readings(opened, lengths, batch_of, read_of, count, **how)
+
+
+def batched_readings(
+    opened: Model,
+    lengths: Sequence[int],
+    batch_of: Callable[[Sequence[int]], Batch],
+    read: Callable[[Any, Sequence[int]], Tensor],
+    count: int,
+    *,
+    tokens: int,
+    slack: float,
+    own_attention: bool,
+    shapes: Sequence[tuple[int, ...]] = (),
+) -> Tensor:
+    """The same of texts of these lengths, of which `batch_of` makes a batch. An accelerator is waited for once."""
     slack = slack if opened.pads else 0.0
     most = inf if opened.stacks else 1
-    result = torch.zeros(len(sentences), count, dtype=torch.float64)
+    order: list[int] = []
+    found: list[Tensor] = []
 
     @torch.no_grad()
     def run() -> None:
-        lengths, shapes = [len(each) for each in sentences], [each.shape for each in sentences]
         for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=shapes):
-            batch = collate([sentences[i] for i in members], opened.pad_id)
-            output = forward_unseen(opened, batch)
-            result[members] = read(output, members, batch.lengths).double().cpu()
+            output = forward_unseen(opened, batch_of(members))
+            order.extend(members)
+            found.append(read(output, members).double())
 
     rerunning(opened, run, own_attention=own_attention)
+    result = torch.zeros(len(lengths), count, dtype=torch.float64)
+    if found:
+        result[order] = torch.cat(found).cpu()
     return result
 
 

@@ -252,7 +252,8 @@ def _explained(output: OutputTrace, shelf: Shelf) -> None:
 def _work(shelf: Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> None:
     """One job's share of one layer. Maps that are kept move to the CPU, where they wait for the other layers."""
     job, rows = shelf.job, shelf.rows
-    if shelf.error or not job.reach.start <= layer.index < job.reach.end:
+    outside = not job.reach.start <= layer.index < job.reach.end
+    if shelf.error or outside or (rows is not None and rows.unread(layer.index)):
         return
 
     def sunk(maps: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:

@@ -33,6 +33,7 @@ from wherefrom.pipeline.joint_maps import MapPadding
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Readout
 
+Array = np.ndarray[Any, Any]
 EVERY = 4  # layers after which R of maps in float32 is brought into range
 
 
@@ -64,6 +65,11 @@ class ReadoutRows:
         """Whether of this layer's map the readout row is enough."""
         known = all(each.position is not None for each in self.readouts)
         return known and (not self.joins or index == self.job.reach.end - 1)
+
+    def unread(self, index: int) -> bool:
+        """Whether this layer's map is not looked at."""
+        last = self.job.reach.aggregate == "last" and self.job.keep == "scores"
+        return last and index != self.job.reach.end - 1
 
     def targets(self, like: Tensor) -> Tensor:
         """The readout token of each sentence: [B]."""
@@ -125,11 +131,10 @@ class ReadoutRows:
         rows = self._fetched[0][:, sentence, :n]
         name = self.job.reach.aggregate
         if self.joins:
-            fractions, powers = self._cumulated(sentence)
-            rows = rows * fractions[:, None]
-            more = np.frexp(np.abs(rows).max(-1))[1]  # near 1, lest they vanish in float32
-            found: np.ndarray[Any, Any] = in_range(np.ldexp(rows, -more[:, None]).astype(self.dtype), powers + more)
-            return found
+            joined, powers, whole = self._joined
+            if whole is not None:
+                return whole[:, sentence, :n]
+            return in_range(joined[:, sentence, :n], powers[:, sentence])
         if name is None:
             return rows
         under = self._fetched[1][:, sentence, None, :n] if self.below else None
@@ -140,18 +145,32 @@ class ReadoutRows:
         """Rows, those below and sizes of all sentences on the host, when no layer is to come."""
         return [_on_cpu(each) for each in (self.found, self.below, [size for _, size in self.sizes])]
 
-    def _cumulated(self, sentence: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """What R had been divided by before each layer, as fractions and powers of two."""
-        sizes = np.ones(len(self.found))
+    @cached_property
+    def _joined(self) -> tuple[Array, Array, Array | None]:
+        """R's rows of all sentences, near 1 lest they vanish in float32, and their powers of two: [L, B, n], [L, B].
+
+        Last both together, where all of that are numbers.
+        """
+        rows = self._fetched[0]
+        fractions, powers = self._cumulated()
+        rows = rows * fractions[..., None]
+        most = np.abs(rows).max(-1)
+        more = np.frexp(most)[1]
+        near, powers = np.ldexp(rows, -more[..., None]).astype(self.dtype), powers + more
+        info, there = np.finfo(self.dtype), powers[most > 0]
+        fits = not there.size or (there.min() >= info.minexp + info.nmant and there.max() <= info.maxexp - 1)
+        return near, powers, np.ldexp(near, np.where(most > 0, powers, 0)[..., None]) if fits else None
+
+    def _cumulated(self) -> tuple[Array, Array]:
+        """What R had been divided by before each layer, as fractions and powers of two: [L, B] each."""
+        sizes = np.ones((len(self.found), len(self.lengths)))
         if self.sizes:
-            sizes[[after - 1 for after, _ in self.sizes]] = self._fetched[2][:, sentence, 0, 0]
-        fractions, powers, fraction, power = [], [], 1.0, 0
-        for size in sizes:
-            fractions.append(fraction)
-            powers.append(power)
-            fraction, more = np.frexp(fraction * size)
-            power += int(more)
-        return np.array(fractions), np.array(powers, dtype=np.int64)
+            sizes[[after - 1 for after, _ in self.sizes]] = self._fetched[2][:, :, 0, 0]
+        fractions, powers = np.ones_like(sizes), np.zeros(sizes.shape, dtype=np.int64)
+        for layer in range(1, len(sizes)):
+            fractions[layer], more = np.frexp(fractions[layer - 1] * sizes[layer - 1])
+            powers[layer] = powers[layer - 1] + more
+        return fractions, powers
 
 
 def _on_cpu(rows: Sequence[Tensor]) -> np.ndarray[Any, Any]:

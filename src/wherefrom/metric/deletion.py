@@ -1,0 +1,186 @@
+r"""Erasure by deletion from many texts at once, in arrays from the scores to the probabilities.
+
+erasure.py takes one variant of a text after another. A classifier that reads plain texts needs none of that: with r the
+place of a token in the order of its scores, the tokens left at step k are those with r ≥ k; all of them, of all
+texts, methods and steps, are one comparison. What is left is pushed together, equal variants are read once, and
+batches are cut from the one array that holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from wherefrom.model import Model, Sentence
+from wherefrom.model.inputs import Batch
+from wherefrom.model.output import one_class_each
+from wherefrom.model.parts import promote
+from wherefrom.model.rerun import batched_readings
+from wherefrom.result.explanation import Explanation
+
+if TYPE_CHECKING:
+    from wherefrom.metric.erasure import Way
+
+Ints = NDArray[np.int32]
+
+
+class Steps(NamedTuple):
+    """One curve: how many tokens are gone (or kept) at each step; and the probability and the prediction there."""
+
+    taken: NDArray[np.int64]
+    readings: NDArray[np.float64]  # [steps, 2]
+
+
+def without_each(
+    opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]], tokens: int, slack: float
+) -> list[Steps] | None:
+    """A curve for each; None where one of them asks for more than a class of a plain text, token by token."""
+    if not opened.pads or not one_class_each(opened, [each.measured for _, each, _ in asked]):
+        return None
+    if not all(_plain(*each) for each in asked):
+        return None
+    by_way: dict[int, list[int]] = {}  # the same way is one object: to hash eleven shares takes longer than the rest
+    for place, (_, _, way) in enumerate(asked):
+        by_way.setdefault(id(way), []).append(place)
+    groups = list(by_way.values())
+    parts = [_Variants.of([asked[i] for i in places], asked[places[0]][2]) for places in groups]
+    made = [part for part in parts if part is not None]
+    if len(made) < len(parts):
+        return None
+    found: dict[int, Steps] = {}
+    for places, part, readings in zip(groups, made, _read(opened, made, tokens, slack), strict=True):
+        found |= {place: Steps(*each) for place, *each in zip(places, part.taken, readings, strict=True)}
+    return [found[place] for place in range(len(asked))]
+
+
+def _plain(sentence: Sentence, explanation: Explanation, way: Way) -> bool:
+    bare = sentence.visible is None and sentence.embedded is None and sentence.pixels is None and sentence.sound is None
+    whole = not (sentence.unseen or sentence.said or sentence.segments)
+    usual = way.by == "delete" and way.protocol == "text"
+    return bare and whole and usual and explanation.tokens == sentence.tokens
+
+
+class _Variants(NamedTuple):
+    """All that is left at each step of each curve of one way: [curves, steps, n], what is gone pushed out."""
+
+    ids: Ints
+    types: Ints | None
+    lengths: NDArray[np.int64]  # [curves, steps]
+    targets: Ints  # [curves]
+    taken: NDArray[np.int64]  # [curves, steps]
+
+    @classmethod
+    def of(cls, asked: Sequence[tuple[Sentence, Explanation, Way]], way: Way) -> _Variants | None:
+        """None where a text has no token that may go, or none that may not."""
+        texts = {id(sentence): (sentence, each.special) for sentence, each, _ in asked}  # each once for all methods
+        places = {key: place for place, key in enumerate(texts)}
+        text = np.array([places[id(sentence)] for sentence, _, _ in asked])
+        n = max(len(sentence) for sentence, _ in texts.values())
+        real = np.arange(n) < np.array([len(sentence) for sentence, _ in texts.values()])[:, None]
+        ids, special, types = (
+            _padded(rows, n)
+            for rows in zip(*((s.ids, added, s.types or ()) for s, added in texts.values()), strict=True)
+        )
+        free = real & (special == 0)
+        own = free.sum(1)
+        if not own.all() or (own == real.sum(1)).any():
+            return None
+        scores = np.zeros((len(asked), n))
+        for row, (_, explanation, _) in enumerate(asked):
+            scores[row, : len(explanation.scores)] = explanation.scores
+        order = np.argsort(np.where(free[text], -scores, np.inf), axis=1, kind="stable")
+        rank = np.empty_like(order)
+        np.put_along_axis(rank, order, np.broadcast_to(np.arange(n), order.shape), 1)
+        taken = _counts(own[text], way)
+        before = rank[:, None] < taken[..., None]  # [curves, steps, n]
+        gone = free[text][:, None] & (~before if way.keep else before)
+        gone[:, 0] = False
+        left = real[text][:, None] & ~gone
+        targets = np.array([each.measured.index for _, each, _ in asked], dtype=np.int32)
+        typed = any(sentence.types is not None for sentence, _ in texts.values())
+        pushed = [_pushed(left, each[text]) if each.any() else np.zeros(left.shape, np.int32) for each in (ids, types)]
+        return cls(pushed[0], pushed[1] if typed else None, left.sum(-1), targets, taken)
+
+
+def _padded(rows: Sequence[Sequence[int]], n: int) -> Ints:
+    found = np.zeros((len(rows), n), dtype=np.int32)
+    for row, numbers in enumerate(rows):
+        found[row, : len(numbers)] = numbers
+    return found
+
+
+def _counts(own: NDArray[np.int64], way: Way) -> NDArray[np.int64]:
+    """How many of the tokens that may go are gone (or kept) at each step; the first is the whole text."""
+    shares = np.array(way.shares)
+    counts = np.minimum(own[:, None], np.maximum(np.rint(shares * own[:, None]), shares > 0)).astype(np.int64)
+    return counts if way.shares[0] == 0 else np.concatenate([np.zeros_like(counts[:, :1]), counts], 1)
+
+
+def _pushed(left: NDArray[np.bool_], rows: Ints) -> Ints:
+    """The numbers that are left of each row, from the first place on, and 0 after them: [curves, steps, n]."""
+    found = np.zeros(left.shape, dtype=np.int32)
+    places = np.arange(left.shape[-1]) < left.sum(-1, keepdims=True)
+    found[places] = np.broadcast_to(rows[:, None], left.shape)[left]
+    return found
+
+
+def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) -> list[NDArray[np.float64]]:
+    """Probability and prediction of every variant, [curves, steps, 2] of each part; equal ones are read once."""
+    n = max(part.ids.shape[-1] for part in parts)
+    ids = np.concatenate([_flat(part.ids, n) for part in parts])
+    types = (
+        None
+        if parts[0].types is None
+        else np.concatenate([_flat(part.types, n) for part in parts if part.types is not None])
+    )
+    lengths = np.concatenate([part.lengths.ravel() for part in parts])
+    targets = np.concatenate([np.repeat(part.targets, part.taken.shape[1]) for part in parts])
+    beside = [lengths[:, None], targets[:, None], *([] if types is None else [types])]
+    first, which = _different(np.concatenate([ids, *beside], 1).astype(np.int32))
+    ids, lengths = ids[first], lengths[first]
+    types, wanted = None if types is None else types[first], torch.from_numpy(targets[first]).long()
+
+    def batch_of(members: Sequence[int]) -> Batch:
+        size = int(lengths[members].max())
+        mask = torch.from_numpy(np.arange(size) < lengths[members, None])
+        read = torch.from_numpy(np.where(mask, ids[members, :size], opened.pad_id or 0)).long()
+        kinds = None if types is None else torch.from_numpy(types[members, :size]).long()
+        return Batch([], read, mask, mask.long(), kinds)
+
+    def read(output: Any, members: Sequence[int]) -> Tensor:
+        logits = promote(output.logits)
+        chosen = logits.softmax(-1).gather(1, wanted[members, None].to(logits.device))
+        return torch.cat([chosen, logits.argmax(-1, keepdim=True).to(chosen)], 1)
+
+    found = batched_readings(
+        opened, lengths.tolist(), batch_of, read, 2, tokens=tokens, slack=slack, own_attention=True
+    ).numpy()[which]
+    sizes = [part.lengths.size for part in parts]
+    return [
+        each.reshape(*part.taken.shape, 2)
+        for part, each in zip(parts, np.split(found, np.cumsum(sizes)[:-1]), strict=True)
+    ]
+
+
+def _flat(numbers: Ints, n: int) -> Ints:
+    rows = numbers.reshape(-1, numbers.shape[-1])
+    return rows if rows.shape[1] == n else np.pad(rows, ((0, 0), (0, n - rows.shape[1])))
+
+
+def _different(rows: Ints) -> tuple[list[int], list[int]]:
+    """The first of each kind of row, and for every row which of them it is."""
+    kinds = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))[:, 0].tolist()
+    places: dict[bytes, int] = {}
+    first: list[int] = []
+    which: list[int] = []
+    for row, kind in enumerate(kinds):
+        place = places.setdefault(kind, len(first))
+        if place == len(first):
+            first.append(row)
+        which.append(place)
+    return first, which
