@@ -77,6 +77,47 @@ def test_sentences_and_pairs(write: Write) -> None:
     assert only(read("amazon", folder=folder)).text == "I like it"
 
 
+def test_rows_in_erasers_format_bring_their_documents(write: Write) -> None:
+    folder = write(
+        "movies",
+        {
+            "annotation_id": "a.txt",
+            "classification": "NEG",
+            "query": "Is it good ?",
+            "evidences": [[{"docid": "a.txt", "start_token": 2, "end_token": 4}]],
+        },
+        {"annotation_id": "lost", "classification": "NEG", "evidences": []},
+        split="val",
+    )
+    (folder / "movies" / "docs").mkdir()
+    (folder / "movies" / "docs" / "a.txt").write_text("a film\nso very dull .\n", encoding="utf-8")
+    data = read(folder / "movies" / "val.jsonl")
+    film = only(data)
+    assert (film.text, film.label) == ("a film so very dull .", "NEG")
+    assert pieces(film, film.rationale) == ["so very"]
+    assert [each.reason for each in data.dropped] == [
+        "it names the document 'lost', which is neither in docs/ nor in docs.jsonl beside the table"
+    ]
+    asked = read(folder / "movies" / "val.jsonl", columns={"text": "query", "pair": "text", "rationale": "rationale"})
+    first = next(iter(asked))
+    assert first.text == ("Is it good ?", "a film so very dull .")
+    assert pieces(first, first.rationale) == ["so very"]
+
+
+def test_two_documents_of_erasers_are_a_pair(write: Write) -> None:
+    evidence = [[{"docid": "7_hypothesis", "start_token": 1, "end_token": 2}]]
+    folder = write("snli", {"annotation_id": "7", "classification": "neutral", "evidences": evidence}, split="val")
+    write(
+        "snli",
+        {"docid": "7_premise", "document": "A cat ."},
+        {"docid": "7_hypothesis", "document": "A dog ."},
+        split="docs",
+    )
+    both = only(read(folder / "snli" / "val.jsonl"))
+    assert both.text == ("A cat .", "A dog .")
+    assert pieces(both, both.rationale) == ["dog"]
+
+
 def test_what_cannot_be_used_is_named(write: Write) -> None:
     folder = write(
         "qqp",

@@ -21,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from wherefrom.data import grammar, rows
+from wherefrom.data import eraser, grammar, rows
 from wherefrom.data.example import MASK, Dataset, Dropped, Example, first, unfit
 from wherefrom.data.sources import SOURCES, Source
 from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, open_packed
@@ -180,8 +180,20 @@ def _file_rows(files: tuple[Path, ...]) -> Iterator[Numbered]:
     for file in files:
         number = 0
         for number, row in _squad_json(file) if kind_of(file) == ".json" else attempts(file):
-            yield passed + number, row
+            yield passed + number, _plainly(row, file)
         passed += number
+
+
+def _plainly(row: Row | BadRow, file: Path) -> Row | BadRow:
+    """A row in ERASER's format as the cells that it stands for; any other as it is."""
+    if isinstance(row, BadRow) or not eraser.is_eraser(row):
+        return row
+    try:
+        return eraser.cells(row, file.parent)
+    except BadRow as bad:
+        return bad
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        return BadRow(f"is no row of ERASER's: {error!r}")
 
 
 def _squad_json(file: Path) -> Iterator[Numbered]:
