@@ -261,7 +261,7 @@ def test_plain_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         "it has 2 fields, the header 4",
     ]
     file.write_text('{"a": 1}\n')
-    with pytest.raises(WherefromError, match=r"no column 'text'; it has: a\. Name"):
+    with pytest.raises(WherefromError, match=r"no column 'text' or 'image'; it has: a\. Name"):
         list(read(file))
     with pytest.raises(WherefromError, match="no column 'b' for its text"):
         list(read(file, columns={"text": "b"}))
@@ -390,7 +390,7 @@ def test_masks_of_other_models_move_the_spans() -> None:
 
 
 def test_every_dataset_says_what_it_is() -> None:
-    assert set(known()) == {*SOURCES, "grammar"}
+    assert set(known()) == {*SOURCES, "grammar", "shapes", "mosaics:NAME"}
     assert all(known().values())
 
 

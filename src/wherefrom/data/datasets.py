@@ -3,6 +3,8 @@
     read("sst2")                    a dataset of wherefrom/data/sources.py, from a folder of files or from the Hub
     read("blimp:ana")               one of its groups
     read("grammar:anaphor")         our own agreement grammar; needs no data
+    read("shapes")                  drawn shapes, whose places are known; needs no data
+    read("mosaics:cifar10")         four pictures of a dataset (or of a file) as one, of which one shows the class
     read("reviews.jsonl", columns={"text": "review", "label": "stars"})
     read("hub:owner/name", split="test", columns={"text": "review"})
 
@@ -21,10 +23,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from wherefrom.data import eraser, grammar, rows
+from wherefrom.data import eraser, grammar, pictured, rows
 from wherefrom.data.example import MASK, Dataset, Dropped, Example, first, unfit
 from wherefrom.data.sources import SOURCES, Source
-from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, open_packed
+from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, label_names, open_packed
 from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
 from wherefrom.extras import need
 
@@ -57,6 +59,10 @@ def read(
     name, _, group = text.partition(":")
     if name == grammar.NAME:
         found = grammar.dataset(group or None, split)
+    elif text == pictured.SHAPES and not _is_path(text):
+        found = pictured.shapes(split)
+    elif name == pictured.MOSAICS and group:
+        found = pictured.mosaics(read(group, split, columns, folder=folder))
     else:
         found = _table(text, name, group, split, columns, None if folder is None else Path(folder))
     if without is not None:
@@ -74,7 +80,8 @@ def _table(
         known = _known(path) if columns is None else None
         if known is None and path.is_dir():
             raise UnknownName(f"{path}: a folder, and not the folder of a dataset wherefrom knows; name a file in it")
-        row, folder, group, where = known or _plain(path.name, columns), path, "", path
+        row = known or replace(_plain(path.name, columns), labels=label_names(path))
+        folder, group, where = path, "", path
     elif text.startswith(HUB):
         row = replace(_plain(text, columns), hub=text.removeprefix(HUB))
         group, where = "", None
@@ -107,7 +114,8 @@ def _is_path(text: str) -> bool:
 def _plain(name: str, columns: Mapping[str, str] | None) -> Source:
     if unknown := set(columns or ()) - PARTS:
         raise InvalidOption(f"columns has {', '.join(sorted(unknown))}; expected parts of an example: {_parts()}")
-    return Source(name, "", {} if columns is None else {"text": "text", **columns})
+    text = {} if columns is None or "image" in columns else {"text": "text"}
+    return Source(name, "", {**text, **(columns or {})})
 
 
 def _parts() -> str:
@@ -271,9 +279,13 @@ def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
     those that a later row may have."""
     if not row.columns:
         found = {part: part for part in sorted(PARTS) if part in cells or part in rows.SPARSE}
+        if "image" in found and "text" not in found:
+            return found
         if "text" not in found and "sentence" not in cells:
             there = ", ".join(map(str, cells))
-            raise UnknownName(f"{row.name}: no column 'text'; it has: {there}. Name the columns with columns=")
+            raise UnknownName(
+                f"{row.name}: no column 'text' or 'image'; it has: {there}. Name the columns with columns="
+            )
         return {"text": "sentence", **found}
     for part, names in row.columns.items():
         if part not in row.optional and not any(name in cells for name in names.split("|")):
@@ -324,12 +336,14 @@ def _sentence(example: Example) -> bytes:
 
 def known() -> dict[str, str]:
     """The datasets that `read` knows by name, and what each is."""
-    return {**{row.name: row.about for row in SOURCES.values()}, grammar.NAME: grammar.ABOUT}
+    return {**{row.name: row.about for row in SOURCES.values()}, grammar.NAME: grammar.ABOUT, **pictured.ABOUT}
 
 
 def on_this_machine(name: str, folder: str | os.PathLike[str] | None = None) -> bool:
     """Whether `read` finds a dataset without the Hub: the grammar, a file, or one in `folder` or WHEREFROM_DATA."""
-    if name.partition(":")[0] == grammar.NAME or _is_path(name):
+    if name.partition(":")[0] == pictured.MOSAICS:
+        return on_this_machine(name.partition(":")[2], folder)
+    if name == pictured.SHAPES or name.partition(":")[0] == grammar.NAME or _is_path(name):
         return True
     row = SOURCES.get(name.partition(":")[0])
     if row is None:

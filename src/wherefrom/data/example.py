@@ -35,6 +35,8 @@ class Example:
     answer: Spans = ()  # every gold answer; none where the question has no answer
     attractors: int | None = None  # how many nouns between cue and mask have the other number
     group: str | None = None  # paradigm, category, ...
+    image: bytes | str | None = None  # a picture, in the place of the text: an image file's bytes, or its path
+    region: bytes | None = None  # where its object is: the bytes of an image that is not black there
 
     @property
     def content(self) -> str:
@@ -201,13 +203,13 @@ def _lots(data: Dataset, limit: int, seed: int) -> tuple[set[int], list[Example 
             held[place] = item
         if isinstance(item, Dropped):
             continue
-        size += len(str(item.text))
+        size += _size(item)
         mine = (-int.from_bytes(lot(item.id, seed)), -place)
         if len(lots) < limit:
             heapq.heappush(lots, mine)
         else:
             gone = held.pop(-heapq.heappushpop(lots, mine)[1], None)
-            size -= len(str(gone.text)) if isinstance(gone, Example) else 0
+            size -= 0 if gone is None else _size(gone)
         if size > KEPT:
             fits = False
             held.clear()
@@ -232,7 +234,7 @@ def kept(data: Dataset, most: int | None = None) -> Dataset:
             return
         seen, size = list[Example | Dropped](), 0
         for item in data.make():
-            size += len(str(item.text)) if isinstance(item, Example) else 0
+            size += _size(item)
             if size <= most:
                 seen.append(item)
             yield item
@@ -260,4 +262,15 @@ def up_to_mask(data: Dataset) -> Dataset:
 def _written(item: Example | Dropped) -> bytes:
     # Field by field: a hash must not depend on how Python prints an object.
     values = [getattr(item, each.name) for each in fields(item)]
-    return json.dumps(values, ensure_ascii=True).encode() + b"\n"
+    if isinstance(item, Example) and item.image is None:
+        values = values[:-2]  # what only pictures have: the hash of a text is what it was before there were any
+    return json.dumps(values, ensure_ascii=True, default=_digest).encode() + b"\n"
+
+
+def _digest(image: bytes) -> str:
+    return hashlib.sha256(image).hexdigest()
+
+
+def _size(item: Example | Dropped) -> int:
+    """What is to be kept in memory of it, in characters or bytes."""
+    return len(str(item.text)) + len(item.image or "") + len(item.region or "") if isinstance(item, Example) else 0

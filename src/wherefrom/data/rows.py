@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from wherefrom.data import blimp
@@ -26,6 +27,7 @@ SPARSE = (
     "answer",
     "attractors",
     "group",
+    "region",
 )  # what some rows may have and some not
 
 
@@ -35,6 +37,8 @@ def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
     A row that has no target, foil, … or an empty one has none. A target belongs at the mask, or after the text where
     there is none: which of the two a model can be asked for is the model's business.
     """
+    if "image" in columns:
+        return picture(id, row, columns, labels)
     text = _text(row, columns, "text")
     pair = _text(row, columns, "pair") if "pair" in columns else None
     target, foil = (
@@ -55,6 +59,32 @@ def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
         attractors=None if attractors is None else _whole(attractors, columns["attractors"]),
         group=None if group is None else str(group),
     )
+
+
+def picture(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:
+    """A picture in the place of a text: the bytes of a file, bare or as `datasets` writes them, or its path."""
+    label = _label(row, columns, labels) if "label" in columns else None
+    group = _given(row, columns, "group")
+    return Example(
+        id,
+        "",
+        label,
+        group=None if group is None else str(group),
+        image=_image(_cell(row, columns, "image"), "image"),
+        region=None if (region := _given(row, columns, "region")) is None else _bytes(region),
+    )
+
+
+def _image(value: Any, part: str) -> bytes | str:
+    found = (value.get("bytes") or value.get("path")) if isinstance(value, Mapping) else value
+    if not isinstance(found, bytes | str):
+        raise BadRow(f"'{part}' is {shown(value)}; expected the bytes of an image file, or its path")
+    return found
+
+
+def _bytes(value: Any) -> bytes:
+    found = _image(value, "region")
+    return found if isinstance(found, bytes) else Path(found).read_bytes()
 
 
 def questions(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:

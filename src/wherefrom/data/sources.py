@@ -205,5 +205,13 @@ for _source in (
         labels=rows.NUMBERS,
         splits=("test",),
     ),
+    Source(
+        "cifar10",
+        "Pictures of 32 × 32 pixels in ten classes (Krizhevsky 2009).",
+        {"image": "image|img", "label": "label"},
+        labels=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        splits=("test", "train"),
+        hub="uoft-cs/cifar10",
+    ),
 ):
     SOURCES.add(_source.name, _source)

@@ -21,6 +21,7 @@ from wherefrom.model.batching import by_length
 
 T = TypeVar("T")
 WINDOW = 2048  # rows
+PICTURE = 256  # tokens, more or less
 TOKENS = 16384  # in a shard: long texts make shards of fewer rows
 
 
@@ -45,7 +46,9 @@ def load(lengths: Iterable[float]) -> Load:
 
 
 def characters(example: Example) -> int:
-    """The length of a text before anything is known of its tokens."""
+    """The length of a text before anything is known of its tokens; pictures are taken to be alike."""
+    if example.image is not None:
+        return PICTURE
     return len(example.text) if isinstance(example.text, str) else sum(map(len, example.text))
 
 

@@ -10,7 +10,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from wherefrom.data import MASK, Dataset, Example, drawn
 from wherefrom.data import read as read_data
@@ -22,7 +25,9 @@ from wherefrom.evaluation import planning
 from wherefrom.evaluation.config import count_needs
 from wherefrom.evaluation.task import Item
 from wherefrom.model import TextInput
+from wherefrom.model.pictures import is_picture, pixels_of
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.picture import to_png
 from wherefrom.typecheck import shown as shown_value
 
 LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
@@ -91,7 +96,9 @@ def items(source: Dataset, given: Mapping[str, Sequence[Explanation]]) -> Iterat
 
 def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
     if data is None:
-        raise InvalidOption("no data to evaluate on; expected the name of a dataset, a file, or a list of texts")
+        raise InvalidOption(
+            "no data to evaluate on; expected the name of a dataset, a file, or a list of texts or pictures"
+        )
     if isinstance(data, Dataset):
         return data if limit is None else first(data, limit)
     if isinstance(data, str | os.PathLike):
@@ -109,10 +116,25 @@ def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
 
 
 def _example(id: str, given: Any, columns: Mapping[str, str] | None) -> Example:
-    """A text or a pair, the cells of a row, or an example as it is."""
+    """A text or a pair, a picture, the cells of a row, or an example as it is."""
     if isinstance(given, Mapping):
-        return from_row(id, dict(given), columns)
+        pictured = [name for name, each in given.items() if is_picture(each) or getattr(each, "ndim", 0) == 2]
+        cells = {**given, **{name: packed(given[name]) for name in pictured}}
+        return from_row(id, cells, columns)
+    if is_picture(given):
+        return Example(id, "", image=packed(given))
     return given if isinstance(given, Example) else Example(id, _text(given))
+
+
+def packed(given: Any) -> bytes | str:
+    """A picture as an example holds it: the path of its file, or a PNG's bytes."""
+    if isinstance(given, Path):
+        return str(given)
+    mask = isinstance(given, np.ndarray) and given.dtype == np.bool_
+    pixels = pixels_of(given.astype(np.float64) if mask else given)
+    if pixels is None:
+        raise InvalidInput(f"{shown_value(given)} is no picture that can be evaluated; expected an image or an array")
+    return to_png(pixels)
 
 
 def _text(given: Any) -> Any:

@@ -32,10 +32,12 @@ from wherefrom.pipeline.phrases import with_phrases
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.picture import to_png
 
 T = TypeVar("T")
 EveryTarget = Mapping[str, tuple[Explanation, ...]]  # of one example: by method, an explanation of each target
 SENTENCE = "this is a film about the cat that is not here ."
+SPECKLED = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)  # a picture of ours
 TOKENS = 4096  # in one captured batch: what its maps take is this times the length
 
 
@@ -89,8 +91,9 @@ class Worker:
     def _own_failure(self) -> str | None:
         """Why our sentence cannot be explained, where the sentence may be to blame; what else is wrong is raised."""
         mask = self.opened.mask_token or ""
-        ours = Example("", (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}")
-        ours = replace(ours, target=SENTENCE) if self.opened.two_streams else ours
+        words = (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}"
+        said = SENTENCE if self.opened.two_streams else None
+        ours = Example("", words, target=said, image=to_png(SPECKLED) if self.opened.images else None)
         asked = Question(None, None, None) if self.setting.target == LABEL else self._question(ours)
         try:
             with warnings.catch_warnings():
@@ -129,7 +132,9 @@ class Worker:
         """An example as this model reads it; a target of several tokens stands at the end of a language model's, and
         that of an encoder with a decoder is the text that it writes.
         """
-        found = self.reader.read(self._masked(example).text)[0][0]
+        if example.image is not None and not self.opened.images:
+            raise InvalidInput(f"the example is a picture, and {self.opened.name} reads texts")
+        found = self.reader.read(self._masked(example).text if example.image is None else example.image)[0][0]
         continues = self.opened.task == "causal-lm" and not self._has_mask(example)
         if not (continues or self.opened.two_streams) or self.setting.target is not None:
             return found
@@ -264,11 +269,12 @@ class Worker:
             by_name[name] = _completed(outcome.item.given[name], sentence, first, name)
         at_once = [asked for asked in self.asked if asked.at_once]
         later = any(not asked.at_once and asked.probe is None for asked in self.asked)
+        inside = None if example.region is None else self.opened.preparing.region(example.region)
         waiting = []
         for name in (*self.setting.methods, *self.setting.given):
             if at_once:
                 classes = {_label(each): each for each in found.get(name, ())}
-                case = Case(example, by_name[name], by_name, classes)
+                case = Case(example, by_name[name], by_name, classes, inside=inside)
                 outcome.records += [Record(name, number) for asked in at_once for number in asked.measure(case)]
             if later:
                 waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))

@@ -28,6 +28,7 @@ NEEDS = {
     "label": "a gold label",
     "group": "a group",
     "target": "a target word",
+    "region": "a mask of where its object is (region)",
 }
 
 
@@ -53,6 +54,7 @@ class Case:
     again: Mapping[Again, Mapping[str, Explanation]] = field(default_factory=dict)  # once more, by what was changed
     reruns: Mapping[Rerun, Any] = field(default_factory=dict)
     gold: int | None = None  # the model's class that the gold label is, where a metric asks for it
+    inside: NDArray[np.bool_] | None = None  # the pixels of the picture's object, as the model reads it
 
 
 class Number(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,23 @@ from numpy.typing import NDArray
 from wherefrom.errors import NotDefined
 from wherefrom.metric import confidence as between
 from wherefrom.metric import consistency as models
-from wherefrom.metric import correlation, erasure, flipping, layerwise, left_out, plausibility, precision, sanity, soft
+from wherefrom.metric import (
+    correlation,
+    erasure,
+    flipping,
+    layerwise,
+    left_out,
+    patchwise,
+    plausibility,
+    precision,
+    sanity,
+    soft,
+)
 from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.metric.ranks import Ties, token_ranks
 from wherefrom.result.explanation import Explanation
+from wherefrom.typecheck import least
 
 Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
@@ -330,6 +342,58 @@ def auprc(case: Case, asked: MetricSpec, *, protocol: plausibility.Protocol = "t
     """Area under precision and recall of the scores against a human rationale (ERASER)."""
     del asked
     yield Part(None, plausibility.auprc(*_rationale(case), protocol))
+
+
+# Of pictures: patches that go, and where the object is ----------------------------------------------------
+
+
+@metric("deletion", better="lower", rerun=flipping.Flips("mean"))
+def deletion(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """Area under the probability as a picture's patches are painted over, the highest scores first (RISE)."""
+    found = _rerun(case, asked)["probability"]
+    yield Part(None, found.area(found.morf))
+
+
+@metric("insertion", rerun=flipping.Flips("mean"))
+def insertion(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """Area under the probability as patches come into a painted picture, the highest scores first (RISE)."""
+    found = _rerun(case, asked)["probability"]
+    yield Part(None, found.area(found.lerf))
+
+
+def _inside(case: Case) -> NDArray[np.bool_]:
+    if case.inside is None or not case.inside.any():
+        raise NotDefined("nothing of the object is left in what the model reads of the picture")
+    return case.inside
+
+
+@metric("focus", needs=("region",))
+def focus(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """Share of a picture's positive scores on patches that lie on the object by half or more (Arias-Duart et al.)."""
+    del asked
+    yield Part(None, patchwise.focus(*patchwise.on_patches(case.explanation, _inside(case))))
+
+
+@metric("pointing", needs=("region",))
+def pointing(case: Case, asked: MetricSpec, *, tolerance: Annotated[int, least(0)] = 0) -> Iterator[Part]:
+    """Whether the pixel with the highest score lies on the object, or so many pixels beside it (Zhang et al.)."""
+    del asked
+    yield Part(None, float(patchwise.pointing(*patchwise.on_pixels(case.explanation, _inside(case)), tolerance)))
+
+
+@metric("segmentation", needs=("region",))
+def segmentation(case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """IoU of object and ground with the scores above their mean; also the object's own, accuracy, AP (Chefer et al.).
+
+    Of each picture by itself, and then their mean; the authors sum up pixels over all pictures.
+    """
+    del asked
+    values, inside = patchwise.on_pixels(case.explanation, _inside(case))
+    found = patchwise.segmentation([values], [inside.astype(int)])
+    yield Part(None, found.mean_iou)
+    yield Part(None, found.object_iou, "object")
+    yield Part(None, found.pixel_accuracy, "accuracy")
+    yield Part(None, found.mean_average_precision, "ap")
 
 
 # By other models, and by the same one disturbed -----------------------------------------------------------

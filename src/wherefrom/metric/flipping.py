@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 
 from wherefrom.metric.erasure import TENTHS, Erased, Way, blank_id, numbers_without, plan
 from wherefrom.model import Model, Sentence
@@ -37,6 +38,11 @@ class Flipped(NamedTuple):
 
     morf: Array
     lerf: Array
+    taken: Sequence[int]  # tokens gone at each step
+
+    def area(self, numbers: Array) -> float:
+        """The area under one of the curves over the share of tokens gone, by trapezoids."""
+        return float(trapezoid(numbers, np.array(self.taken) / max(1, self.taken[-1])))
 
     @property
     def between(self) -> float:
@@ -62,14 +68,17 @@ class Flips:
         erased, steps = [], []
         for sentence, explanation in cases:
             order, taken = plan(sentence, explanation, Way(self.by, self.shares))
-            steps.append(len(taken))
+            steps.append(taken)
             for walk in (order, order[::-1]):
                 erased += [Erased(sentence, explanation, frozenset(walk[:k])) for k in taken]
         found = numbers_without(opened, erased, blank_id(opened, self.by), get_args(Of))
-        each = np.split(found, np.cumsum([2 * count for count in steps])[:-1])
+        each = np.split(found, np.cumsum([2 * len(taken) for taken in steps])[:-1])
         return [
-            {of: Flipped(curve[:count], curve[count:]) for of, curve in zip(get_args(Of), numbers.T, strict=True)}
-            for numbers, count in zip(each, steps, strict=True)
+            {
+                of: Flipped(curve[: len(taken)], curve[len(taken) :], taken)
+                for of, curve in zip(get_args(Of), numbers.T, strict=False)
+            }
+            for numbers, taken in zip(each, steps, strict=True)
         ]
 
 

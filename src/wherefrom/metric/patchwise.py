@@ -25,12 +25,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wherefrom.data.pictured import mosaic as mosaic
 from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.metric.erasure import NINE as NINE
 from wherefrom.metric.erasure import TENTHS, Curve, erasure
 from wherefrom.metric.precision import average_precision
 from wherefrom.model.perturb import By
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.picture import Patches
 
 Array = NDArray[np.float64]
 UNKNOWN = -1  # of a label: neither object nor ground
@@ -77,14 +79,6 @@ def focus(scores: ArrayLike, inside: ArrayLike) -> float:
     if not positive.any():
         raise NotDefined("no score is positive, so that none lies anywhere; expected at least one")
     return float(positive[mask].sum() / positive.sum())
-
-
-def mosaic(pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """Four pictures of one size as one: the first two above the others."""
-    if len(pictures) != 4 or len({each.shape for each in pictures}) != 1:
-        raise InvalidInput("a mosaic is made of four pictures of one size")
-    found: NDArray[np.uint8] = np.concatenate([np.concatenate(pictures[i : i + 2], 1) for i in (0, 2)], 0)
-    return found
 
 
 def quarter(grid: tuple[int, int], which: int) -> NDArray[np.bool_]:
@@ -162,6 +156,26 @@ def covered(scores: ArrayLike, label: ArrayLike) -> Covered:
         np.array([float((a | b).sum()) for a, b in classes]),
         average_precision(ranked, wanted),
     )
+
+
+def on_patches(explanation: Explanation, inside: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
+    """The patches' scores on their grid, and which of them lie inside by half of their pixels or more."""
+    picture, (_, mask) = _picture(explanation), on_pixels(explanation, inside)
+    rows, columns = picture.grid
+    cells = mask.reshape(rows, mask.shape[0] // rows, columns, mask.shape[1] // columns)
+    return picture.on_grid(np.asarray(explanation.scores, np.float64)), cells.mean((1, 3)) >= 0.5
+
+
+def on_pixels(explanation: Explanation, inside: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
+    """The scores of the pixels that patches cover, and which of those lie inside."""
+    values = _picture(explanation).on_pixels(explanation.scores)
+    return values, np.asarray(inside, bool)[: values.shape[0], : values.shape[1]]
+
+
+def _picture(explanation: Explanation) -> Patches:
+    if explanation.picture is None:
+        raise NotDefined("a region is a place in a picture, and what is explained is a text")
+    return explanation.picture
 
 
 def _mask(inside: ArrayLike, like: Array) -> NDArray[np.bool_]:

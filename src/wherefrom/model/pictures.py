@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
@@ -28,7 +29,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, WherefromError
 from wherefrom.extras import need
 from wherefrom.model.containers import several
 from wherefrom.result.answer import Readout
-from wherefrom.result.picture import Patches, Pixels
+from wherefrom.result.picture import Patches, Pixels, decoded
 from wherefrom.typecheck import kind_of, shown
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 PAINTS = {"mean": -1, "black": -2, "blur": -3}
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
-EXPECTED = "the path of an image file, a Pillow image, an array [height, width, 3], or {'pixel_values': …}"
+EXPECTED = "an image file's path or bytes, a Pillow image, an array [height, width, 3], or {'pixel_values': …}"
 POOLED = "class token; the head reads the mean of the patches beside it"
 
 
@@ -88,8 +89,14 @@ class Preparing:
             return replace(self.sentence(self.prepared(_opened(self.model, given))), given={"image": str(given)})
         if isinstance(given, Tensor | np.ndarray) and given.ndim == 4:
             return None
-        pixels = pixels_of(given)
+        pixels = decoded(given) if isinstance(given, bytes) else pixels_of(given)
         return None if pixels is None else self.sentence(self.prepared(pixels))
+
+    def region(self, image: bytes) -> NDArray[np.bool_]:
+        """Where a picture of the same size as another is not black, in the pixels that the model reads of that."""
+        white = (decoded(image) > 127).any(-1, keepdims=True)
+        found: NDArray[np.bool_] = self.shown(self.prepared(white.repeat(3, -1).astype(np.uint8) * 255))[..., 0] > 127
+        return found
 
     def prepared(self, pixels: Pixels) -> Tensor:
         """What the processor makes of a picture: [3, height, width]."""
@@ -196,12 +203,7 @@ def _opened(model: str, path: str | Path) -> Pixels:
     if not file.is_file():
         text = "" if file.suffix.lower() in ENDINGS else ", and no text"
         raise InvalidInput(f"{model} reads images{text}: there is no file {shown(str(path))}; expected {EXPECTED}")
-    pillow = need("PIL.Image", extra="image")
-    try:
-        with pillow.open(file) as image:
-            return np.asarray(image.convert("RGB"))
-    except OSError as error:
-        raise InvalidInput(f"'{file.name}' is no image that Pillow can read: {error}") from error
+    return decoded(file)
 
 
 def pixels_of(given: Any) -> Pixels | None:

@@ -1,21 +1,25 @@
 """A picture that was cut into patches, and where each token of it lies. Needs numpy alone.
 
-Files and pages hold the picture as a PNG, written here without any library for images.
+Files and pages hold the picture as a PNG, written here without any library for images; image files of other makers are
+read by Pillow.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wherefrom.errors import DamagedFile, InvalidInput
+from wherefrom.extras import need
 
 Pixels = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
@@ -80,6 +84,17 @@ def spread(values: NDArray[np.float64], shape: tuple[int, int], smooth: bool) ->
         upper = np.minimum(lower + 1, count - 1)
         values = values.take(lower, axis) * (1 - part) + values.take(upper, axis) * part
     return values
+
+
+def decoded(image: bytes | str | Path) -> Pixels:
+    """The pixels of an image file, given by its path or its bytes."""
+    pillow = need("PIL.Image", extra="image")
+    try:
+        with pillow.open(io.BytesIO(image) if isinstance(image, bytes) else image) as opened:
+            return np.asarray(opened.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:  # what Pillow raises of damage
+        name = f"what was given ({len(image):,} bytes)" if isinstance(image, bytes) else f"'{Path(image).name}'"
+        raise InvalidInput(f"{name} is no image that Pillow can read: {error}") from error
 
 
 def to_png(pixels: Pixels) -> bytes:
