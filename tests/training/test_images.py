@@ -13,7 +13,7 @@ import torch
 
 import wherefrom
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import images, loop
+from wherefrom.training import images, loop, replay
 
 pillow = pytest.importorskip("PIL.Image")
 pa = pytest.importorskip("pyarrow")
@@ -87,22 +87,30 @@ def test_a_square_of_another_picture_counts_by_its_area() -> None:
 def test_batches_follow_from_the_seed_and_the_place_alone(tmp_path: Path) -> None:
     seen = images.read([table(tmp_path / "a.parquet", 20)], images.ImageColumns())
     prepared = images.processor(seen)
-    one, other = (images.Seen(seen, prepared, 100, seed) for seed in (0, 1))
-    first, again, changed = (each.ready(each.__getitems__([40, 41, 42, 43])).pixels for each in (one, one, other))
-    torch.testing.assert_close(again, first)
-    assert not torch.equal(changed, first)
-    every = [int(i) for i in one._shuffled(list(range(20)))]
-    assert sorted(every) == list(range(20))
-    plain = images.Seen(seen, prepared, 20, None)
-    read = plain.ready(plain.__getitems__([3, 4])).pixels
+    shown = images.Shown.of(seen, prepared, "cpu")
+    rows, drawn = images.drawn_batches(20, 8, 0, 0, 5)
+    assert sorted(rows.flatten()[:20].tolist()) == sorted(rows.flatten()[20:].tolist()) == list(range(20))
+    again = [
+        torch.cat(each) for each in zip(*(images.drawn_batches(20, 8, 0, i, i + 1) for i in range(5)), strict=True)
+    ]
+    assert torch.equal(again[0], rows)
+    assert torch.equal(again[1], drawn)
+    assert not torch.equal(images.drawn_batches(20, 8, 1, 0, 5)[1], drawn)
+    assert not torch.equal(shown.changed(rows[0], drawn[0]).pixels, shown.plain(rows[0]))
     expected = prepared([seen.pixels[3], seen.pixels[4]], return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(read, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(shown.plain(torch.tensor([3, 4])), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_rate_rises_and_falls(tmp_path: Path) -> None:
+    run = schedule(tmp_path, warmup=0.2, learning_rate=1.0)
+    rates = [replay.learning_rate(run, step, 10) for step in range(10)]
+    np.testing.assert_allclose(rates, [0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
 
 
 @pytest.mark.slow
 def test_a_run_learns_and_its_folder_explains_pictures(tmp_path: Path) -> None:
     data, out = table(tmp_path / "a.parquet", 320), tmp_path / "out"
-    outcome = images.train([data], schedule(out), shape=SHAPE, held_out=0.2)
+    outcome = images.train([data], schedule(out, epochs=20), shape=SHAPE, held_out=0.2)
     assert outcome.metrics["accuracy"] > 0.8
     report = json.loads((out / "training.json").read_text())
     assert (report["train_rows"], report["valid_rows"]) == (256, 64)
@@ -117,15 +125,15 @@ def test_a_run_learns_and_its_folder_explains_pictures(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = table(tmp_path / "a.parquet", 40)
     whole = images.train([data], schedule(tmp_path / "whole", epochs=4), shape=SHAPE, held_out=0.2)
-    own = loop.FiniteLoss.on_log
+    own = replay.refuse_infinite
 
-    def killed(self: Any, args: Any, state: Any, *rest: Any, **more: Any) -> None:
-        own(self, args, state, *rest, **more)
-        if state.global_step >= 5:
+    def killed(kind: str, loss: float, step: int, rate: float) -> None:
+        own(kind, loss, step, rate)
+        if step >= 5:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.FiniteLoss, "on_log", killed)
+        patch.setattr(replay, "refuse_infinite", killed)
         with pytest.raises(KeyboardInterrupt):
             images.train([data], schedule(tmp_path / "killed", epochs=4), shape=SHAPE, held_out=0.2)
     again = images.train([data], schedule(tmp_path / "killed", epochs=4), shape=SHAPE, held_out=0.2)

@@ -58,11 +58,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 
 
 def _training(
-    *, batch: int, lr: float, warmup: float, weight_decay: float, checks: int, workers: int, **more: Flag
+    *, batch: int, lr: float, warmup: float, weight_decay: float, checks: int, workers: int | None, **more: Flag
 ) -> Group:
-    """The options of every run; their defaults differ."""
+    """The options of every run; their defaults differ, and those that prepare nothing on the CPU have no workers."""
     return {
         **more,
+        **({} if workers is None else {"workers": Flag(Workers, workers)}),
         "batch": Flag(Batch, batch),
         "lr": Flag(Rate, lr),
         "warmup": Flag(Warmup, warmup),
@@ -71,7 +72,6 @@ def _training(
         "seed": Flag(Seed, 0),
         "device": Flag(Device, "auto"),
         "precision": Flag(Precision, "auto"),
-        "workers": Flag(Workers, workers),
         "quiet": Flag(Quiet, False),
     }
 
@@ -212,12 +212,12 @@ def classify(
 @shared(
     how=(
         _training(
-            batch=512,
+            batch=256,
             lr=1e-3,
             warmup=0.05,
             weight_decay=0.05,
             checks=1,
-            workers=4,
+            workers=None,
             epochs=Flag(Epochs, 200.0),
             patience=Flag(Patience, 0),
         ),

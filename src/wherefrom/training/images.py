@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +25,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.data import Dataset
 from transformers import AutoModelForImageClassification, ViTConfig, ViTForImageClassification, set_seed
 
 from wherefrom.data.tables import BadRow, Problems, cell, label_names, label_text, rows
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.extras import need
-from wherefrom.training import corpus, loop
+from wherefrom.training import loop, replay
 from wherefrom.training.accuracy import Score
 from wherefrom.training.checkpoints import locate
-from wherefrom.training.classify import accuracy
 
 Array = npt.NDArray[np.uint8]
 SMOOTHING = 0.1
@@ -106,23 +104,22 @@ def train(
         checked = read([valid], columns, seen.names, seen.pixels.shape[1])
     set_seed(run.seed)
     network = ViTForImageClassification(vit(shape, seen))
-    if loop.on_cuda(run):
-        loop.compile_blocks(network)
-    steps, _ = loop.schedule(run, len(seen.labels))
-    run = replace(run, steps=steps, checks=max(1, round(run.epochs * run.checks)) if run.steps is None else run.checks)
+    steps, every = loop.schedule(run, len(seen.labels))
     prepared = processor(seen)
-    task = loop.Fitting(
-        model=network,
-        tokenizer=prepared,
-        train=Seen(seen, prepared, steps * run.batch, run.seed),
-        valid=Seen(checked, prepared, len(checked.labels), None),
-        collate=corpus.as_is,
-        best="accuracy",
-        metrics=accuracy,
-        trainer=Mixing,
+    cuda = loop.on_cuda(run)
+    if cuda:
+        loop.compile_blocks(network)
+    device = "cuda" if cuda else "cpu"
+    learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))
+    task = replay.Replayed(
+        network,
+        prepared,
+        batches=partial(drawn_batches, len(seen.labels), run.batch, run.seed),
+        loss=partial(mixed_loss, network, learnt),
+        accuracy=partial(accuracy, network, held, 4 * run.batch),
     )
     counts = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels), "parameters": network.num_parameters()}
-    return loop.fit(task, run, {**settings, **counts})
+    return replay.fit(task, run, steps, every, {**settings, **counts})
 
 
 def vit(shape: VisionShape, seen: Labelled) -> ViTConfig:
@@ -206,48 +203,45 @@ def _decoded(value: object, column: str) -> Any:
 # Changing -------------------------------------------------------------------------------------------------
 
 
-class Seen(Dataset):  # type: ignore[type-arg]  # batches, not items, are what it gives
-    """Pictures for a DataLoader, which asks for whole batches: in order, or with a seed shuffled anew and changed.
+class Shown(NamedTuple):
+    """Pictures where they are learnt from: on a GPU if there is one, as bytes."""
 
-    A batch holds bytes and the numbers that say how to change them; `ready` does so where the batch lies by then, on a
-    GPU if there is one.
-    """
+    pixels: Tensor  # [N, 3, side, side], uint8
+    labels: Tensor
+    normal: Tensor  # [2, 3, 1, 1]: the mean and the deviation of colours from 0 to 1
 
-    def __init__(self, rows: Labelled, prepared: Any, total: int, seed: int | None) -> None:
-        self.rows, self.total, self.seed = rows, total, seed
-        self.normal = torch.tensor([prepared.image_mean, prepared.image_std])[..., None, None]
+    @classmethod
+    def of(cls, rows: Labelled, prepared: Any, device: str) -> Shown:
+        pixels = torch.from_numpy(rows.pixels).permute(0, 3, 1, 2).contiguous()
+        normal = torch.tensor([prepared.image_mean, prepared.image_std])[..., None, None]
+        return cls(pixels.to(device), torch.from_numpy(rows.labels).to(device), normal.to(device))
 
-    def __len__(self) -> int:
-        return self.total
+    def normalised(self, pixels: Tensor) -> Tensor:
+        return (pixels - self.normal[0]) / self.normal[1]
 
-    def __getitems__(self, indices: list[int]) -> dict[str, Tensor]:
-        places = np.array(indices) if self.seed is None else self._shuffled(indices)
-        labels = torch.from_numpy(self.rows.labels[places])
-        batch = {"pixel_values": torch.from_numpy(self.rows.pixels[places]), "labels": labels}
-        if self.seed is None:
-            return batch
-        own = torch.Generator().manual_seed(hash((self.seed, indices[0])) % 2**31)
-        return {**batch, "drawn": torch.rand(len(indices), DRAWN, generator=own)}
+    def plain(self, places: Tensor | slice) -> Tensor:
+        """Pictures as they are, as the model reads them."""
+        return self.normalised(self.pixels[places].float() / 255)
 
     @torch.no_grad()
-    def ready(self, batch: dict[str, Tensor]) -> ChangedBatch:
-        """The batch as the model reads it, changed by what was drawn for it."""
-        pixels, labels = batch["pixel_values"], batch["labels"]
-        mean, std = self.normal.to(pixels.device)
-        with torch.autocast(pixels.device.type, enabled=False):  # bfloat16 cannot tell the places of pixels apart
-            pixels = pixels.permute(0, 3, 1, 2).float() / 255
-            if "drawn" not in batch:
-                return ChangedBatch(
-                    (pixels - mean) / std, labels, labels, torch.ones(len(labels), device=labels.device)
-                )
-            move, colour, hide, mix = torch.split(batch["drawn"], [7, 3, 2, 4], 1)
-            pixels = (coloured(moved(pixels, move), colour) - mean) / std
-            return mixed(hidden(pixels, hide), labels, mix)
+    def changed(self, places: Tensor, drawn: Tensor) -> ChangedBatch:
+        """Pictures changed by numbers from 0 to 1, [B, DRAWN]."""
+        move, colour, hide, mix = torch.split(drawn, [7, 3, 2, 4], 1)
+        with torch.autocast(drawn.device.type, enabled=False):  # bfloat16 cannot tell the places of pixels apart
+            pixels = self.normalised(coloured(moved(self.pixels[places].float() / 255, move), colour))
+            return mixed(hidden(pixels, hide), self.labels[places], mix)
 
-    def _shuffled(self, indices: list[int]) -> npt.NDArray[np.int64]:
-        assert self.seed is not None
-        n = len(self.rows.labels)
-        return np.array([order(self.seed, i // n, n)[i % n] for i in indices])
+
+def drawn_batches(n: int, size: int, seed: int, start: int, end: int) -> tuple[Tensor, Tensor]:
+    """Of the steps from one to another, the rows that each reads, shuffled anew in every epoch, and how they are
+    changed: [steps, B] and [steps, B, DRAWN]."""
+    rows, drawn = [], []
+    for step in range(start, end):
+        places = np.arange(step * size, (step + 1) * size)
+        epochs = range(places[0] // n, places[-1] // n + 1)
+        rows.append(np.concatenate([order(seed, each, n)[places[places // n == each] % n] for each in epochs]))
+        drawn.append(torch.rand(size, DRAWN, generator=torch.Generator().manual_seed(hash((seed, step)) % 2**31)))
+    return torch.from_numpy(np.stack(rows)), torch.stack(drawn)
 
 
 @lru_cache(maxsize=2)  # a batch may lie across the border of two epochs
@@ -271,7 +265,7 @@ def moved(pixels: Tensor, drawn: Tensor) -> Tensor:
     even = 2 * drawn - 1
     bent = (drawn[:, 0] < 0.5).float()
     turn, shear, scale = (even[:, 1 + i] * bent * most for i, most in enumerate((TURN, SHEAR, SCALE)))
-    mirror = torch.where(drawn[:, 4] < 0.5, -1.0, 1.0)
+    mirror = 1 - 2 * (drawn[:, 4] < 0.5).float()
     shift = (even[:, 5:7] * SHIFT * side).round() * 2 / side
     cos, sin = torch.cos(turn) * (1 + scale), torch.sin(turn) * (1 + scale)
     rows = torch.stack([cos * mirror, -sin + shear * cos, sin * mirror, cos + shear * sin], 1).view(-1, 2, 2)
@@ -315,40 +309,30 @@ def _box(corner: Tensor, size: Tensor, side: int) -> Tensor:
     return (inside[:, 0, :, None] & inside[:, 1, None, :])[:, None]
 
 
-class Mixing(loop.InOrder):
-    """Trainer whose pictures are changed on the device and may have two labels.
-
-    transformers writes ViT's weights under older names and reads them back by `from_pretrained` alone. Trainer reads
-    checkpoints without it, and would go on with blocks that were never loaded, so they are read here.
-    """
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        own = self.model if model is None else model
-        own.load_state_dict(type(own).from_pretrained(resume_from_checkpoint).state_dict())
-
-    def _load_best_model(self) -> None:
-        self._load_from_checkpoint(self.state.best_model_checkpoint)
-
-    def evaluate(self, *args: Any, **more: Any) -> dict[str, float]:
-        """Called by Trainer. The blocks are compiled for training; the few batches here are not worth as much again."""
-        with torch.compiler.set_stance("force_eager"):
-            found: dict[str, float] = super().evaluate(*args, **more)
-        return found
-
-    def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any) -> Any:
-        """Called by Trainer."""
-        read = self.train_dataset.ready(inputs)
-        output = model(pixel_values=read.pixels)
-        smoothing = SMOOTHING if model.training else 0.0
-        own, other = (
-            functional.cross_entropy(output.logits, labels, label_smoothing=smoothing, reduction="none")
-            for labels in (read.labels, read.others)
-        )
-        loss = (read.share * own + (1 - read.share) * other).mean()
-        return (loss, output) if return_outputs else loss
+def mixed_loss(network: Any, shown: Shown, places: Tensor, drawn: Tensor) -> Tensor:
+    """Of a batch of pictures, each with two labels."""
+    read = shown.changed(places, drawn)
+    logits = network(pixel_values=read.pixels).logits
+    own, other = (
+        functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING, reduction="none")
+        for labels in (read.labels, read.others)
+    )
+    loss: Tensor = (read.share * own + (1 - read.share) * other).mean()
+    return loss
 
 
 # Measuring ------------------------------------------------------------------------------------------------
+
+
+def accuracy(network: Any, shown: Shown, batch: int) -> dict[str, float]:
+    """How often a classifier of pictures is right, and its loss."""
+    right = loss = 0.0
+    for start in range(0, len(shown.labels), batch):
+        some = slice(start, start + batch)
+        logits = network(pixel_values=shown.plain(some)).logits
+        right += float((logits.argmax(-1) == shown.labels[some]).sum())
+        loss += float(functional.cross_entropy(logits.float(), shown.labels[some], reduction="sum"))
+    return {"loss": loss / len(shown.labels), "accuracy": right / len(shown.labels)}
 
 
 @torch.inference_mode()
@@ -358,13 +342,7 @@ def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", 
     network = AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
     from transformers import AutoImageProcessor
 
-    prepared = AutoImageProcessor.from_pretrained(place)
     names = [network.config.id2label[index] for index in range(network.config.num_labels)]
     seen = read([data], columns, names, network.config.image_size)
-    checked = Seen(seen, prepared, len(seen.labels), None)
-    right = 0
-    for start in range(0, len(checked), batch):
-        taken = checked.__getitems__(list(range(start, min(start + batch, len(checked)))))
-        read_now = checked.ready({name: each.to(device) for name, each in taken.items()})
-        right += int((network(pixel_values=read_now.pixels).logits.argmax(-1) == read_now.labels).sum())
-    return Score("all", right, len(checked))
+    shown = Shown.of(seen, AutoImageProcessor.from_pretrained(place), device)
+    return Score("all", round(accuracy(network, shown, batch)["accuracy"] * len(seen.labels)), len(seen.labels))

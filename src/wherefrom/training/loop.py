@@ -127,12 +127,15 @@ def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
         if name in ("eval_loss", f"eval_{task.best}")
     }
     outcome = Trained(run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None)
-    save(task.model, task.tokenizer, run.out)
-    report = {
-        **settings,
-        "outcome": {**asdict(outcome), "out": None},
-        "made_with": versions(trainer.args.device),
-    }
+    return finish(task.model, task.tokenizer, run, outcome, settings, trainer.args.device)
+
+
+def finish(
+    model: PreTrainedModel, tokenizer: Any, run: Schedule, outcome: Trained, settings: dict[str, Any], device: Any
+) -> Trained:
+    """Save the folder and its report, and drop the checkpoints."""
+    save(model, tokenizer, run.out)
+    report = {**settings, "outcome": {**asdict(outcome), "out": None}, "made_with": versions(device)}
     write(run.out / REPORT, json.dumps(report, indent=1, default=str) + "\n")
     shutil.rmtree(run.out / CHECKPOINTS, ignore_errors=True)
     return outcome
@@ -156,8 +159,6 @@ class InOrder(Trainer):  # type: ignore[misc]  # transformers is untyped here
 def arguments(task: Fitting, run: Schedule) -> TrainingArguments:
     """Our settings in transformers' words."""
     cuda = on_cuda(run)
-    if run.precision not in ("auto", "bf16", "float32"):
-        raise InvalidOption(f"precision {run.precision!r}: expected auto, bf16 or float32")
     steps, every = schedule(run, len(task.train))
     return TrainingArguments(
         output_dir=str(run.out / CHECKPOINTS),
@@ -171,7 +172,7 @@ def arguments(task: Fitting, run: Schedule) -> TrainingArguments:
         adam_beta2=run.beta2,
         max_grad_norm=1.0,
         optim="adamw_torch_fused" if cuda else "adamw_torch",
-        bf16=run.precision == "bf16" or (run.precision == "auto" and cuda),
+        bf16=in_half(run),
         use_cpu=not cuda,
         eval_strategy="steps",
         eval_steps=every,
@@ -204,6 +205,13 @@ def on_cuda(run: Schedule) -> bool:
     return there and run.device != "cpu"
 
 
+def in_half(run: Schedule) -> bool:
+    """Whether passes are in bfloat16."""
+    if run.precision not in ("auto", "bf16", "float32"):
+        raise InvalidOption(f"precision {run.precision!r}: expected auto, bf16 or float32")
+    return run.precision == "bf16" or (run.precision == "auto" and on_cuda(run))
+
+
 def compile_blocks(network: PreTrainedModel) -> None:
     """Compile the Transformer's blocks, not the whole model: they share one graph, made in seconds, not a minute."""
     from transformers.modeling_layers import GradientCheckpointingLayer
@@ -224,14 +232,19 @@ class FiniteLoss(TrainerCallback):  # type: ignore[misc]  # transformers is unty
 
     def on_log(self, args: Any, state: Any, _: Any, logs: dict[str, float] | None = None, **__: Any) -> None:
         """Called by Trainer with each measured loss."""
-        for name in ("loss", "eval_loss"):
+        for name, kind in (("loss", "training"), ("eval_loss", "validation")):
             value = (logs or {}).get(name)
-            if value is not None and not math.isfinite(value):
-                raise InvalidOption(
-                    f"the {'validation' if name == 'eval_loss' else 'training'} loss became {value} at step "
-                    f"{state.global_step}; lower --lr (now {args.learning_rate:g}), lengthen --warmup, "
-                    "or use --precision float32"
-                )
+            if value is not None:
+                refuse_infinite(kind, value, state.global_step, args.learning_rate)
+
+
+def refuse_infinite(kind: str, loss: float, step: int, rate: float) -> None:
+    """An error where a loss is no finite number."""
+    if not math.isfinite(loss):
+        raise InvalidOption(
+            f"the {kind} loss became {loss} at step {step}; lower --lr (now {rate:g}), lengthen --warmup, or use "
+            f"--precision float32"
+        )
 
 
 def last_checkpoint(out: Path) -> Path | None:
