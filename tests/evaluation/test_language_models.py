@@ -171,7 +171,7 @@ def test_prompts_with_their_targets_from_a_file(plain: PreTrainedTokenizerFast, 
     assert len(values[0]) == 3
     assert values[1] == pytest.approx(values[0])
     assert values[2] == pytest.approx(values[0])
-    with pytest.raises(WherefromError, match="example 0: no column 'text'; it has: prompt"):
+    with pytest.raises(WherefromError, match="example 0: no column 'text' or 'image'; it has: prompt"):
         wherefrom.evaluate([{"prompt": "a cat"}], MODEL, plain, ["saliency"], ["morf"])
     with pytest.raises(WherefromError, match="example 1: 'target' is 3, not text"):
         wherefrom.evaluate(["a cat", {"text": "a dog", "target": 3}], MODEL, plain, ["saliency"], ["morf"])
