@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 
 from wherefrom.data import MASK, Example
