@@ -49,6 +49,15 @@ def test_what_leaves_the_range_is_left_to_the_host(size: float) -> None:
     assert joined(maps(size)).of(0) is None
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_no_number_is_left_to_the_host_which_says_so(bad: float) -> None:
+    layers = maps(0.3)
+    layers[2][1, 3, 0] = bad
+    joint = joined(layers)
+    assert joint.of(0) is not None
+    assert joint.of(1) is None
+
+
 def test_a_row_of_zeros_is_in_range() -> None:
     found = joined([torch.zeros(2, 6, 6)]).of(1)
     assert found is not None

@@ -1,0 +1,59 @@
+"""The maps of a batch in one array on the host, and what explanations hold of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+import wherefrom
+from wherefrom.method import choose
+from wherefrom.pipeline import execution, fetching
+from wherefrom.pipeline.fetching import Fetching, Stack
+from wherefrom.pipeline.resolution import resolve_job
+
+
+def stacked(lengths: tuple[int, ...], depth: int = 3) -> tuple[Stack, torch.Tensor]:
+    maps = torch.rand(depth, len(lengths), max(lengths), max(lengths), generator=torch.Generator().manual_seed(0))
+    stack = Stack(lengths, depth, Fetching())
+    for layer in maps:
+        stack.add(layer)
+    return stack, maps
+
+
+@pytest.mark.parametrize(("lengths", "shared"), [((6, 5), True), ((6, 1, 1, 1), False)])
+def test_a_sentence_has_a_part_of_the_array_unless_most_is_padding(lengths: tuple[int, ...], shared: bool) -> None:
+    stack, maps = stacked(lengths)
+    for row, n in enumerate(lengths):
+        found = stack.of(row)
+        assert np.array_equal(found, maps[:, row, :n, :n].numpy())
+        assert np.shares_memory(found, stack.room.numpy()) == shared
+
+
+def test_results_do_not_hold_more_than_a_machine_can_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_held", [fetching.PINNED + 1])
+    stack, _ = stacked((6, 5))
+    assert not np.shares_memory(stack.of(0), stack.room.numpy())
+
+
+def test_nothing_came() -> None:
+    assert Stack((3,), 2, Fetching()).of(0) is None
+
+
+def test_an_array_that_nobody_looked_at_is_looked_at() -> None:
+    fields: dict[str, Any] = {"tokens": ["a"], "scores": np.array([np.nan]), "method": "given"}
+    with pytest.raises(wherefrom.WherefromError, match="NaN"):
+        wherefrom.Explanation(**fields)
+    assert np.isnan(wherefrom.Explanation(**fields, known_finite=True).scores).all()
+
+
+@pytest.mark.parametrize(("method", "limited"), [("TransAtt", True), ("globenc", False)])
+def test_what_repeats_a_pass_in_float64_takes_few_tokens_at_a_time_on_a_gpu(method: str, limited: bool) -> None:
+    job = resolve_job(wherefrom.open_model(tiny.model("bert")), choose(method))
+    for device, tokens in (("cuda", execution.DOUBLED), ("cpu", float("inf"))):
+        opened: Any = SimpleNamespace(device=torch.device(device))
+        assert execution._at_once(opened, {method: job}) == (tokens if limited else float("inf"))
