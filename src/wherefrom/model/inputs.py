@@ -397,9 +397,11 @@ class Reader:
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
             raise InvalidInput("the list of token ids is empty; expected at least one")
-        if not _are_ints(ids):
-            raise InvalidInput("token ids must be whole numbers")
-        ids = [*map(int, ids)]
+        if {*map(type, ids)} != {int}:
+            if not _are_ints(ids):
+                raise InvalidInput("token ids must be whole numbers")
+            ids = [*map(int, ids)]
+        ids = [*ids]
         self._check(ids)
         special, spans, texts = self._aligned(ids)
         names = token_names(self.tokenizer, ids)
@@ -470,7 +472,7 @@ def _placed(row: int, error: WherefromError) -> WherefromError:
 
 def _are_ints(values: Iterable[Any]) -> bool:
     """Whether all are whole numbers; asked of their types, of which there are few."""
-    return all(issubclass(kind, int | np.integer) and kind is not bool for kind in {type(each) for each in values})
+    return all(issubclass(kind, int | np.integer) and kind is not bool for kind in {*map(type, values)})
 
 
 def _is_str(value: Any) -> bool:

@@ -89,16 +89,17 @@ class Explanation:
             if not getattr(self, name):
                 object.__setattr__(self, name, [False] * n)
         beside = ("spans", "special", "unknown", *(name for name in ("word_ids", "segments") if getattr(self, name)))
-        sizes = {"scores": self.scores.shape, **{name: (len(getattr(self, name)),) for name in beside}}
-        wrong = [name for name, shape in sizes.items() if shape != (n,)]
+        wrong = [] if self.scores.shape == (n,) else ["scores"]
+        wrong += [name for name in beside if len(getattr(self, name)) != n]
+        arrays = self._arrays()
         wrong += [
             name
-            for name, array in self._arrays().items()
+            for name, array in arrays.items()
             if name != "scores" and set(array.shape[(1 if name == "layer_scores" else -2) :]) != {n}
         ]
         if wrong:
             raise InvalidInput(f"{', '.join(wrong)} do not fit the {n} tokens")
-        broken = [name for name, array in self._arrays().items() if not known_finite and not np.isfinite(array).all()]
+        broken = [] if known_finite else [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if broken:
             raise InvalidInput(f"{', '.join(broken)} contain NaN or infinite values")
 
