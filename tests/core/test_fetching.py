@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,3 +58,29 @@ def test_what_repeats_a_pass_in_float64_takes_few_tokens_at_a_time_on_a_gpu(meth
     for device, tokens in (("cuda", execution.DOUBLED), ("cpu", float("inf"))):
         opened: Any = SimpleNamespace(device=torch.device(device))
         assert execution._at_once(opened, {method: job}) == (tokens if limited else float("inf"))
+
+
+def test_the_next_batch_is_begun_before_the_results_of_the_last_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = tiny.model("bert"), [tiny.ids(n) for n in (3, 4, 5)]
+    plain = wherefrom.explain(ids, model, method="globenc", batch_size=1)
+    seen: list[str] = []
+    for name in ("_passed", "_answered"):
+        own = getattr(execution, name)
+        monkeypatch.setattr(execution, name, lambda *args, own=own, name=name: seen.append(name) or own(*args))
+    monkeypatch.setattr(execution, "_goes_ahead", lambda _opened, _jobs: True)
+    for a, b in zip(plain, wherefrom.explain(ids, model, method="globenc", batch_size=1), strict=True):
+        assert np.array_equal(a.maps, b.maps)
+        assert a.prediction == b.prediction
+    assert seen == ["_passed", "_passed", "_answered", "_passed", "_answered", "_answered"]
+
+
+def test_an_error_of_the_next_batch_waits_for_its_turn() -> None:
+    def run(which: int) -> Any:
+        if which == 1:
+            raise ValueError("the second")
+        yield which
+
+    found = chain.from_iterable(fetching.one_ahead(map(run, range(3))))
+    assert next(found) == 0
+    with pytest.raises(ValueError, match="the second"):
+        next(found)

@@ -28,6 +28,7 @@ from wherefrom.model.finite import check_finite, check_order
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
 from wherefrom.model.inputs import Batch
+from wherefrom.model.kept import once_in
 from wherefrom.model.later import Later
 from wherefrom.model.linear import HALF
 from wherefrom.model.model import Model
@@ -179,10 +180,7 @@ class LayerTrace:
 
     def once(self, key: str, make: Callable[[LayerTrace], T]) -> T:
         """`make(self)`, computed once per layer: what several methods on one pass have in common."""
-        if key not in self._shared:
-            self._shared[key] = make(self)
-        found: T = self._shared[key]
-        return found
+        return once_in(self._shared, key, lambda: make(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +197,13 @@ class Trace:
     after: list[Ran] = field(default_factory=list, repr=False)  # what ran after the last block: model/head.py
     switch: Switch | None = None  # of a frozen pass: which shares hold on the way back
     streams: tuple[list[Tensor], list[Tensor]] | None = None  # words and embeddings stream by stream, in the graph
+    later: Later = field(default_factory=Later, repr=False)
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def settle(self) -> None:
+        """Wait for the pass, and look at what it gave."""
+        self.later.end()
+        check_finite(self.opened, self.output)
 
     def __repr__(self) -> str:
         n = len(self.batch.sentences)
@@ -211,10 +215,7 @@ class Trace:
 
     def once(self, key: str, make: Callable[[Trace], T]) -> T:
         """`make(self)`, computed once per pass: what the explanations of several numbers have in common."""
-        if key not in self._shared:
-            self._shared[key] = make(self)
-        found: T = self._shared[key]
-        return found
+        return once_in(self._shared, key, lambda: make(self))
 
 
 @dataclass
@@ -257,9 +258,8 @@ class _Recorder:
         """It gives its output: all else is known by then. Some models flatten batch and tokens inside (OPT)."""
         page = self.page
         if page is not None and "mixed" in page:
-            page["added"] = page.get("added", page["mixed"]).view(
-                page["x"].shape
-            )  # through the norm on the branch, if any
+            added = page.get("added", page["mixed"])  # through the norm on the branch, if any
+            page["added"] = added.view(page["x"].shape)
             page["mixed"] = page["mixed"].view(page["x"].shape)
             page["w"] = page.get("w", output).view(output.shape)
         self.note(output=output)
@@ -330,11 +330,12 @@ def stream(
     *,
     grad: bool = False,
     frozen: Freezing | None = None,
+    wait: bool = True,
 ) -> Trace:
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth. With `grad` the tensors keep their
-    graph, with `frozen` that of a linear map (model/frozen_pass.py).
+    graph, with `frozen` that of a linear map (model/frozen_pass.py). Without `wait` the caller settles the trace.
     """
     recorder = _Recorder(batch, on_layer, opened.causal, streams_of(batch) if opened.two_streams else None)
     switch = None if frozen is None else Switch()
@@ -355,15 +356,17 @@ def stream(
         raise UnsupportedModel(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
-    recorder.later.end()
-    check_finite(opened, output)
     words, embeddings, read = recorder.words, recorder.embeddings, None
     if recorder.streams is not None:
         read = recorder.read
         if opened.hears:  # sound has no words; what the encoder makes of it stands for them
             read = [read[1][0], *read[0]], read[1]
         words, embeddings = (recorder.streams.joint(*(t.detach() for t in each)) for each in read)
-    return Trace(opened, batch, [], words, embeddings, output, recorder.tuples, recorder.after, switch, read)
+    ran = recorder.tuples, recorder.after, switch, read, recorder.later
+    trace = Trace(opened, batch, [], words, embeddings, output, *ran)
+    if wait:
+        trace.settle()
+    return trace
 
 
 def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: Freezing | None = None) -> Trace:

@@ -397,11 +397,9 @@ class Reader:
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
             raise InvalidInput("the list of token ids is empty; expected at least one")
-        if {*map(type, ids)} != {int}:
-            if not _are_ints(ids):
-                raise InvalidInput("token ids must be whole numbers")
-            ids = [*map(int, ids)]
-        ids = [*ids]
+        if not _are_ints(ids):
+            raise InvalidInput("token ids must be whole numbers")
+        ids = [*map(int, ids)]
         self._check(ids)
         special, spans, texts = self._aligned(ids)
         names = token_names(self.tokenizer, ids)

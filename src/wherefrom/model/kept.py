@@ -1,4 +1,4 @@
-"""What is read of a block once and kept with the model."""
+"""What is made once and kept: with a pass, or of a block with the model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ T = TypeVar("T")
 def kept(read: Callable[[Any], T]) -> cached_property[T]:
     """Read once and kept with the model: never as an inference tensor, of no use to any gradient later."""
     return cached_property(lambda block: outside_inference_mode(partial(read, block)))
+
+
+def once_in(shared: dict[str, Any], key: str, make: Callable[[], T]) -> T:
+    """What is kept under that name, made where it is not there yet."""
+    if key not in shared:
+        shared[key] = make()
+    found: T = shared[key]
+    return found
 
 
 class Matrix(Generic[T]):

@@ -14,6 +14,7 @@ from wherefrom.errors import InvalidOption
 from wherefrom.model.backward import Ways, at_once, by_row, taken_back, ways
 from wherefrom.model.capture import Trace
 from wherefrom.model.embedding import KINDS as EMBEDDED
+from wherefrom.model.kept import once_in
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
@@ -102,10 +103,7 @@ class OutputTrace:
 
     def once(self, key: str, make: Callable[[OutputTrace], T]) -> T:
         """`make(self)`, computed once for one number: what several methods have in common."""
-        if key not in self._shared:
-            self._shared[key] = make(self)
-        found: T = self._shared[key]
-        return found
+        return once_in(self._shared, key, lambda: make(self))
 
     def row(self, maps: Tensor) -> Tensor:
         """The readout row of each sentence's map: [B, n, n] -> [B, n]."""

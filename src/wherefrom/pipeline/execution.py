@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from typing import Annotated, Any
 
@@ -13,11 +14,11 @@ import torch
 
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError
 from wherefrom.method import Method, Scores
-from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, answers, collate, stream
+from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, stream
 from wherefrom.model.frozen_pass import Freezing
 from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
-from wherefrom.pipeline.fetching import on_host
+from wherefrom.pipeline.fetching import on_host, one_ahead
 from wherefrom.pipeline.joint_maps import joining
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import rows_alone
@@ -88,17 +89,30 @@ def attempt(
     of the pass itself, or of what is asked, is raised.
     """
     checked("batch_size", batch_size, Annotated[int, least(1)])
-    for members in opened.batches(sentences, batch_size, tokens=_at_once(opened, jobs)):
+
+    def run(members: Sequence[int]) -> Iterator[Outcome | None]:
         again: dict[str, Job] = {}
         with _memory([len(sentences[i]) for i in members], list(jobs.values())), _weights(opened):
             for outcome in _run_batch(opened, sentences, questions, members, jobs, on_layer):
-                if outcome.error is not None and len(members) > 1:
+                if outcome is not None and outcome.error is not None and len(members) > 1:
                     again[outcome.name] = outcome.job  # a sentence is to blame, which is known when each is alone
                 else:
                     yield outcome
         for i in members if again else []:
             yield from _run_batch(opened, sentences, questions, [i], again, None)
         advance(len(members))
+
+    runs = map(run, opened.batches(sentences, batch_size, tokens=_at_once(opened, jobs)))
+    for outcome in chain.from_iterable(one_ahead(runs) if _goes_ahead(opened, jobs) else runs):
+        if outcome is not None:
+            yield outcome
+
+
+def _goes_ahead(opened: Model, jobs: Mapping[str, Job]) -> bool:
+    """Whether a pass is begun before the results of the one before it are read: where a device works by itself and
+    nothing is kept of a layer but its map.
+    """
+    return opened.device.type == "cuda" and all(job.method.by_layer for job in jobs.values())
 
 
 def _at_once(opened: Model, jobs: Mapping[str, Job]) -> float:
@@ -145,8 +159,8 @@ def _run_batch(
     members: Sequence[int],
     jobs: Mapping[str, Job],
     on_layer: Callable[[int], None] | None,
-) -> Iterator[Outcome]:
-    """Job by job what the members have, from one pass."""
+) -> Iterator[Outcome | None]:
+    """Job by job what the members have, from one pass; and None before, when that is under way."""
     read, asked = [sentences[i] for i in members], [questions[i] for i in members]
     lengths = [len(each) for each in read]
     shelves = {name: Shelf(job, asked, lengths, error=_refused(opened, job, asked)) for name, job in jobs.items()}
@@ -156,7 +170,11 @@ def _run_batch(
     for shelf in shelves.values():
         shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
         shelf.joint = joining(shelf.job, lengths, shelf.fetching, opened.device)
-    output, found = _passed(opened, read, asked, list(shelves.values()), on_layer)
+    begin = time.perf_counter()
+    trace = _passed(opened, read, list(shelves.values()), on_layer)
+    begun = time.perf_counter() - begin
+    yield None
+    output, found = _answered(trace, asked, list(shelves.values()), begun)
     for which in range(len(found[0])):
         output = output.among(found, which)
         for name, shelf in shelves.items():
@@ -180,11 +198,10 @@ def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> Wherefro
 def _passed(
     opened: Model,
     sentences: Sequence[Sentence],
-    questions: Sequence[Question],
     shelves: Sequence[Shelf],
     on_layer: Callable[[int], None] | None,
-) -> tuple[OutputTrace, list[list[Answer]]]:
-    """One pass, in which every layerwise job does its work; and for each sentence what is explained."""
+) -> Trace:
+    """One pass, in which every layerwise job does its work. A device may still be at it."""
     batch = collate(sentences, opened.pad_id)
     kept: list[LayerTrace] = []
     running = [shelf.job.method for shelf in shelves if not shelf.error]
@@ -203,13 +220,21 @@ def _passed(
         if on_layer is not None:
             on_layer(layer.index)
 
-    begin = time.perf_counter()
-    trace = replace(stream(opened, batch, each, grad=gradient, frozen=frozen), layers=kept)
-    shared = time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
+    return replace(stream(opened, batch, each, grad=gradient, frozen=frozen, wait=False), layers=kept)
+
+
+@own_modes
+def _answered(
+    trace: Trace, questions: Sequence[Question], shelves: Sequence[Shelf], begun: float
+) -> tuple[OutputTrace, list[list[Answer]]]:
+    """The end of a pass, whose beginning took so many seconds; and for each sentence what is explained."""
+    sentences, begin = trace.batch.sentences, time.perf_counter()
+    trace.settle()
+    shared = begun + time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
     seen = on_host(trace.output)
     found = [
-        answers(opened, sentence, seen, row, question.target, question.foil, question.position)
-        for row, (sentence, question) in enumerate(zip(batch.sentences, questions, strict=True))
+        answers(trace.opened, sentence, seen, row, question.target, question.foil, question.position)
+        for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
     ]
     if len({len(each) for each in found}) > 1:
         raise InvalidTarget("target='all' must be asked of every input or of none")

@@ -9,15 +9,17 @@ memory of that kind as a machine can spare.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+T = TypeVar("T")
 PINNED = 4 * 2**30  # bytes that results may hold of the memory that devices write: it is never paged out
 SMALL = 2**20  # bytes, which are sent sooner than a second stream is told to
 _held = [0]  # bytes of such memory that is in use
@@ -109,6 +111,32 @@ def _room(shape: Sequence[int], like: Tensor) -> Tensor:
 
 def _free(size: int) -> None:
     _held[0] -= size
+
+
+def one_ahead(runs: Iterable[Iterator[T]]) -> Iterator[Iterator[T]]:
+    """The runs in their order, each begun (its first item made) before the one before it is gone through.
+
+    What a run raises when it is begun is raised when its turn comes.
+    """
+    last: Iterator[T] | None = None
+    for run in runs:
+        begun = _begun(run)
+        if last is not None:
+            yield last
+        last = begun
+    if last is not None:
+        yield last
+
+
+def _begun(run: Iterator[T]) -> Iterator[T]:
+    try:
+        return chain(list(islice(run, 1)), run)
+    except Exception as error:
+        return map(_raise, [error])
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def on_host(output: Any) -> Any:
