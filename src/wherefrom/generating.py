@@ -32,7 +32,7 @@ from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
 from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
 from wherefrom.pipeline.windows import run_whole
-from wherefrom.result.answer import Readout, Target
+from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
 from wherefrom.typecheck import checks_arguments, least
@@ -141,7 +141,7 @@ def _followed(opened: Model, sentence: Sentence, target: str) -> Sentence:
     if opened.two_streams:
         return paired(opened, sentence, target)
     said = phrase_of(opened, sentence, target)
-    return continued(opened, sentence, [token_id(opened, target)] if said is None else said)
+    return continued(opened, sentence, [token_id(opened, target, sentence)] if said is None else said)
 
 
 def _fits(opened: Model, sentence: Sentence, most: int) -> None:
@@ -229,7 +229,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         segments=[*sentence.segments, TARGET if opened.two_streams else ANSWER],
         target=phrase if towards else Target("none", label="what was said"),
         measured=phrase,
-        readout=Readout(None, "token before each", rows),
+        readout=Readout(None, BEFORE_EACH, rows),
         options={name: value for name, value in first.options.items() if name not in ("target", "keep")},
         delta=None,
         arrived=None,

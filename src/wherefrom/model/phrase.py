@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from wherefrom.errors import InvalidTarget, TooLong
+from wherefrom.model.following import following
 from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.two_streams import TARGET
-from wherefrom.model.vocabulary_words import word_id
 from wherefrom.result.words import Span
 
 PROMPT, ANSWER = "prompt", "answer"
@@ -27,27 +27,13 @@ def phrase_of(opened: Model, sentence: Sentence, wanted: Any) -> list[int] | Non
     """The tokens of a target or foil that is more than one token after a prompt; None of any other."""
     if opened.task != "causal-lm" or opened.tokenizer is None or not isinstance(wanted, str) or not wanted.strip():
         return None
-    if word_id(opened.tokenizer, wanted) is not None:
+    found = following(opened.tokenizer, sentence, wanted)
+    if len(found) == 1:
         return None
-    found = _following(opened.tokenizer, sentence, wanted)
     if unknown := [i for i in found if i == opened.tokenizer.unk_token_id and i not in special_ids(opened.tokenizer)]:
         name = token_names(opened.tokenizer, unknown)[0]
         raise InvalidTarget(f"'{wanted}' holds a word that this model's vocabulary has only as {name}; choose another")
     return found
-
-
-def _following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
-    """The tokens of a text as it stands after the prompt, which a blank parts from it where none is written.
-
-    Where the two together become other tokens than the prompt's own (or there is no prompt in letters), by itself.
-    """
-    prompt = sentence.texts[0] if len(sentence.texts) == 1 else ""
-    blank = "" if text[0].isspace() or prompt[-1:].isspace() else " "
-    both = [int(i) for i in tokenizer(prompt + blank + text, verbose=False)["input_ids"]]
-    n = len(sentence)
-    if prompt and both[:n] == sentence.ids and len(both) > n:
-        return both[n:]
-    return [int(i) for i in tokenizer(blank + text, add_special_tokens=False, verbose=False)["input_ids"]]
 
 
 def continued(opened: Model, sentence: Sentence, said: Sequence[int], name: str = ANSWER) -> Sentence:

@@ -258,8 +258,8 @@ def _language(
         raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
     logits = output.logits[row, readout.position].float()
     best = int(logits.argmax())
-    index = best if target is None else token_id(opened, target)
-    against = None if foil is None else token_id(opened, foil)
+    index = best if target is None else token_id(opened, target, sentence)
+    against = None if foil is None else token_id(opened, foil, sentence)
     if against == index:
         raise InvalidTarget(f"target and foil are the same token, '{token_name(opened, index)}'; expected two")
     p = logits.softmax(-1)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from wherefrom.errors import InvalidTarget
+from wherefrom.model.following import as_it_follows, following
+from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
 
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
-def token_id(opened: Model, wanted: int | str) -> int:
+def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None) -> int:
+    """The token that a target or foil is: of a model that goes on with a prompt, after the sentence given."""
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if 0 <= wanted < opened.vocabulary_size:
             return wanted
@@ -23,7 +26,10 @@ def token_id(opened: Model, wanted: int | str) -> int:
         raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
-    index = word_id(opened.tokenizer, wanted)
+    if sentence is not None and opened.task == "causal-lm":
+        index = _only(opened.tokenizer, following(opened.tokenizer, sentence, wanted))
+    else:
+        index = word_id(opened.tokenizer, wanted)
     if index is None:
         pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
         raise InvalidTarget(
@@ -35,12 +41,18 @@ def token_id(opened: Model, wanted: int | str) -> int:
 
 def word_id(tokenizer: Any, word: str) -> int | None:
     """The token that a word is, if it is one."""
-    # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token.
-    for form in (f" {word.strip()}", word.strip()):
-        ids = tokenizer(form, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-            return int(ids[0])
+    # In running text a word follows a space, which some vocabularies (GPT-2, RoBERTa) write into the token; a comma
+    # follows the word before it.
+    bare = word.strip()
+    for form in dict.fromkeys([as_it_follows("", word), f" {bare}", bare]):
+        index = _only(tokenizer, tokenizer(form, add_special_tokens=False)["input_ids"])
+        if index is not None:
+            return index
     return None
+
+
+def _only(tokenizer: Any, ids: Sequence[int]) -> int | None:
+    return int(ids[0]) if len(ids) == 1 and ids[0] != tokenizer.unk_token_id else None
 
 
 def token_name(opened: Model, index: int) -> str:

@@ -42,7 +42,7 @@ def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple
             "a foil of several tokens needs a target= beside it, which a prediction of one token is not"
         )
     sides = [
-        [token_id(opened, wanted)] if phrase is None else phrase
+        [token_id(opened, wanted, sentence)] if phrase is None else phrase
         for phrase, wanted in ((target, question.target), (foil, question.foil))
     ]
     if sides[0] == sides[1]:

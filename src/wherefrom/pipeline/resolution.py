@@ -272,7 +272,9 @@ def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: S
     names = ", ".join(each.asked for each in asked)
     say = f"say{'s' * (len(asked) == 1)} what a representation is made of"
     say = "has random scores" if all(each.method.random for each in asked) else say
-    answering = ", ".join(each.name for each in _defined(opened, class_specific=True))
+    foils = any(each.foil is not None for each in questions)  # of a foil of several tokens the others say nothing
+    looking = [each for each in _defined(opened, class_specific=True) if each.signed or not foils]
+    answering = ", ".join(each.name for each in looking)
     raise InvalidTarget(
         f"{names} {say}, the same for every target; leave target and foil out, or choose a method that looks at "
         f"them: {answering}"

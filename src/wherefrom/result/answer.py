@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.floating[Any])
+BEFORE_EACH = "token before each"  # why several tokens of what was said are read where they are
 
 
 @dataclass(frozen=True)

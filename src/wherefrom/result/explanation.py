@@ -15,7 +15,7 @@ from wherefrom.display import view
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownName
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
-from wherefrom.result.answer import Readout, Target
+from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.picture import Patches
 from wherefrom.result.units import grouped
 from wherefrom.result.words import Span, as_written, group
@@ -153,6 +153,11 @@ class Explanation:
         The input, the method, the aggregation and the `options`. Model and tokenizer are the caller's to give, and so
         is the input of scores made elsewhere that came without a text.
         """
+        if self.readout.why == BEFORE_EACH:
+            raise InvalidOption(
+                "several tokens of a generation as one are added up, not asked of the model; "
+                "wherefrom.generate(prompt, target=…) gives their generation again, g[i].arguments one of its tokens"
+            )
         segments = self.segments or [""] * len(self)
         said = {span[0] for span, name in zip(self.spans, segments, strict=True) if span and name in SAID}
         texts: list[Any] = [text for which, text in enumerate(self.texts) if which not in said]

@@ -14,7 +14,7 @@ from wherefrom.display import view
 from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.extras import need
 from wherefrom.files import write
-from wherefrom.result.answer import Readout, Target
+from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.explanation import Array, Explanation, Unit
 from wherefrom.result.serialise import not_a, store, stored, target_of
 
@@ -163,9 +163,11 @@ class Generation:
         rows, n = self.scores[steps], self.start + steps[-1]
         adds = self.whole.target.towards
         tokens = tuple(self.ids[self.start + step] for step in steps)
-        label = "".join(self.tokens[step] for step in steps).strip()
+        spans = [self.whole.spans[self.start + step] for step in steps]  # of bytes of one character, the last has it
+        label = "".join(self.text[span[1] : span[2]] if span else "" for span in spans).strip()
+        label = label or "".join(self.tokens[step] for step in steps)
         phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="what was said")
-        read = Readout(None, "token before each", tuple(self.start + step - 1 for step in steps))
+        read = Readout(None, BEFORE_EACH, tuple(self.start + step - 1 for step in steps))
         total = (rows.sum(0) if adds else rows.mean(0))[:n]
         return replace(_first(self.whole, n, total), target=phrase, measured=phrase, readout=read)
 

@@ -1,0 +1,55 @@
+"""A text as it stands after a prompt: its tokens there, and whether a blank parts the two.
+
+after "The capital of France is"    "Paris" and " Paris" are the same; "," stays where it is written
+after "The cat"                     "##s are" goes on with the last word, as WordPiece would write it
+after 'He said: "'                  "I am" follows the opening quote
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from wherefrom.model.inputs import Sentence
+
+GOES_ON = "##"
+WORDS, OPENING = ("L", "N"), ("Ps", "Pi", "Sc")  # kinds of characters (Unicode) that a blank stands before
+JOINING = ("Ps", "Pi", "Pd", "Pc")  # and kinds that none stands after
+QUOTES = "\"'"  # which open or close by their number so far
+
+
+def following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
+    """The tokens of a text after the prompt.
+
+    Where the two together become other tokens than the prompt's own (or there is no prompt in letters), by itself.
+    """
+    prompt = sentence.texts[0] if len(sentence.texts) == 1 else ""
+    written = as_it_follows(prompt, text)
+    both = [int(i) for i in tokenizer(prompt + written, verbose=False)["input_ids"]]
+    n = len(sentence)
+    if prompt and both[:n] == sentence.ids and len(both) > n:
+        return both[n:]
+    return [int(i) for i in tokenizer(written, add_special_tokens=False, verbose=False)["input_ids"]]
+
+
+def as_it_follows(prompt: str, text: str) -> str:
+    """The text with the blank that parts it from the prompt, where none is written and words are parted by one."""
+    if text.startswith(GOES_ON) and len(text) > len(GOES_ON):
+        return text.removeprefix(GOES_ON)
+    return f" {text}" if _parted(prompt, text[0]) else text
+
+
+def _parted(prompt: str, first: str) -> bool:
+    kind, last = unicodedata.category(first), prompt[-1:]
+    if first.isspace() or last.isspace() or (last.isdigit() and first.isdigit()):
+        return False
+    if last and (unicodedata.category(last) in JOINING or (last in QUOTES and _is_open(prompt, last))):
+        return False
+    if first in QUOTES:
+        return not _is_open(prompt, first)
+    wide = unicodedata.east_asian_width(first) in "WF"  # of a script whose words no blank parts
+    return (kind[0] in WORDS and not wide) or kind in OPENING
+
+
+def _is_open(prompt: str, quote: str) -> bool:
+    return prompt.count(quote) % 2 == 1
