@@ -20,6 +20,7 @@ VIEWS = {
     "title": "wherefrom.view.terminal:title",
     "picture": "wherefrom.view.plot:draw",
     "picture-alignment": "wherefrom.view.plot:alignment",
+    "picture-generation": "wherefrom.view.plot:generation",
     "picture-routes": "wherefrom.view.plot:routes",
     "picture-file": "wherefrom.view.plot:save",
     "html-page": "wherefrom.view.html:document",

@@ -72,7 +72,7 @@ def logit_lens(
     if opened.two_streams:
         raise Unsuited(
             f"the logit lens reads the state of every layer as if it were the last, and the encoder of {opened.name} "
-            f"is followed by no head; choose a method instead: wherefrom.explain(…)"
+            f"is followed by no head; expected a model of one stream of tokens"
         )
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(inputs, chat))
     if not single:
@@ -98,7 +98,7 @@ def _seen(opened: Model, sentence: Any, question: tuple[Any, Any, Any], top: int
     trace = stream(opened, batch, keep)
     final = answer(opened, sentence, trace.output, 0, *question)
     if not final.target.towards:
-        raise no_number(opened)
+        raise no_number(opened, explained=False)
     place = states[-1].device
     made = (from_layer(opened, batch, opened.depth, each.to(place), tuples=trace.tuples) for each in states)
     found = [_said(opened, sentence, output, layer, final, question[2], top) for layer, output in enumerate(made)]

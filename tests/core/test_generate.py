@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -133,10 +134,22 @@ def test_it_is_saved_tabled_and_read_again(model: Any, tmp_path: Path) -> None:
         wherefrom.Generation.from_dict({**found.to_dict(), "ids": [1]})
     with pytest.raises(InvalidOption, match=r"\.npz"):
         found.save(tmp_path / "said.txt")
+    with pytest.raises(InvalidOption, match="dark: only pictures have options"):
+        found.save(tmp_path / "said.json", dark=True)
     pytest.importorskip("pandas", reason="tables need the extra `pandas`")
     table = found.to_dataframe()
     assert len(table) == sum(found.start + step for step in range(3))
     assert table.score.sum() == pytest.approx(found.scores.sum())
+
+
+def test_the_heatmap_is_a_picture(model: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
+    found = wherefrom.generate(PROMPT, model, method="alti", max_new_tokens=3, do_sample=False)
+    assert found.save(tmp_path / "said.svg", dark=True).read_bytes()[:5] == b"<?xml"
+    picture = found.plot(width=5)
+    written = [each.get_text().strip() for axes in picture.axes for each in axes.texts]
+    written += [each.get_text().strip() for each in picture.texts]
+    assert {piece.strip() for piece in (*found.tokens, *found.whole.pieces[:-1])} <= set(written)
 
 
 @pytest.mark.parametrize("method", ["alti-logit", "gradient-x-input", "saliency"])
@@ -306,6 +319,26 @@ def test_a_chat_is_an_input_and_its_turns_are_segments(model: Any) -> None:
     assert set(said.over("prompt").segments) == {"a 1", "dog", "a 2", "template"}
     given = wherefrom.explain([*CHAT, {"role": "assistant", "content": "good"}], model.model, tokenizer, method="alti")
     assert given.segments[-1] == "assistant"
+
+
+def test_the_command_takes_a_chat(model: Any, tmp_path: Path) -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    model.model.save_pretrained(tmp_path / "lm")
+    tokenizer.save_pretrained(tmp_path / "lm")
+    asked = ["--chat", "--model", str(tmp_path / "lm"), "--max-new-tokens", "2", "--json"]
+
+    def said(text: str) -> Any:
+        return CliRunner().invoke(app, ["generate", text, *asked])
+
+    found = wherefrom.Generation.from_dict(json.loads(said("the film").output))
+    assert set(found.whole.segments) == {"user", "template", "answer"}
+    (tmp_path / "turns.json").write_text(json.dumps(CHAT), encoding="utf-8")
+    found = wherefrom.Generation.from_dict(json.loads(said(str(tmp_path / "turns.json")).output))
+    assert set(found.whole.segments) == {"a 1", "dog", "a 2", "template", "answer"}
+    (tmp_path / "turns.json").write_text("{}", encoding="utf-8")
+    assert "is no chat" in str(said(str(tmp_path / "turns.json")).exception)
+    assert "cannot read the chat" in str(said("nowhere.json").exception)
 
 
 def test_a_chat_may_be_given_by_its_name(model: Any) -> None:

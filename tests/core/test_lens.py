@@ -71,7 +71,7 @@ def test_a_classifier_and_a_masked_word_are_followed_too() -> None:
     assert len(wherefrom.logit_lens("the [MASK] is good", model, tokenizer)) == 4
     with pytest.raises(NotDefined, match="no masked word"):
         wherefrom.logit_lens("the film", model, tokenizer)
-    with pytest.raises(NotDefined, match="predicts nothing"):
+    with pytest.raises(NotDefined, match=r"predicts nothing; use a model with a head$"):
         wherefrom.logit_lens("the film", tiny.model("bert", "encoder"), tokenizer)
 
 

@@ -81,7 +81,7 @@ def test_why_not_another_word(speaking: Any, lm: Model) -> None:
         ("generate", {"prompt": "a", "chat": []}, 400, "invalid-input"),
         ("generate", {"prompt": "a", "max_new_tokens": 21}, 400, "over-limit"),
         ("generate", {"prompt": "a " * 6000}, 400, "over-limit"),
-        ("generate", {"prompt": "a " * 35, "max_new_tokens": 8}, 400, "over-limit"),
+        ("generate", {"prompt": "a " * 35, "max_new_tokens": 8}, 400, "too-long"),  # for the model
         ("generate", {"prompt": "a", "model": "tiny", "max_new_tokens": 2}, 422, "invalid-option"),
         ("generate", {"prompt": "a", "model": "nobody"}, 404, "unknown-name"),
         ("generate", {"prompt": "a", "method": "guess"}, 404, "unknown-name"),

@@ -75,6 +75,20 @@ def test_unknown_words_and_notes_are_said(capsys: pytest.CaptureFixture[str]) ->
     assert wherefrom.explain("a cat", tiny.model(), TOKENIZER, "attcat").remarks == []
 
 
+def test_what_was_cut_off_is_said() -> None:
+    opened = wherefrom.open_model(tiny.model(), TOKENIZER)
+    assert opened.max_length is not None
+    text = "the cat " * opened.max_length
+    found = wherefrom.explain(text, opened, method="attcat", truncate=True)
+    read, size = max(span[2] for span in found.spans if span is not None), len(text.rstrip())
+    (said,) = found.remarks
+    assert said.startswith("cut where the model stops reading, after '")
+    assert said.endswith(f": {size - read:,} of {size:,} letters are left out")
+    assert found.words().remarks == [said]
+    assert wherefrom.Explanation.from_dict(found.to_dict()).remarks == [said]
+    assert wherefrom.explain("the cat", opened, method="attcat", truncate=True).remarks == []
+
+
 def test_windows_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     found = wherefrom.explain("the cat is good . " * 20, tiny.model(), TOKENIZER, "attcat", long="windows")
     found.show()

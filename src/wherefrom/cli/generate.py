@@ -23,7 +23,7 @@ from wherefrom.cli.flags import (
     shared,
 )
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL, SPEAKER
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidInput, InvalidOption
 
 ModelChoice = Annotated[
     str,
@@ -46,8 +46,17 @@ Alternatives = Annotated[
     int, typer.Option(help="Explain each token also rather than so many likely others, for the file.", min=0)
 ]
 SaveTo = Annotated[
-    Path | None, typer.Option("--save", "--out", "-o", help="Write to a .json, .npz, .csv or .html (viewer) file.")
+    Path | None,
+    typer.Option(
+        "--save", "--out", "-o", help="Write to a .json, .npz, .csv, .html (viewer), .png, .svg or .pdf (heatmap) file."
+    ),
 ]
+AsChat = Annotated[
+    bool, typer.Option("--chat", help="TEXT is what a user says in a chat, or a .json file with a list of turns.")
+]
+
+
+EXAMPLE = '[{"role": "user", "content": "…"}, …]'
 
 
 def register(app: typer.Typer) -> None:
@@ -69,6 +78,7 @@ def generate_command(
     seed: Seed = None,
     temperature: Temperature = None,
     alternatives: Alternatives = 0,
+    chat: AsChat = False,
     *,
     asked: Asked,
     as_json: AsJson = False,
@@ -88,7 +98,8 @@ def generate_command(
         sampling["temperature"] = temperature
     opened = wherefrom.open_model(model, **asked)
     sampling |= {"max_new_tokens": max_new_tokens, "alternatives": alternatives}
-    found = wherefrom.generate(text, opened, method=method, target=target, seed=seed, **sampling)
+    prompt: Any = _turns(text) if chat else text
+    found = wherefrom.generate(prompt, opened, method=method, target=target, seed=seed, **sampling)
     contrast = None if foil is None or token is None else rather_than(found, token, foil, opened)
     if save is not None:
         found.save(save)
@@ -100,6 +111,21 @@ def generate_command(
         typer.echo(f"drawn with --seed {found.seed}")
     if save is not None:
         typer.echo(f"written to {save}")
+
+
+def _turns(text: str) -> list[dict[str, Any]]:
+    """A chat: the turns of a file, or what a user says."""
+    from wherefrom.model.chat import is_chat
+
+    if not text.endswith(".json"):
+        return [{"role": "user", "content": text}]
+    try:
+        found = json.loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read the chat '{text}': {error}") from error
+    if not is_chat(found):
+        raise InvalidInput(f"'{text}' is no chat; expected {EXAMPLE}")
+    return list(found)
 
 
 @shared(asked=(QUESTION, MODEL))

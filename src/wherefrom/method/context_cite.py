@@ -35,6 +35,7 @@ from wherefrom.errors import NotDefined
 from wherefrom.method.ablation import IDEA, Away, changing, found_way, reruns
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import COHEN_WANG_2024
+from wherefrom.model.perturb import suggested
 from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import SAID
 from wherefrom.result.units import grouped
@@ -156,7 +157,9 @@ def answers_without(
             gone = [i for members, stays in zip(units, mask, strict=True) if not stays for i in members]
             changed = [change(sentence, answer, gone) for answer in answers] if gone else []
             if gone and None in changed:
-                raise NotDefined("without these parts no token is left to read; replace them instead (by='unknown')")
+                raise NotDefined(
+                    f"without these parts no token is left to read; replace them instead: {suggested(opened)}"
+                )
             texts.append(changed[0][0] if changed and changed[0] else sentence)
             wanted.append([each[1] for each in changed if each] or list(answers))
     meant = [[of] * len(each) for each in wanted]

@@ -177,8 +177,10 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
     return [Term(1, where, target.index), *against]
 
 
-def no_number(opened: Model) -> WherefromError:
-    """What is missing for there to be a number; each kind of model lacks something else."""
+def no_number(opened: Model, *, explained: bool = True) -> WherefromError:
+    """What is missing for there to be a number; each kind of model lacks something else. `explained` by a method, of
+    which some need none.
+    """
     mask = getattr(opened.tokenizer, "mask_token", None) or "a mask"
     lacks = {
         "masked-lm": f"the text has no masked word; write {mask} for the word that the model should predict, or say "
@@ -186,14 +188,13 @@ def no_number(opened: Model) -> WherefromError:
         "token-classification": "a token classifier gives a label to every token; say with position= which one is "
         "meant: its index, or the word itself",
     }
-    usual = (
-        f"{opened.name} predicts nothing; use a model with a head, or explain how similar the text is to another "
-        f"(target=wherefrom.similarity('another text'))"
-    )
+    usual = f"{opened.name} predicts nothing; use a model with a head"
+    similar = ", or explain how similar the text is to another (target=wherefrom.similarity('another text'))"
     maps = ", or choose a method that says what a token is made of, under that heading in `wherefrom methods` (alti, …)"
-    return NotDefined(
-        f"there is no number to explain: {lacks.get(opened.task, usual)}{maps if opened.family.mapped else ''}"
-    )
+    if not explained:
+        return NotDefined(f"there is nothing to follow through the layers: {lacks.get(opened.task, usual)}")
+    lacking = lacks.get(opened.task, usual + similar) + (maps if opened.family.mapped else "")
+    return NotDefined(f"there is no number to explain: {lacking}")
 
 
 # One function per head ------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ NO_TARGET = Target("none")
 NO_READOUT = Readout(None, "unknown")
 SAID = ("answer", "foil", "target")  # segments that are no part of the input
 UNREAD = 8  # unknown tokens that a remark names
+LAST = 24  # letters before a cut that a remark shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +181,12 @@ class Explanation:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader must know beside the scores: the notes, and what the model did not know."""
+        """What a reader must know beside the scores: the notes, what was cut off, and what the model did not know."""
         unread = dict.fromkeys(piece for piece, unknown in zip(self.pieces, self.unknown, strict=True) if unknown)
         said = ", ".join([*unread][:UNREAD]) + (" …" if len(unread) > UNREAD else "")
         fit = [] if self.surrogate is None else [_fit(self.surrogate)]
-        return [*self.notes, *fit, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
+        cut = _cut(self) if self.options.get("long") == "truncate" else []
+        return [*self.notes, *cut, *fit, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
 
     @property
     def fit(self) -> str:
@@ -392,6 +394,18 @@ class Explanation:
 
     def __str__(self) -> str:
         return str(view("plain-text")(self))
+
+
+def _cut(explanation: Explanation) -> list[str]:
+    """What was left out of each text, as far as it is known where tokens stand."""
+    ends = {span[0]: span[2] for span in sorted(filter(None, explanation.spans))}
+    rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(explanation.texts) if place in ends]
+    return [
+        f"cut where the model stops reading, after {text[:end][-LAST:].lstrip()!r}: {size - end:,} of {size:,} letters "
+        f"are left out"
+        for text, end, size in rests
+        if end < size
+    ]
 
 
 def _fit(surrogate: Mapping[str, Any]) -> str:

@@ -16,9 +16,10 @@ from wherefrom.extras import need
 from wherefrom.files import write
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.explanation import Array, Explanation, Unit
-from wherefrom.result.serialise import not_a, store, stored, target_of
+from wherefrom.result.serialise import PICTURES, not_a, store, stored, target_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 FORMAT, VERSION = "wherefrom.generation", 1
@@ -214,17 +215,24 @@ class Generation:
                 **arrays,
             )
 
-    def save(self, path: str | Path) -> Path:
-        """Write a .json, .npz or .html file (the viewer), or a table (.csv) with a row for each token that was said
-        and each source.
+    def save(self, path: str | Path, **options: object) -> Path:
+        """Write a .json, .npz or .html file (the viewer), the heatmap that `plot` draws (.png, .svg, .pdf), or a table
+        (.csv) with a row for each token that was said and each source.
         """
         path = Path(path)
+        if path.suffix in PICTURES:
+            return Path(view("picture-file")(self.plot(**options), path))
+        if options:
+            raise InvalidOption(f"{', '.join(options)}: only pictures have options ({', '.join(PICTURES)})")
         if path.suffix == ".csv":
             return write(path, self.to_dataframe().to_csv(index=False))
         if path.suffix == ".html":
             return write(path, self.to_html())
         if path.suffix not in (".json", ".npz"):
-            raise InvalidOption(f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html or .csv")
+            raise InvalidOption(
+                f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, .csv, or "
+                f"{', '.join(PICTURES)} for the heatmap"
+            )
         return store(path, self.to_dict(), self._arrays())
 
     @classmethod
@@ -257,6 +265,13 @@ class Generation:
         have said there.
         """
         view("terminal-generation")(self, token, foil=foil, unit=unit)
+
+    def plot(self, **options: object) -> Figure:
+        """The heatmap (the extra `plot`): tokens that were said downwards, all tokens before them across, each row by
+        its largest score. width is "page", "column" or inches, dark=True for dark.
+        """
+        picture: Figure = view("picture-generation")(self, **options)
+        return picture
 
     def to_html(self) -> str:
         """The viewer, in which one clicks a token that was said to see its sources: one HTML document that needs

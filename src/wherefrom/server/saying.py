@@ -20,7 +20,7 @@ from wherefrom.api import explain
 from wherefrom.errors import InvalidInput, OverLimit
 from wherefrom.generating import generate, of_log_probability, refuse_phrase
 from wherefrom.method import choose
-from wherefrom.model import Model
+from wherefrom.model import Model, Sentence
 from wherefrom.model.phrase import in_letters
 from wherefrom.server.handlers import Choice, MethodName, Text, interruptible, refuse_large_numbers
 from wherefrom.server.limits import Limits
@@ -135,14 +135,15 @@ class _Heard:
 def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard | None) -> Iterator[Event]:
     begin = time.perf_counter()
     prompt: Any = asked.prompt if asked.chat is None else [turn.model_dump() for turn in asked.chat]
-    _refuse_long(prompt, asked.max_new_tokens, opened, limits)
+    (sentence,), _ = opened.reader().read(prompt)
+    _refuse_long(sentence, asked.max_new_tokens, limits)
     how: dict[str, Any] = {"do_sample": asked.temperature is not None}
     if asked.temperature is not None:
         how |= {"temperature": asked.temperature, "seed": asked.seed}
     if heard is not None:
         how["streamer"] = heard
     found = generate(
-        prompt,
+        sentence,
         opened,
         method=asked.method,
         max_new_tokens=asked.max_new_tokens,
@@ -162,14 +163,12 @@ def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _refuse_long(prompt: Any, more: int, opened: Model, limits: Limits) -> None:
-    """Before anything is said: prompt and answer together must be no longer than the model and this server read."""
-    sentence = opened.reader().read(prompt)[0][0]
-    most = min(limits.tokens, opened.max_length or limits.tokens)
-    if len(sentence) + more - 1 > most:
+def _refuse_long(sentence: Sentence, more: int, limits: Limits) -> None:
+    """What is longer than this server reads; what is longer than the model reads, `generate` refuses itself."""
+    if len(sentence) + more - 1 > limits.tokens:
         raise OverLimit(
-            f"the prompt has {len(sentence)} tokens and the answer may have {more}; together they may have {most} "
-            f"here: shorten the prompt, or ask for fewer tokens"
+            f"the prompt has {len(sentence)} tokens and the answer may have {more}; together they may have "
+            f"{limits.tokens} here: shorten the prompt, or ask for fewer tokens"
         )
 
 

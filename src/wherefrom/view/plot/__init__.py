@@ -29,7 +29,7 @@ from wherefrom.view.plot.charts import Series, bars, curves, erasure, grid, outl
 from wherefrom.view.plot.critical import critical  # noqa: E402
 from wherefrom.view.plot.graph import graph, routes  # noqa: E402
 from wherefrom.view.plot.image import image  # noqa: E402
-from wherefrom.view.plot.maps import alignment, layers, maps, one_map, tokens  # noqa: E402
+from wherefrom.view.plot.maps import alignment, generation, layers, maps, one_map, tokens  # noqa: E402
 from wherefrom.view.plot.runs import measured  # noqa: E402
 from wherefrom.view.plot.text import highlighted  # noqa: E402
 
@@ -46,6 +46,7 @@ __all__ = [
     "curves",
     "draw",
     "erasure",
+    "generation",
     "grid",
     "measured",
     "outliers",

@@ -16,6 +16,7 @@ import numpy as np
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownName
 from wherefrom.result.alignment import Alignment
 from wherefrom.result.explanation import Array, Explanation
+from wherefrom.result.generation import Generation
 from wherefrom.view.colour import PALE, hexadecimal, intensities, strengths
 from wherefrom.view.plot.canvas import GAP, SMALL, Picture, Theme, inches
 from wherefrom.view.plot.canvas import theme as theme_of
@@ -38,6 +39,7 @@ from wherefrom.view.plot.lettering import extent, widest
 
 SCALES = ("layer", "row", "all")
 ROW = 0.125  # inches that a layer's row is high
+FEW = 24  # tokens that a column of a page has room for
 SMALLEST = 1.9  # inches of a map of so many tokens that labels are left out
 
 
@@ -204,6 +206,17 @@ def alignment(found: Alignment, layer: int = -1, width: str | float | None = Non
     strength = weights / np.where(largest > 0, largest, 1)
     room = inches(width, "column")
     sheets = [Sheet(strength, found.target, found.source, False, found.method)]
+    return _placed(sheets, arrange(sheets, room - 2 * GAP), room, theme_of(dark), "row", "row", labelled=True)
+
+
+def generation(found: Generation, width: str | float | None = None, *, dark: bool = False) -> Picture:
+    """Tokens that were said downwards, those before them across: what each comes from, by the largest of its row."""
+    strength = np.zeros((len(found), len(found.ids) - 1))
+    for step, each in enumerate(found):
+        strength[step, : len(each)] = strengths(each)
+    room = inches(width, "column" if len(found.ids) <= FEW else "page")
+    whole = found.whole
+    sheets = [Sheet(strength, found.tokens, whole.pieces[:-1], whole.signed, whole.method)]
     return _placed(sheets, arrange(sheets, room - 2 * GAP), room, theme_of(dark), "row", "row", labelled=True)
 
 
