@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -34,24 +35,28 @@ class Clock:
     read_tokens: float = 0.0
     rows_done: int = 0
     _seen: deque[tuple[Load, float]] = field(default_factory=lambda: deque(maxlen=512))
+    _one: Lock = field(default_factory=Lock, repr=False)  # windows are cut in another thread than shards are kept
 
     def reads(self, characters: Load, tokens: Load, waiting: Load) -> None:
         """A window was cut: its characters are known as tokens now, of which `waiting` are still to be computed."""
-        self.unread -= characters
-        self.read_characters += characters.tokens
-        self.read_tokens += tokens.tokens
-        self.left += waiting
-        self.rows_done += int(tokens.rows - waiting.rows)  # before a kill
+        with self._one:
+            self.unread -= characters
+            self.read_characters += characters.tokens
+            self.read_tokens += tokens.tokens
+            self.left += waiting
+            self.rows_done += int(tokens.rows - waiting.rows)  # before a kill
 
     def skips(self, characters: Load) -> None:
         """A window that was finished before."""
-        self.unread -= characters
+        with self._one:
+            self.unread -= characters
 
     def done(self, load: Load, seconds: float) -> None:
         """A shard took so many seconds."""
-        self.left -= load
-        self.rows_done += int(load.rows)
-        self._seen.append((load, seconds))
+        with self._one:
+            self.left -= load
+            self.rows_done += int(load.rows)
+            self._seen.append((load, seconds))
 
     def seconds_left(self) -> float | None:
         """None until something is known."""

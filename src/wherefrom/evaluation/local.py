@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
@@ -58,7 +59,16 @@ def compute(worker: Worker, task: ShardTask) -> Done:
 def here(worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[Done]:
     """One shard after another, in this process, whose random numbers and threads stay the caller's."""
     with settled():
-        yield from _each(worker, tasks)
+        yield from _each(worker, ahead(tasks))
+
+
+def ahead(tasks: Iterator[ShardTask]) -> Iterator[ShardTask]:
+    """The same; while one is computed, a thread reads the next, and so its window where it is the first of one."""
+    with ThreadPoolExecutor(1, "wherefrom-reads") as thread:
+        following = thread.submit(next, tasks, None)
+        while (task := following.result()) is not None:
+            following = thread.submit(next, tasks, None)
+            yield task
 
 
 @contextmanager

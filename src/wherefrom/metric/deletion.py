@@ -140,8 +140,12 @@ def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) 
     )
     lengths = np.concatenate([part.lengths.ravel() for part in parts])
     targets = np.concatenate([np.repeat(part.targets, part.taken.shape[1]) for part in parts])
-    beside = [lengths[:, None], targets[:, None], *([] if types is None else [types])]
-    first, which = _different(np.concatenate([ids, *beside], 1).astype(np.int32))
+    beside = [
+        lengths[:, None].astype(np.int32),
+        targets[:, None],
+        *([types] if types is not None and types.any() else []),
+    ]
+    first, which = _different(np.concatenate([ids, *beside], 1))
     ids, lengths = ids[first], lengths[first]
     types, wanted = None if types is None else types[first], torch.from_numpy(targets[first]).long()
 
@@ -175,12 +179,7 @@ def _flat(numbers: Ints, n: int) -> Ints:
 def _different(rows: Ints) -> tuple[list[int], list[int]]:
     """The first of each kind of row, and for every row which of them it is."""
     kinds = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))[:, 0].tolist()
-    places: dict[bytes, int] = {}
-    first: list[int] = []
-    which: list[int] = []
-    for row, kind in enumerate(kinds):
-        place = places.setdefault(kind, len(first))
-        if place == len(first):
-            first.append(row)
-        which.append(place)
-    return first, which
+    places = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
+    which = [places[kind] for kind in kinds]
+    first = np.unique(which, return_index=True)[1]
+    return first.tolist(), which
