@@ -88,9 +88,16 @@ def test_what_ships_is_enough_where_there_is_no_data() -> None:
     assert name == "grammar"
     assert metrics(words, data)[-2:] == ("cue-ap@scores", "cue-mrr@scores")
     assert metrics(words, data)[0] == "aopc(by=mask)"
-    every = every_method(sentiment, ())
+    every, refused = every_method(sentiment, ())
     assert {"deeplift", "attention-flow", "random"} <= set(every)
-    assert not set(every) & set(LEFT_OUT)
+    assert not set(every) & set(refused)
+    assert set(LEFT_OUT) <= set(refused)
+
+
+def test_a_method_that_is_not_defined_on_a_model_is_left_out_with_the_reason() -> None:
+    every, refused = every_method(open_model("wherefrom/lm"), ("alti", "partial-lrp"))
+    assert every == ["alti"]
+    assert "an FFN without a gate" in refused["partial-lrp"]
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from wherefrom.data import MASK, Dataset, Example, up_to_mask
 from wherefrom.data.datasets import on_this_machine
 from wherefrom.data.sources import SOURCES
 from wherefrom.errors import InvalidOption
-from wherefrom.method import methods, presets
+from wherefrom.method import lookup, methods, presets
+from wherefrom.method.needs import undefined
 from wherefrom.model import Model
 from wherefrom.papers.samples import OWN, prompts
 from wherefrom.papers.samples import read as read_sample
@@ -67,10 +68,16 @@ def _same_classes(opened: Model, data: Dataset, first: Example) -> bool:
     return len(ours) == len(theirs) if all(UNNAMED.fullmatch(each.upper()) for each in ours) else ours == theirs
 
 
-def every_method(opened: Model, asked: Sequence[str]) -> list[str]:
-    """The methods to measure: those asked for, or all that are defined on the model."""
-    names = [name for name in (*(m.name for m in methods()), *(p.name for p in presets())) if name not in LEFT_OUT]
-    return list(asked) or suited(opened, names)
+def every_method(opened: Model, asked: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The methods to measure, those asked for or all, and why others of them cannot be."""
+    every = list(asked) or [*(each.name for each in methods()), *(each.name for each in presets())]
+    refused = {} if asked else dict(LEFT_OUT)
+    names = suited(opened, [name for name in every if name not in refused])
+    none = "there is no token for its baseline"
+    refused |= {
+        name: undefined(lookup(name)[0].needs, opened) or none for name in every if name not in (*names, *refused)
+    }
+    return names, refused
 
 
 def metrics(opened: Model, data: Dataset) -> tuple[str, ...]:

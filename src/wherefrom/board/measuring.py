@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from wherefrom.board.choosing import LEFT_OUT, SANE, datasets, every_method, metrics
+from wherefrom.board.choosing import SANE, datasets, every_method, metrics
 from wherefrom.data import Dataset, Example, drawn
 from wherefrom.errors import InvalidOption, NotDefined, WherefromError
 from wherefrom.evaluation import Run, evaluate
@@ -110,8 +110,7 @@ def _able(opened: Model, data: Dataset, folder: Path, how: Measuring) -> tuple[l
     """The methods that can explain the first example, and why others cannot; as before, where a run was begun."""
     if (folder / "faithful" / run_folder.FILE).is_file():
         return list(Run(folder / "faithful").manifest["asked"]["methods"]), _known(folder).get("left_out", {})
-    names = every_method(opened, how.methods)
-    refused = {} if how.methods else dict(LEFT_OUT)
+    names, refused = every_method(opened, how.methods)
     worker = _worker(opened, names, how)
     sentences, questions = _read(worker, islice(data, 1))
     for name, job in worker.jobs.items():
