@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from wherefrom.model import Model, undo
-from wherefrom.server import handlers
+from wherefrom.server import bodies, handlers
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Stopped, Talk
 
-ASKED = handlers.CompareBody(inputs="the cat is good", methods=["attcat", "ablation"], evidence=True)
+ASKED = bodies.CompareBody(inputs="the cat is good", methods=["attcat", "ablation"], evidence=True)
 
 
 class Interrupt(BaseException):

@@ -6,9 +6,10 @@ r"""Whether to believe one explanation: its own evidence, on its own sentence.
 The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
 pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
 token, an answer) they are replaced, by the mask or else the unknown token; a language model that has neither no longer
-sees them. The word at which the answer is read, a prompt's last, cannot be hidden from itself: it stays, however high
-its score, and the sentence says so. An order that knows nothing lowers the probability too, more so in short sentences;
-what a method adds is the distance to it.
+sees them. A picture's patches are its words, and are painted over with its mean colour. The word at which the answer is
+read, a prompt's last, cannot be hidden from itself: it stays, however high its score, and the sentence says so. An
+order that knows nothing lowers the probability too, more so in short sentences; what a method adds is the distance to
+it.
 
 **The verdict is a rank test.** The order of the scores is compared with 19 other orders, drawn at random and all
 different: it is better than chance where its mean probability over the whole curve is the lowest of the 20. An order
@@ -56,12 +57,13 @@ class Check:
 
     method: str
     target: Target
-    by: str  # "delete", "mask", "unknown" or "attention"
+    by: str  # "delete", "mask", "unknown" or "attention"; of a picture "mean"
     words: list[str]  # in the order in which they go
     taken: list[int]  # how many words are gone at each step, 0 first
     probabilities: Array  # [K]
     random: Array  # [R, K]: one row for each random order
     kept: str = ""  # the word that stays because the answer is read there
+    of: str = "sentence"  # or "picture", whose words are its patches
 
     @property
     def step(self) -> int:
@@ -84,11 +86,17 @@ class Check:
         chance = self.random[:, self.step].mean()
         before, after, without_random = (f"{each:.{_digits(start)}f}" for each in (start, here, chance))
         but = f" (of all but “{self.kept}”, which stays: the answer is read there)" if self.kept else ""
-        top = ("its top word" if k == 1 else f"its top {k} words") + but
-        random = "a random word" if k == 1 else f"{k} random words"
+        one, several = self._nouns
+        top = (f"its top {one}" if k == 1 else f"its top {k} {several}") + but
+        random = f"a random {one}" if k == 1 else f"{k} random {several}"
         falls = float(after) < float(before)  # as shown
         change = f"falls from {before} to {after}" if falls else f"does not fall ({before}, then {after})"
         return f"Without {top} the probability {change}; without {random} it is {without_random}."
+
+    @property
+    def _nouns(self) -> tuple[str, str]:
+        """What goes: one, and several."""
+        return ("patch", "patches") if self.of == "picture" else ("word", "words")
 
     @property
     def verdict(self) -> str:
@@ -96,8 +104,8 @@ class Check:
         count, last = len(self.random), self.taken[-1]
         if self.told is None:
             return (
-                f"{len(self.words)} words have only {count + 1} orders: too few to tell this one from chance "
-                f"(at the {100 * LEVEL:.0f} % level)."
+                f"{len(self.words)} {self._nouns[1]} have only {count + 1} orders: too few to tell this one from "
+                f"chance (at the {100 * LEVEL:.0f} % level)."
             )
         leave = "leaves" if count - self.beaten == 1 else "leave"
         if self.told:
@@ -105,9 +113,9 @@ class Check:
         else:
             found = (
                 f"{count - self.beaten} of {count} random orders {leave} a probability as low or lower: on this "
-                f"sentence it cannot be told from chance"
+                f"{self.of} it cannot be told from chance"
             )
-        return f"On average over 1 to {last} words erased, {found} (at the {100 * LEVEL:.0f} % level)."
+        return f"On average over 1 to {last} {self._nouns[1]} erased, {found} (at the {100 * LEVEL:.0f} % level)."
 
 
 def checks(
@@ -145,6 +153,7 @@ def checks(
             probabilities=_curves(opened, sentence, explanation, words, [order], taken, blank)[0],
             random=chance[explanation.measured][others(order, drawn, OTHERS)],
             kept=_kept(explanation),
+            of="sentence" if explanation.picture is None else "picture",
         )
 
 
@@ -191,6 +200,8 @@ def _word_scores(explanation: Explanation) -> Array:
 
 def _words(explanation: Explanation) -> Words:
     free = erasable(explanation)
+    if explanation.picture is not None:
+        return [[patch] for patch in sorted(free)]
     return [word for word in explanation.groups if free.issuperset(word)]
 
 
@@ -211,7 +222,7 @@ def _text(explanation: Explanation, word: list[int]) -> str:
 def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Sentence:
     """The sentence as the model reads it, once for all explanations of it."""
     texts = explanation.texts
-    if not texts or explanation.granularity != "token":
+    if (not texts and explanation.picture is None) or explanation.granularity != "token":
         raise InvalidInput("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":
         raise NotDefined("nothing is predicted here, so there is no probability that could fall when words go")
@@ -228,6 +239,8 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
 
 
 def _way(opened: Model, explanation: Explanation) -> str:
+    if opened.images:
+        return "mean"
     if explanation.measured.kind == "class" and opened.task == "classification":
         return "delete"
     return str(found_way(opened)) if opened.mask_id is None else "mask"

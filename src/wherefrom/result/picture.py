@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import DamagedFile, InvalidInput
+from wherefrom.errors import DamagedFile, InvalidInput, OverLimit
 from wherefrom.extras import need
 
 Pixels = NDArray[np.uint8]
@@ -86,15 +86,21 @@ def spread(values: NDArray[np.float64], shape: tuple[int, int], smooth: bool) ->
     return values
 
 
-def decoded(image: bytes | str | Path) -> Pixels:
-    """The pixels of an image file, given by its path or its bytes."""
+def decoded(image: bytes | str | Path, most: int | None = None) -> Pixels:
+    """The pixels of an image file, given by its path or its bytes; of a larger one than `most` pixels an error."""
     pillow = need("PIL.Image", extra="image")
     try:
         with pillow.open(io.BytesIO(image) if isinstance(image, bytes) else image) as opened:
+            if most is not None and opened.width * opened.height > most:
+                size = f"{opened.width} × {opened.height}"
+                raise OverLimit(f"an image of {size} pixels; at most {most:,} are read here: make it smaller")
             return np.asarray(opened.convert("RGB"))
+    except OverLimit:
+        raise
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:  # what Pillow raises of damage
+        why = "its kind is not known" if isinstance(error, pillow.UnidentifiedImageError) else error
         name = f"what was given ({len(image):,} bytes)" if isinstance(image, bytes) else f"'{Path(image).name}'"
-        raise InvalidInput(f"{name} is no image that Pillow can read: {error}") from error
+        raise InvalidInput(f"{name} is no image that Pillow can read: {why}") from error
 
 
 def to_png(pixels: Pixels) -> bytes:

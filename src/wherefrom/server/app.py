@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from wherefrom.errors import UnknownName, WherefromError
 from wherefrom.model import Model
-from wherefrom.server import handlers, saying
+from wherefrom.server import bodies, handlers, saying
 from wherefrom.server.catalog import examples, method_cards, model_cards
 from wherefrom.server.guard import Guard, Rules
 from wherefrom.server.limits import Limits
@@ -125,11 +125,11 @@ def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: Jo
     speaker = next((name for name, each in opened.items() if each.task == "causal-lm"), None)
 
     @app.post("/api/explain", summary="One method (wherefrom.explain)", responses={**ERRORS, **STREAM})
-    async def explain(asked: handlers.ExplainBody, request: Request) -> Response:
+    async def explain(asked: bodies.ExplainBody, request: Request) -> Response:
         return await answer(asked, request, handlers.explained)
 
     @app.post("/api/compare", summary="Several methods (wherefrom.compare)", responses={**ERRORS, **STREAM})
-    async def compare(asked: handlers.CompareBody, request: Request) -> Response:
+    async def compare(asked: bodies.CompareBody, request: Request) -> Response:
         streams = NDJSON in request.headers.get("accept", "")
         return await answer(asked, request, handlers.told if streams else handlers.compared)
 

@@ -120,6 +120,7 @@ def _model_card(name: str, opened: Model) -> dict[str, Any]:
         "dtype": opened.dtype,
         "device": str(opened.device),
         "causal": opened.causal,
+        "images": opened.images,  # whether it reads pictures, and no text
         "says": opened.task == "causal-lm",  # whether it goes on after a prompt,
         "chat": chats(opened),  # and answers in a chat
         "compared": list(usual(opened, opened.task != "encoder")),  # what to begin with

@@ -21,10 +21,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from wherefrom.api import explain
 from wherefrom.defaults import DEFAULT_METHOD, HEADS, MAPS, TOWARDS
@@ -34,7 +33,6 @@ from wherefrom.metric.spotcheck import LEVEL, agreement, checks
 from wherefrom.metric.spotcheck import Check as Evidence
 from wherefrom.model import Model, Sentence
 from wherefrom.model.rerun import watched
-from wherefrom.options import ExplainOptions
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.execution import attempt
 from wherefrom.pipeline.outcome import Outcome, by_name
@@ -43,107 +41,15 @@ from wherefrom.pipeline.shelf import LARGE_FLOW
 from wherefrom.pipeline.windows import at_once, run_whole
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
+from wherefrom.server.bodies import LARGEST, Body, CompareBody, ExplainBody
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Event, Talk
 from wherefrom.server.refusals import described
 
-Text = Annotated[str, Field(max_length=100_000)]
-Name = Annotated[str, Field(min_length=1, max_length=64)]
-MethodName = Annotated[str, Field(min_length=1, max_length=200)]  # options may stand in it
-Choice = Annotated[str, Field(max_length=200)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
-LARGEST = 1000  # number in an option: each step of integrated gradients is a pass
-Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 HEAD_MAPS = 100_000  # numbers of all heads' maps up to which they are given along
 LONGEST_FLOW = 4 * LARGE_FLOW  # entries of the maps beyond which even one token's flows take more than a minute
 BATCH = 16  # texts in one pass
 PACKED = 8  # numbers packed for the viewer take the room of one written as text
-
-
-class Body(BaseModel):
-    """What `explain` and `compare` have in common; the names and meanings are Python's."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    inputs: Text | list[Text | tuple[Text, Text]] = Field(
-        description="A text, or a list of texts and of pairs [text, text].", examples=["a deep and meaningful film ."]
-    )
-    pair: Text | None = Field(None, description="A second text that goes with a single one (question, hypothesis, …).")
-    model: Annotated[str, Field(max_length=300)] | None = Field(
-        None, description="One of /api/models (default: the first of them)."
-    )
-    aggregate: Name | None = Field(AUTO, description="auto, rollout, flow, sum, mean, last, or null.")
-    target: Choice | None = Field(
-        None, description="A class (or all), a word at the mask, start or end (default: the prediction)."
-    )
-    foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
-    position: Choice | None = Field(None, description="The readout position: an index, first, last, mean or mask.")
-    head: Annotated[int, Field(ge=0, le=1000)] | Literal["all"] | None = Field(None, description="One head, or all.")
-    layers: tuple[int | None, int | None] | None = Field(None, description="(start, end), as in a slice.")
-    receptive_field: bool = False
-    rows: Literal["all", "readout"] = "all"
-    drop_self: bool = False
-    sink: Literal["keep", "drop"] = Field("keep", description="Drop the first token that a decoder sees from its maps.")
-    truncate: bool = Field(False, description="Cut a text that is longer than the model reads.")
-    long: Literal["error", "truncate", "windows"] = Field(
-        "error", description="A text longer than the model reads: an error, cut, or explained in overlapping windows."
-    )
-    overlap: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
-        None, description="Tokens that two windows share: up to half of what the model reads (default: a quarter)."
-    )
-    maps: bool = Field(True, description="Give the layer maps too; without them the answer is small.")
-    evidence: bool = Field(False, description="Check each explanation by erasing words of this text.")
-
-    def texts(self, limits: Limits) -> list[str | tuple[str, str]]:
-        """The inputs as `explain` takes them, within the limits."""
-        single = isinstance(self.inputs, str)
-        if self.pair is not None and not single:
-            raise InvalidInput("pair goes with a single text; in a list, write a pair as [text, text]")
-        every: Sequence[Any] = [self.inputs] if isinstance(self.inputs, str) else self.inputs
-        if self.pair is not None:
-            every = [(self.inputs, self.pair)]
-        if not every:
-            raise InvalidInput("nothing to explain: the list of inputs is empty; expected at least one text")
-        if len(every) > limits.inputs:
-            raise OverLimit(f"{len(every)} inputs in one request; this server takes at most {limits.inputs}")
-        for each in every:
-            size = len(each) if isinstance(each, str) else sum(map(len, each))
-            if size > limits.characters:
-                raise OverLimit(
-                    f"a text of {size:,} characters; this server takes at most {limits.characters:,}: shorten it"
-                )
-        return list(every)
-
-    def arguments(self) -> dict[str, Any]:
-        """What `explain` and `compare` take by name, apart from the method."""
-        shared = {
-            name: getattr(self, name) for name in ExplainOptions.__annotations__ if name in type(self).model_fields
-        }
-        return {**shared, "keep": "maps" if self.maps else None}
-
-
-class ExplainBody(Body):
-    """`wherefrom.explain`"""
-
-    method: MethodName = Field(
-        DEFAULT_METHOD, description="One of /api/methods, or auto; with options: name(option=value)."
-    )
-    options: dict[Name, bool | Number | Name | None] = Field(
-        default_factory=dict, max_length=16, description='Options of the method, e.g. {"n_steps": 50}.'
-    )
-
-
-class CompareBody(Body):
-    """`wherefrom.compare`"""
-
-    methods: list[MethodName] = Field(
-        [DEFAULT_METHOD],
-        description="Names from /api/methods, e.g. integrated-gradients(n_steps=50); auto: those that suit the model.",
-        min_length=1,
-    )
-    form: Literal["explanation", "viewer"] = Field(
-        "explanation", description="In a stream: whole explanations, or the viewer's packed payloads."
-    )
-    heads: bool = Field(False, description="In a stream: also the maps of single heads, where methods have them.")
 
 
 def check_request(asked: Body, limits: Limits) -> None:
@@ -216,8 +122,12 @@ def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Eve
 def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
     """The texts as the model reads them, which is done once; none longer than this server reads."""
     texts = asked.texts(limits)
+    if opened.images and not all(isinstance(each, dict) for each in texts):
+        # A text would be taken for the path of a file on this machine.
+        expected = '{"image": "the bytes of a file in base64"}'
+        raise InvalidInput(f"{opened.name} reads images, and no text; expected {expected}")
     reader = opened.reader(truncate=asked.truncate, long=asked.long)
-    sentences, _ = reader.read(texts[0] if isinstance(asked.inputs, str) else texts)
+    sentences, _ = reader.read(texts[0] if asked.single else texts)
     if asked.overlap is not None and opened.max_length is not None and asked.overlap > opened.max_length // 2:
         raise OverLimit(
             f"overlap={asked.overlap}; on this server windows share at most half of the tokens that the model reads, "
@@ -232,8 +142,8 @@ def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
 
 
 def _given(asked: Body, every: list[Any]) -> Any:
-    """One where one text was asked about."""
-    return every[0] if isinstance(asked.inputs, str) else every
+    """One where one input was asked about."""
+    return every[0] if asked.single else every
 
 
 def _refuse_long_flows(asked: Body, sentences: Sequence[Sentence], opened: Model) -> None:

@@ -10,6 +10,7 @@ class Limits:
     """What the server takes on."""
 
     characters: int = 10_000  # of one text, both parts of a pair together
+    pixels: int = 4_000_000  # of one image
     tokens: int = 512  # that a model reads of one text
     said: int = 256  # tokens that a language model says after a prompt
     inputs: int = 16  # texts in one request

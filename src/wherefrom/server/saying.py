@@ -22,7 +22,8 @@ from wherefrom.generating import generate, of_log_probability, refuse_phrase
 from wherefrom.method import choose
 from wherefrom.model import Model, Sentence
 from wherefrom.model.phrase import in_letters
-from wherefrom.server.handlers import Choice, MethodName, Text, interruptible, refuse_large_numbers
+from wherefrom.server.bodies import Choice, MethodName, Text
+from wherefrom.server.handlers import interruptible, refuse_large_numbers
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Event, Talk
 

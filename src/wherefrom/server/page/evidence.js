@@ -10,7 +10,7 @@ const WIDTH = 236;
 const HEIGHT = 104;
 const LEFT = 26;
 const BOTTOM = 16;
-const GONE = { delete: "Words deleted", attention: "Words hidden from attention" };
+const GONE = { delete: "Words deleted", attention: "Words hidden from attention", mean: "Patches painted over" };
 
 const dressed = (element, style) => {
   for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value);

@@ -1,5 +1,6 @@
 // The form: which texts, model, methods, target and foil are asked for.
 
+import { pictureField } from "./image.js";
 import { make } from "/viewer/dom.js";
 
 const FEATURED = ["deeplift", "attcat", "integrated-gradients", "transformer-attribution", "alti", "value-zeroing",
@@ -9,7 +10,8 @@ const EDGES = ["start", "end", "answer"];
 
 const by = (id) => document.getElementById(id);
 
-export function form({ models, methods, examples, limits }) {
+export function form({ models, methods, examples, limits }, complain) {
+  const picture = pictureField(complain);
   const modelOf = (name) => models.find((each) => each.name === name);
   let picked = new Set(models[0].compared);
   let untouched = true; // as long as nobody has chosen methods, they are those that suit the model
@@ -25,6 +27,12 @@ export function form({ models, methods, examples, limits }) {
     setIfThere(by("foil"), values[1]);
     by("mask").hidden = !(model.task === "masked-lm" && model.mask);
     by("mask").textContent = `Insert ${model.mask ?? "a mask"}`;
+    for (const id of ["text-field", "pair-toggle", "examples"]) by(id).hidden = model.images;
+    by("image-field").hidden = !model.images;
+    if (model.images) showPair(false);
+    by("compare").querySelector("[value=text]").disabled = model.images;
+    if (model.images && by("compare").value === "text") by("compare").value = "";
+    showOther();
     by("position-field").hidden = model.task !== "token-classification"; // which gives a label to every token
     if (by("position-field").hidden) by("position").value = "";
     if (untouched) pick(model.compared);
@@ -114,8 +122,9 @@ export function form({ models, methods, examples, limits }) {
     area.focus();
   }
 
-  function fill({ inputs, pair, model, target, foil, position, methods: names, compare, other, otherModel }) {
-    by("text").value = inputs;
+  function fill({ inputs, name, pair, model, target, foil, position, methods: names, compare, other, otherModel }) {
+    if (inputs.image) picture.show({ image: inputs.image, name });
+    else by("text").value = inputs;
     showPair(Boolean(pair));
     by("pair").value = pair ?? "";
     setIfThere(by("model"), model);
@@ -134,8 +143,12 @@ export function form({ models, methods, examples, limits }) {
   }
 
   function read() {
+    const { images } = modelOf(by("model").value);
+    const shown = images ? picture.value() : null;
     return {
-      inputs: by("text").value,
+      images,
+      inputs: shown ? { image: shown.image } : images ? "" : by("text").value,
+      name: shown?.name,
       pair: by("pair").value || null,
       model: by("model").value,
       target: by("target").value || null,

@@ -16,7 +16,8 @@ function sidesOf(asked) {
 
 /** What is wrong with the form, in a sentence; null where nothing is. */
 export function lacks(asked) {
-  if (!asked.inputs.trim()) return "There is no text yet: type or paste one.";
+  if (asked.images && !asked.inputs) return "There is no picture yet: drop one, or choose a file.";
+  if (!asked.images && !asked.inputs.trim()) return "There is no text yet: type or paste one.";
   if (!asked.methods.length) return "No method is chosen: choose at least one.";
   if (asked.compare === "text" && !asked.other.trim()) return "The text to compare with is empty.";
   if (asked.compare === "text" && asked.other === asked.inputs) return "The two texts are the same: change one of them.";
@@ -25,7 +26,7 @@ export function lacks(asked) {
 }
 
 export function newRun(asked) {
-  return { asked, when: Date.now(), title: asked.inputs.trim().replace(/\s+/g, " ").slice(0, 120), payload: null,
+  return { asked, when: Date.now(), title: (asked.name ?? asked.inputs).trim().replace(/\s+/g, " ").slice(0, 120), payload: null,
     evidence: {}, agreement: [], failed: [], notes: asked.long === "truncate" ? ["The text is cut where the model stops reading."] : [],
     complete: false };
 }
