@@ -43,10 +43,12 @@ SHAPE = {
 }
 PROMPT, SAID = 192, 64
 BLANK = 0  # the token that stands in for one that is taken away
+AS_ONE = ", the answer as one"  # one number, and one way back from it
 # What is explained how: ours, and what peers call the same.
 METHODS = {
     "saliency": ["inseq saliency"],
     "gradient-x-input": ["inseq input_x_gradient", "captum gradient"],
+    f"gradient-x-input{AS_ONE}": ["captum gradient"],  # whose sum over the answer's tokens (`seq_attr`) is this
     "attn-lrp": ["lxt"],
     f"ablation(by={BLANK})": ["inseq occlusion", "captum ablation", "captum ablation-by-sequence"],
     "raw-attention": ["inseq attention"],
@@ -74,8 +76,12 @@ def ours(method: str, layers: int, device: str) -> tuple[Callable[[], Any], floa
     """The call, and the number of answers like ours that it has explained."""
     import wherefrom
 
-    opened = wherefrom.open_model(llama(layers, device), prove=False)
     prompt, said = tokens(PROMPT, 1), tokens(SAID, 2)
+    if method.endswith(AS_ONE):
+        read = wherefrom.open_model(llama(layers, device), tokenizer(), prove=False)
+        asked = {"method": f"{method.removesuffix(AS_ONE)}(of=log-probability)", "target": f" {spelt(said)}"}
+        return lambda: wherefrom.explain(spelt(prompt), read, **asked), 1.0
+    opened = wherefrom.open_model(llama(layers, device), prove=False)
     opened.model.generate = lambda **_: torch.tensor([prompt + said], device=device)
     return lambda: wherefrom.generate(prompt, opened, method=method, max_new_tokens=SAID), 1.0
 
@@ -168,7 +174,8 @@ def measured(options: Any) -> dict[str, float]:
             torch.cuda.synchronize()
         seconds.append(clock() - begin)
 
-    long = not on_gpu and (name in METHODS or "occlusion" in name)  # which is its own warm-up
+    token_by_token = name in METHODS and not name.endswith(AS_ONE)
+    long = not on_gpu and (token_by_token or "occlusion" in name)  # which is its own warm-up
     # Of the first call: what a process once had it keeps.
     held = peak_of_gpu(go) if on_gpu else peak(timed if long else go)
     for _ in range(options.runs - long):

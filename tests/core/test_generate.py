@@ -142,6 +142,17 @@ def test_it_is_saved_tabled_and_read_again(model: Any, tmp_path: Path) -> None:
     assert table.score.sum() == pytest.approx(found.scores.sum())
 
 
+def test_an_answer_as_one_takes_one_way_back(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of a sum is the sum of the gradients, and its product with the input likewise."""
+    answer, backward = " is not good . the film", torch.autograd.grad
+    by_token = wherefrom.generate(PROMPT, model, method="gradient-x-input", target=answer)
+    taken = []
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: taken.append(1) or backward(*a, **k))
+    whole = wherefrom.explain(PROMPT, model, method="gradient-x-input", of="log-probability", target=answer)
+    assert len(taken) == 1
+    assert np.allclose(whole.scores[: by_token.start], by_token.over("prompt").scores, rtol=0, atol=1e-10)
+
+
 def test_the_heatmap_is_a_picture(model: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
     found = wherefrom.generate(PROMPT, model, method="alti", max_new_tokens=3, do_sample=False)
