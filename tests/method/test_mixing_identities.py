@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -128,6 +129,10 @@ def test_noise_differs_between_sentences_layers_and_seeds_and_is_otherwise_the_s
     assert not torch.equal(one, maps(first[1], "random")[0])
     assert not torch.equal(one, maps(first[0], "random", seed=1)[0])
     assert apart(maps(second[0], "random")[0], one) < 1e-6
+    for seed in (0, 2**40 + 5):
+        drawn = np.random.default_rng([seed, 1, *first[1].ids[1].tolist()]).random((6, 6))
+        expected = torch.from_numpy(drawn / drawn.sum(1, keepdims=True))
+        assert apart(maps(first[1], "random", seed=seed)[1], expected) < 1e-15
     for seed in (-1, 0.5, True):
         with pytest.raises(wherefrom.WherefromError, match=r"seed=.*; expected a whole number"):
             maps(first[0], "random", seed=seed)

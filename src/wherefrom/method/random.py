@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 )
 def random(layer: LayerTrace, *, seed: Annotated[int, least(0)] = 0) -> Tensor:
     """Uniform noise, rows summing to one; the same for the same sentence, layer and seed."""
-    noise = torch.zeros(*layer.ids.shape, layer.ids.shape[1], dtype=torch.float64)
-    for sentence, (ids, mask) in enumerate(zip(layer.ids.cpu(), layer.mask.cpu(), strict=True)):
-        tokens = ids[mask].tolist()
-        n = len(tokens)
-        noise[sentence, :n, :n] = torch.from_numpy(np.random.default_rng([seed, layer.index, *tokens]).random((n, n)))
-    return to_one(noise).to(layer.x)
+    ids, lengths = layer.ids.cpu().numpy(), layer.mask.sum(1).tolist()
+    noise = np.zeros((*ids.shape, ids.shape[1]))
+    # As default_rng makes them of [seed, layer, token, …]: of words of 32 bits it need not look at one by one.
+    words = [seed >> bits & 0xFFFFFFFF for bits in range(0, max(1, seed.bit_length()), 32)]
+    starts = np.concatenate([np.tile([*words, layer.index], (len(ids), 1)), ids], 1).astype(np.uint32)
+    for sentence, n in enumerate(lengths):
+        noise[sentence, :n, :n] = np.random.default_rng(starts[sentence, : len(words) + 1 + n]).random((n, n))
+    return to_one(torch.from_numpy(noise)).to(layer.x)

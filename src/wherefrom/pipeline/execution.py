@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from math import inf
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ import torch
 
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError
 from wherefrom.method import Method, Scores
-from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, stream
+from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, foreseen, stream
 from wherefrom.model.frozen_pass import Freezing
 from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
@@ -167,8 +168,9 @@ def _run_batch(
     if all(shelf.error for shelf in shelves.values()):
         yield from (outcome for name, shelf in shelves.items() for outcome in shelf.outcomes(name, members))
         return
+    places = cache(lambda: [_foreseen(opened, *each) for each in zip(read, asked, strict=True)])
     for shelf in shelves.values():
-        shelf.rows = None if shelf.error else rows_alone(opened, shelf.job, read, asked)
+        shelf.rows = None if shelf.error else rows_alone(shelf.job, lengths, places)
         shelf.joint = joining(shelf.job, lengths, shelf.fetching, opened.device)
     begin = time.perf_counter()
     trace = _passed(opened, read, list(shelves.values()), on_layer)
@@ -181,6 +183,10 @@ def _run_batch(
             _explained(output, shelf)
             if which == len(found[0]) - 1:
                 yield from shelf.outcomes(name, members)
+
+
+def _foreseen(opened: Model, sentence: Sentence, question: Question) -> Readout | None:
+    return foreseen(opened, sentence, question.target, question.foil, question.position)
 
 
 def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> WherefromError | None:

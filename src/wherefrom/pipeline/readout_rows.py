@@ -17,7 +17,7 @@ whatever they compute: on an accelerator a layer of a short text takes as long a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,9 +28,8 @@ from torch import Tensor
 
 from wherefrom.aggregate import AGGREGATIONS, aggregate
 from wherefrom.aggregate.rollout import in_range
-from wherefrom.model import Model, Sentence, foreseen
 from wherefrom.pipeline.joint_maps import MapPadding
-from wherefrom.pipeline.resolution import Job, Question
+from wherefrom.pipeline.resolution import Job
 from wherefrom.result.answer import Readout
 
 Array = np.ndarray[Any, Any]
@@ -180,21 +179,15 @@ def _on_cpu(rows: Sequence[Tensor]) -> np.ndarray[Any, Any]:
     return found
 
 
-def rows_alone(
-    opened: Model, job: Job, sentences: Sequence[Sentence], questions: Sequence[Question]
-) -> ReadoutRows | None:
+def rows_alone(job: Job, lengths: Sequence[int], places: Callable[[], Sequence[Readout | None]]) -> ReadoutRows | None:
     """Where a job's rows are gathered on their way; None where maps are kept or all of them are needed at once.
 
-    Flow and the correction for the receptive field need them all; and so does an answer whose place is not known before
-    the pass is over.
+    Flow and the correction for the receptive field need them all; and so does an answer whose place, of those that the
+    function foresees, is not known before the pass is over.
     """
     name = job.reach.aggregate
     local = name is None or name == "rollout" or AGGREGATIONS[name].by_row
     if job.keep == "maps" or not job.method.by_layer or job.reach.receptive_field or job.head == "all" or not local:
         return None
-    readouts = [
-        foreseen(opened, each, asked.target, asked.foil, asked.position)
-        for each, asked in zip(sentences, questions, strict=True)
-    ]
-    places = [each for each in readouts if each is not None]
-    return ReadoutRows(job, places, [len(each) for each in sentences]) if len(places) == len(readouts) else None
+    known = [each for each in places() if each is not None]
+    return ReadoutRows(job, known, lengths) if len(known) == len(lengths) else None
