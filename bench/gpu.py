@@ -39,10 +39,11 @@ class Setting(NamedTuple):
 
 
 MAPS = ("attention-rollout", "globenc", "alti")
+ZEROING = ("value-zeroing", "value-zeroing(precision=split)", "value-zeroing(precision=fast)")
 LAYERS, HEADS, WIDTH, UNITS = 12, 12, 768, 3072  # of BERT-base
 SIDE = 8192  # of the square matrices whose product is the peak
 SETTINGS = [
-    Setting(torch.float32, 64, 128, (*MAPS, "attcat", "TransAtt")),
+    Setting(torch.float32, 64, 128, (*MAPS, *ZEROING, "attcat", "TransAtt")),
     Setting(torch.float32, 64, 128, MAPS[:1], batches=8),  # a pass runs while the results of the last are read
     Setting(torch.float32, 32, 512, (*MAPS, "TransAtt")),
     Setting(torch.bfloat16, 64, 128, MAPS),
@@ -60,7 +61,9 @@ def contestants(model: Any, setting: Setting) -> dict[str, Callable[[], Any]]:
             model(some)
 
     def explained(method: str) -> Callable[[], Any]:
-        target = {} if method in MAPS else {"target": 0}  # what a representation is made of is the same for all
+        target = (
+            {} if method in (*MAPS, *ZEROING) else {"target": 0}
+        )  # what a representation is made of is the same for all
         return lambda: wherefrom.explain(ids, opened, method=method, batch_size=setting.batch, **target)
 
     return {"forward": forward, **{name: explained(name) for name in setting.methods}}
@@ -73,6 +76,11 @@ def arithmetic(method: str, setting: Setting) -> dict[torch.dtype, float]:
     linear, mixing = tokens * (8 * d * d + 4 * d * UNITS), 4 * pairs * d
     joining = 2 * pairs * setting.n  # a product of two maps, in float64
     carried = 2 * tokens * d * d  # f = v W_C
+    if method in ZEROING:  # all but W_2 on n² vectors is little
+        products = 2 * pairs * UNITS * d * (1, 3, 1)[ZEROING.index(method)]
+        own = {setting.dtype: LAYERS * (linear + mixing)}
+        kind = setting.dtype if method == ZEROING[0] else torch.bfloat16
+        return {**own, kind: own.get(kind, 0) + LAYERS * products}
     own, double = {
         "forward": (linear + mixing, 0),
         "attention-rollout": (linear + mixing, joining),
