@@ -100,6 +100,7 @@ def peak(dtype: torch.dtype) -> float:
 
 def rows(setting: Setting, runs: int, rates: dict[torch.dtype, float]) -> list[str]:
     torch.manual_seed(0)
+    gc.collect()  # the model of the setting before
     model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval().to("cuda", setting.dtype)
     weights, found = torch.cuda.memory_allocated(), contestants(model, setting)
     seconds: dict[str, list[float]] = {name: [] for name in found}

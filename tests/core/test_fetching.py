@@ -41,6 +41,12 @@ def test_results_do_not_hold_more_than_a_machine_can_spare(monkeypatch: pytest.M
     assert not np.shares_memory(stack.of(0), stack.room.numpy())
 
 
+def test_without_its_maps_an_explanation_holds_nothing_of_the_batch() -> None:
+    whole = wherefrom.explain([tiny.ids(4), tiny.ids(5)], tiny.model("bert"), method="attention", aggregate="last")[0]
+    assert np.shares_memory(whole.scores, whole.maps)
+    assert not np.shares_memory(whole.without_maps().scores, whole.maps)
+
+
 def test_nothing_came() -> None:
     assert Stack((3,), 2, Fetching()).of(0) is None
 

@@ -97,3 +97,8 @@ def is_stream(inputs: Any) -> bool:
 def missing(item: Any) -> bool:
     """Whether a cell of a table is empty: None, NaN, pandas' NA."""
     return item is None or (isinstance(item, float) and item != item) or type(item).__name__ in ("NAType", "NaTType")
+
+
+def are_ints(values: Iterable[Any]) -> bool:
+    """Whether all are whole numbers; asked of their types, of which there are few."""
+    return all(issubclass(kind, int | np.integer) and kind is not bool for kind in {*map(type, values)})

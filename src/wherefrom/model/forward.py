@@ -13,6 +13,7 @@ from transformers.utils import ModelOutput
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.inputs import Batch
+from wherefrom.model.later import sent
 from wherefrom.model.sound import FEATURES, features_of
 from wherefrom.model.two_streams import streams_of, taken
 from wherefrom.model.undo import borrowed, hook
@@ -69,7 +70,7 @@ def _forward(opened: Model, batch: Batch) -> Any:
         inputs["token_type_ids"] = batch.types if more < 0 else nn.functional.pad(batch.types[..., None], (0, more))
     if "use_cache" in accepted:
         inputs["use_cache"] = False
-    tensors = {k: v.to(opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+    tensors = {k: sent(v, opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
     return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
 
 
@@ -83,7 +84,7 @@ def _two_streams(opened: Model, batch: Batch) -> Any:
     if opened.hears:
         features = features_of(batch.sentences).to(opened.pretrained.dtype)
         inputs = {FEATURES: features, "decoder_input_ids": inputs["decoder_input_ids"]}
-    tensors = {name: t.to(opened.device) for name, t in inputs.items()}
+    tensors = {name: sent(t, opened.device) for name, t in inputs.items()}
     found = opened.model(**tensors, use_cache=False, return_dict=True)
     return ModelOutput(logits=streams.joint(target=found.logits))
 

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.chat import is_chat, read_chat
-from wherefrom.model.containers import is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
+from wherefrom.model.containers import are_ints, is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
+from wherefrom.model.later import sent
 from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, word_of
 from wherefrom.model.pictures import Preparing, is_picture, painted
 from wherefrom.model.sound import FEATURES, heard
@@ -37,6 +38,7 @@ T = TypeVar("T")
 DECODER = "decoder_input_ids"
 COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
 NAMED = 5  # inputs that an error names one by one
+EDGES = ("bos", "eos", "cls", "sep", "pad", "mask")
 RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
 
 
@@ -115,9 +117,9 @@ class Batch:
     _moved: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`ids` and `mask` on a device, which is waited for once and not in every layer."""
+        """`ids` and `mask` on a device, sent there once and not in every layer."""
         if device not in self._moved:
-            self._moved[device] = self.ids.to(device), self.mask.to(device)
+            self._moved[device] = sent(self.ids, device), sent(self.mask, device)
         return self._moved[device]
 
     @property
@@ -209,7 +211,7 @@ class Reader:
         items = list(items)
         if not items:
             raise InvalidInput("nothing to explain: the list of inputs is empty; expected at least one text")
-        if not is_stream(inputs) and _are_ints(items):
+        if not is_stream(inputs) and are_ints(items):
             return [self._ids(items)], True
         if not is_stream(inputs) and self.in_words and all(isinstance(item, str) for item in items):
             return [self.text(items)], True
@@ -237,12 +239,14 @@ class Reader:
         kinds = _is_words if self.in_words else _is_str
         if len(inputs) == 2 and all(kinds(part) for part in inputs):
             return self.text(*inputs)
-        if inputs and _are_ints(inputs):
+        if inputs and are_ints(inputs):
             return self._ids(inputs)
         raise refuse_tuple(inputs)
 
     def _one(self, item: Any, row: int) -> Sentence | WherefromError:
         try:
+            if isinstance(item, list) and item and are_ints(item):
+                return self._ids(item)
             if missing(item):
                 raise InvalidInput("the cell is empty; expected a text")
             if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
@@ -314,11 +318,9 @@ class Reader:
 
     def _unknown(self, ids: list[int]) -> list[bool]:
         """Where the model reads [UNK]. GPT-2 calls its end of text unknown, though nothing is unknown to it."""
-        names = ("bos", "eos", "cls", "sep", "pad", "mask")
-        others = {getattr(self.tokenizer, f"{name}_token_id", None) for name in names}
+        others = {getattr(self.tokenizer, f"{name}_token_id", None) for name in EDGES}
         unknown = getattr(self.tokenizer, "unk_token_id", None)
-        known = unknown is None or unknown in others
-        return [False] * len(ids) if known else [i == unknown for i in ids]
+        return [False] * len(ids) if unknown is None or unknown in others else [i == unknown for i in ids]
 
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if encoding.get("position_ids") is not None:
@@ -330,7 +332,7 @@ class Reader:
             return self._prefixed(sources, [decoder] if single else decoder) if decoder else [*sources], single
         if "input_ids" not in columns:
             raise refuse_mapping(encoding)
-        single = _are_ints(columns["input_ids"])
+        single = are_ints(columns["input_ids"])
         if single:
             columns = {name: [column] for name, column in columns.items()}
             decoder = None if decoder is None else [decoder]
@@ -390,14 +392,14 @@ class Reader:
 
     def _check_types(self, types: list[int]) -> None:
         most = "" if self.type_count is None else f" below {self.type_count}"
-        fits = _are_ints(types) and min(types, default=0) >= 0
+        fits = are_ints(types) and min(types, default=0) >= 0
         if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
             raise InvalidInput(f"token_type_ids holds values that are not types; expected whole numbers from 0{most}")
 
     def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         if not len(ids):
             raise InvalidInput("the list of token ids is empty; expected at least one")
-        if not _are_ints(ids):
+        if not are_ints(ids):
             raise InvalidInput("token ids must be whole numbers")
         ids = [*map(int, ids)]
         self._check(ids)
@@ -466,11 +468,6 @@ def _placed(row: int, error: WherefromError) -> WherefromError:
     placed = type(error)(f"input {row}: {error}")
     placed.__cause__ = error
     return placed
-
-
-def _are_ints(values: Iterable[Any]) -> bool:
-    """Whether all are whole numbers; asked of their types, of which there are few."""
-    return all(issubclass(kind, int | np.integer) and kind is not bool for kind in {*map(type, values)})
 
 
 def _is_str(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers of a pass that are looked at when it is over: on an accelerator, to look means to wait for it."""
+"""Nothing of a pass waits for an accelerator: its numbers are looked at when it is over, its inputs sent ahead."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+
+def sent(t: Tensor, device: torch.device) -> Tensor:
+    """The same on a device. From ordinary memory a copy to a GPU waits for all that this has still to do."""
+    if device.type != "cuda" or t.device.type != "cpu":
+        return t.to(device)
+    return t.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass

@@ -256,7 +256,8 @@ class Explanation:
 
     def without_maps(self) -> Explanation:
         """The same without what takes most of its memory."""
-        return replace(self, maps=None, aggregated=None, head_maps=None)
+        scores = self.scores.copy()  # which may be a row of what is left out
+        return replace(self, scores=scores, maps=None, aggregated=None, head_maps=None)
 
     # Words ------------------------------------------------------------------------------------------------
 
