@@ -39,7 +39,7 @@ T = TypeVar("T")
 EveryTarget = Mapping[str, tuple[Explanation, ...]]  # of one example: by method, an explanation of each target
 SENTENCE = "this is a film about the cat that is not here ."
 SPECKLED = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)  # a picture of ours
-TOKENS = 4096  # in one captured batch: what its maps take is this times the length
+TOKENS = {"cpu": 4096, "cuda": 16384}  # in one captured batch: what its maps take is this times the length
 
 
 class _Waiting(NamedTuple):
@@ -163,8 +163,8 @@ class Worker:
 
     def batches(self, readable: list[tuple[T, Sentence]]) -> Iterator[list[tuple[T, Sentence]]]:
         """Neighbours by length, as many as the setting and the model allow and memory bears."""
-        sentences = [sentence for _, sentence in readable]
-        for members in self.opened.batches(sentences, self.setting.batch_size, tokens=TOKENS):
+        sentences, many = [sentence for _, sentence in readable], TOKENS.get(self.opened.device.type, TOKENS["cpu"])
+        for members in self.opened.batches(sentences, self.setting.batch_size, tokens=many):
             yield [readable[i] for i in members]
 
     # Explaining and measuring -----------------------------------------------------------------------------

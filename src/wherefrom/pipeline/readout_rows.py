@@ -140,6 +140,12 @@ class ReadoutRows:
         return aggregate(name, rows[:, None], under)[:, 0]
 
     @cached_property
+    def finite(self) -> bool:
+        """Whether no row of any sentence holds NaN or infinite values, as far as one look at all of them tells."""
+        whole = self._joined[2] is not None if self.joins else self.job.reach.aggregate in (None, "last")
+        return whole and bool(np.isfinite(self._fetched[0]).all())
+
+    @cached_property
     def _fetched(self) -> list[np.ndarray[Any, Any]]:
         """Rows, those below and sizes of all sentences on the host, when no layer is to come."""
         return [_on_cpu(each) for each in (self.found, self.below, [size for _, size in self.sizes])]

@@ -100,7 +100,7 @@ def _from_maps(shelf: Shelf, row: int, output: OutputTrace) -> dict[str, Any]:
     kind = {"signed": job.method.signed, "additive": job.method.additive}
     if shelf.rows is not None:
         rows = shelf.rows.of(row)
-        return {"scores": rows[-1], "layer_scores": rows, **kind}
+        return {"scores": rows[-1], "layer_scores": rows, **kind, "known_finite": shelf.rows.finite}
     readout, sentence = output.answers[row].readout, output.trace.batch.sentences[row]
     found = shelf.joined.get(row)
     if found is None:
