@@ -75,7 +75,7 @@ def in_letters(opened: Model, ids: Sequence[int]) -> str:
 def spelt(tokenizer: Any, ids: Sequence[int], which: int) -> tuple[str, list[Span | None]]:
     """What these tokens are in letters, and where each stands in it, as text number `which` of a sentence.
 
-    Letters that several tokens make together (bytes of one character) belong to the last of them.
+    A character that several tokens make together, by its bytes, is the place of each of them.
     """
     if tokenizer is None:
         return "", [None] * len(ids)
@@ -84,6 +84,7 @@ def spelt(tokenizer: Any, ids: Sequence[int], which: int) -> tuple[str, list[Spa
         whole = str(tokenizer.decode(list(ids[:count]), clean_up_tokenization_spaces=False))
         known = whole.rstrip("\ufffd") if count < len(ids) else whole
         known = known if known.startswith(text) else text
-        spans.append((which, len(text), len(known)))
+        unfinished = len(known) == len(text) and whole.endswith("\ufffd")
+        spans.append((which, len(text), len(known) + unfinished))
         text = known
     return text, spans

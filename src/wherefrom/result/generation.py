@@ -164,8 +164,8 @@ class Generation:
         rows, n = self.scores[steps], self.start + steps[-1]
         adds = self.whole.target.towards
         tokens = tuple(self.ids[self.start + step] for step in steps)
-        spans = [self.whole.spans[self.start + step] for step in steps]  # of bytes of one character, the last has it
-        label = "".join(self.text[span[1] : span[2]] if span else "" for span in spans).strip()
+        spans = dict.fromkeys(self.whole.spans[self.start + step] for step in steps)  # bytes of one character share one
+        label = "".join(self.text[span[1] : span[2]] for span in spans if span).strip()
         label = label or "".join(self.tokens[step] for step in steps)
         phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="what was said")
         read = Readout(None, BEFORE_EACH, tuple(self.start + step - 1 for step in steps))
