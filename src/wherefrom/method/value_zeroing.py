@@ -53,7 +53,7 @@ CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
 DEVICE_BYTES = 8 * 2**30  # on a GPU, whose products are large enough then
 # In a causal model a tile of J sources is a rectangle, in whose corner stand J² / 2 pairs of which none sees the other.
 FEWEST, WASTE = 256, 32  # pairs of a tile on a GPU: n² / 32 at most, where that is more than 256
-BESIDE = 40 * 10**6  # on a CPU: what a tile costs beside its pairs, in multiplications
+BESIDE = 80 * 10**6  # on a CPU: what a tile costs beside its pairs, in multiplications
 
 
 def _cost(s: BatchShape, options: Options) -> Work:
@@ -367,13 +367,13 @@ def _gained(o: Tensor, change: Tensor) -> Tensor:
 
 
 def _cosine(o: Tensor, change: Tensor) -> Tensor:
-    """`1 − cos(o, o + δ)` as ½ ‖o'/‖o'‖ − o/‖o‖‖², the difference again without forming it: [J, n]."""
+    """`1 − cos(o, o + δ)` as ½ ‖o'/‖o'‖ − o/‖o‖‖², the difference again without forming it: [J, n]. Writes over δ."""
     length = nonzero(torch.linalg.vector_norm(o, dim=-1, keepdim=True))
     more = _gained(o, change)
     new_length = nonzero((length.square() + more).clamp(min=0).sqrt())
-    kappa = -more / (length * new_length * (length + new_length))
-    apart: Tensor = torch.linalg.vector_norm((change / new_length).addcmul_(kappa, o), dim=-1)
-    return apart.square() / 2
+    shorter = -more / (length * (length + new_length))  # (‖o‖ − ‖o'‖) / ‖o‖
+    apart: Tensor = torch.linalg.vector_norm(change.addcmul_(shorter, o), dim=-1, keepdim=True) / new_length
+    return apart.square().squeeze(-1) / 2
 
 
 def _euclidean(o: Tensor, change: Tensor) -> Tensor:
