@@ -224,9 +224,10 @@ def _of_batch(opened: Model, output: Any) -> _OfBatch:
     if not hasattr(output, MARK):
         labels, logits = opened.labels, output.logits
         listed = [] if regression(opened) else _class_probabilities(opened, labels, logits)
-        setattr(output, MARK, _OfBatch(labels, logits.argmax(-1).tolist(), listed))
-    found: _OfBatch = getattr(output, MARK)
-    return found
+        found = _OfBatch(labels, logits.argmax(-1).tolist(), listed)
+        object.__setattr__(output, MARK, found)  # transformers' own looks for a field of that name
+    noted: _OfBatch = getattr(output, MARK)
+    return noted
 
 
 def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
