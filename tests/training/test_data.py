@@ -57,6 +57,7 @@ def jsonl(folder: Path, *rows: object) -> Path:
         ({"text": 7, "label": 1}, "row 2: 'text' is 7, not text"),
         ({"text": "a", "label": None}, "row 2: 'label' is empty"),
         ({"text": "a", "label": 0.5}, "row 2: 'label' is 0.5"),
+        ({"text": "a", "label": "0.5"}, "row 2: 'label' is 0.5"),  # as csv has it
         ({"text": "a", "label": [1]}, r"row 2: 'label' is \[1\]"),
     ],
 )

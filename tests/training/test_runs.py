@@ -26,7 +26,7 @@ from transformers import (
 
 import wherefrom
 from wherefrom import zoo
-from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.errors import MissingExtra, WherefromError, WherefromWarning
 from wherefrom.training import accuracy, agree, average, classify, lm, loop, pretrain, prompt, vocabulary
 from wherefrom.training.labelled import Columns
 
@@ -382,3 +382,10 @@ def test_accuracy_by_a_column(tiny: Path, tmp_path: Path) -> None:
     assert fewer[0].rows == sum(row["text"] not in {r["text"] for r in rows[:5]} for row in rows)
     with pytest.raises(WherefromError, match="no column 'third'"):
         accuracy.labels(str(tmp_path / "out"), path, Columns(), by="third")
+
+
+def test_without_accelerate_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(MissingExtra, match=r"'accelerate'.*\[train\]"):
+        loop.prepare(tmp_path / "run", {}, fresh=False)
+    assert not (tmp_path / "run").exists()

@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,9 +186,11 @@ def written(value: object, column: str) -> str:
 
 
 def label_text(value: object, column: str) -> str:
-    """A cell as a label: 1, 1.0, True and "1" are the same label."""
+    """A cell as a label: 1, 1.0, True, "1" and "1.0" are the same label."""
     if value is None or value == "":
         raise BadRow(f"'{column}' is empty")
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+\.\d+", value.strip()):  # csv has strings alone
+        value = float(value)
     if isinstance(value, bool | int):
         return str(int(value))
     if isinstance(value, float) and value == value and value == int(value):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from wherefrom.display import view
+from wherefrom.errors import InvalidOption
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.comparison import Comparison
@@ -62,7 +63,12 @@ class Explanations(list[T]):
     def save(self, path: str | Path) -> Path:
         """Write a table (.csv and .parquet a row per token, .jsonl a line per explanation) or the viewer (.html)."""
         path = Path(path)
-        return write(path, self.to_html()) if path.suffix == ".html" else tabular.save(self.each(), path)
+        if path.suffix == ".html":
+            return write(path, self.to_html())
+        if path.suffix not in tabular.ENDINGS:
+            known = ", ".join((".html", *tabular.ENDINGS))
+            raise InvalidOption(f"cannot save several explanations to '{path.name}'; expected a name ending in {known}")
+        return tabular.save(self.each(), path)
 
     def to_html(self) -> str:
         """The viewer with all of them, one under the other: one HTML document that needs nothing beside it."""

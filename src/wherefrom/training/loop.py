@@ -15,6 +15,7 @@ from torch.utils.data import SequentialSampler
 from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from wherefrom.errors import InvalidOption, RunConflict
+from wherefrom.extras import need
 from wherefrom.files import write
 from wherefrom.training.order import Change, Ordered
 
@@ -83,6 +84,7 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
 
     An unfinished run with the same settings is resumed; `fresh` throws away what is there.
     """
+    need("accelerate", extra="train")  # before anything is written: transformers asks for it when training begins
     kept = out / CHECKPOINTS / "run.json"
     text = json.dumps(settings, indent=1, sort_keys=True, default=str)
     if fresh:
