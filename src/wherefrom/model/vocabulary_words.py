@@ -12,6 +12,7 @@ from wherefrom.model.following import as_it_follows, following
 from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
+from wherefrom.result.words import in_sight
 
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
@@ -59,8 +60,9 @@ def token_name(opened: Model, index: int) -> str:
     """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
     if opened.tokenizer is None:
         return str(index)
-    word = str(opened.tokenizer.decode([index])).strip()
-    if word and word_id(opened.tokenizer, word) == index:
+    text = str(opened.tokenizer.decode([index]))
+    word = in_sight(text)
+    if word and (not text.strip() or word_id(opened.tokenizer, word) == index):
         return word
     return token_names(opened.tokenizer, [index])[0]
 

@@ -53,7 +53,16 @@ def as_written(token: str, texts: Sequence[str], span: Span | None) -> str:
     if span is None:
         return token
     which, start, end = span
-    return texts[which][start:end].strip() or token
+    return in_sight(texts[which][start:end]) or token
+
+
+def in_sight(text: str) -> str:
+    r"""A text without blanks around it; lines that end in it, and nothing else, by name.
+
+    >>> in_sight(" of"), in_sight("\n"), in_sight(" ")
+    ('of', '\\n', '')
+    """
+    return text.strip() or text.strip(" ").encode("unicode_escape").decode()
 
 
 def group(
