@@ -63,20 +63,6 @@ model, tokenizer = my_model, my_tokenizer
 texts = ["a deep and meaningful film .", "it is dull , slow and far too long ."]
 scored = [(each.tokens, each.scores) for each in wherefrom.explain(texts, method="saliency")]
 """
-TRANSLATOR = """
-import torch
-import wherefrom
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
-from wherefrom import zoo
-
-tokenizer = AutoTokenizer.from_pretrained(zoo.path("wherefrom/lm"))
-torch.manual_seed(0)
-small = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 3, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
-heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
-ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 1, "forced_eos_token_id": None}
-config = BartConfig(**small, **heads, **ids, vocab_size=len(tokenizer))
-untrained = wherefrom.open_model(BartForConditionalGeneration(config).eval(), tokenizer)
-"""
 VISION = """
 import numpy
 import torch
@@ -100,7 +86,7 @@ BEFORE = {
     "docs/inputs.md": SENTENCE + TABLES,
     "docs/methods.md": SENTENCE + LANGUAGE_MODEL,
     "docs/pictures.md": VISION,
-    "docs/translation.md": TRANSLATOR,
+    "docs/translation.md": "import wherefrom\n",
     "docs/viewer.md": SENTENCE + LANGUAGE_MODEL + "ex = wherefrom.explain(text)\n",
     "docs/guide/dataset.md": "open('texts.txt', 'w').write('a deep film .\\nit is dull .\\n')\n",
 }
@@ -109,7 +95,6 @@ STANDS_FOR = {
     "textattack/bert-base-uncased-SST-2": "wherefrom/sentiment",
     "path/to/another": "wherefrom/sentiment",
     "[(0, 812), (812, 1530)]": "[(0, 34), (34, 52)]",  # documents of a shorter prompt
-    'wherefrom.open_model("Helsinki-NLP/opus-mt-de-en")': "untrained",
     'wherefrom.open_model("google/vit-base-patch16-224")': "unseen",
     'why_not(3, "she")': "why_not(3, g.steps[3].foils[0].foil_label)",
     'wherefrom.evaluate("sst2"': "wherefrom.evaluate(texts",

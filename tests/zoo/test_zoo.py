@@ -125,11 +125,18 @@ def test_blimp_is_as_the_card_says() -> None:
 def test_a_shipped_folder_is_whole(name: str) -> None:
     folder = zoo.path(name)
     files = {file.name for file in folder.iterdir()}
-    assert files == {"card.json", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    writes = {"generation_config.json"} if name == "wherefrom/translate" else set()
+    assert files - writes == {
+        "card.json",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
     card = zoo.card(name)
     assert card.name == name
     assert card.measured
-    assert all(0 < value < 10 for value in card.measured.values())
+    assert all(0 < value < 100 for value in card.measured.values())
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
     assert sorted(config.get("id2label", {}).values()) == sorted(card.labels)
@@ -138,7 +145,7 @@ def test_a_shipped_folder_is_whole(name: str) -> None:
 
 def test_all_weights_fit_the_wheel() -> None:
     sizes = [(zoo.path(name) / "model.safetensors").stat().st_size for name in zoo.names()]
-    assert sum(sizes) <= 70e6
+    assert sum(sizes) <= 90e6
 
 
 def test_an_unknown_name_names_the_known_ones() -> None:

@@ -78,8 +78,8 @@ class Server(uvicorn.Server):
 
 
 def _shipped() -> list[str]:
-    """The sentiment model first: it is the one the page opens with."""
-    return sorted(zoo.names(), key=lambda name: (name != "wherefrom/sentiment", name))
+    """The sentiment model first: it is the one the page opens with. It asks about a text, not about two."""
+    return sorted(zoo.names(but=["translation"]), key=lambda name: (name != "wherefrom/sentiment", name))
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,10 @@ class Card:
     limits: str
 
 
-def names() -> list[str]:
-    """The shipped models: every folder here that has a card."""
-    return sorted(f"wherefrom/{file.parent.name}" for file in _HERE.glob("*/card.json"))
+def names(but: Collection[str] = ()) -> list[str]:
+    """The shipped models: every folder here that has a card, `but` those for one of these tasks."""
+    every = sorted(f"wherefrom/{file.parent.name}" for file in _HERE.glob("*/card.json"))
+    return [name for name in every if card(name).task not in but] if but else every
 
 
 def path(name: str) -> Path:

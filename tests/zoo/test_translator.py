@@ -1,0 +1,61 @@
+"""The shipped translator: it translates plain sentences, and the words of its translations come from the right ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import wherefrom
+from wherefrom import zoo
+
+SAID = [
+    ("Diese Katze ist sehr alt.", "This cat is very old."),
+    ("Es war eine schlechte Idee.", "It was a bad idea."),
+    ("Tom hat drei Hunde.", "Tom has three dogs."),
+    ("Er trinkt keinen Kaffee.", "He doesn't drink coffee."),
+    ("Das ist nicht wahr.", "That's not true."),
+    ("Sie hat gestern einen Hund gekauft.", "She bought a dog yesterday."),
+]
+# Source and target word: nouns, adverbs and verbs, of which no grammar could say otherwise.
+LINKS = {
+    SAID[0]: {("Katze", "cat"), ("sehr", "very"), ("alt", "old")},
+    SAID[3]: {("Er", "He"), ("trinkt", "drink"), ("Kaffee", "coffee")},
+    SAID[5]: {("gekauft", "bought"), ("Hund", "dog"), ("gestern", "yesterday")},
+}
+
+
+@pytest.fixture(scope="module")
+def translator():  # type: ignore[no-untyped-def]  # a Model, whose room is private
+    return wherefrom.open_model("wherefrom/translate")
+
+
+def test_plain_sentences_are_translated(translator) -> None:  # type: ignore[no-untyped-def]
+    words = translator.tokenizer
+    given = words([source for source, _ in SAID], padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        said = words.batch_decode(translator.model.generate(**given), skip_special_tokens=True)
+    right = [one == other for one, (_, other) in zip(said, SAID, strict=True)]
+    assert sum(right) >= len(SAID) - 1, said
+
+
+@pytest.mark.parametrize(("source", "target"), LINKS)
+def test_words_come_from_those_that_they_translate(translator, source: str, target: str) -> None:  # type: ignore[no-untyped-def]
+    found = wherefrom.align(source, target, translator)
+    links = {(found.source[s], found.target[t]) for s, t in found.links()}
+    assert LINKS[source, target] <= links, links
+
+
+def test_what_it_writes_is_from_its_source_at_all(translator) -> None:  # type: ignore[no-untyped-def]
+    found = wherefrom.generate("Diese Katze ist sehr alt.", translator)
+    assert found.text.startswith("This cat")
+    assert found.source_contribution[0] > 0.5
+
+
+def test_it_is_marian_s_layout_and_its_tokenizer_is_in_the_folder() -> None:
+    folder = zoo.path("wherefrom/translate")
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["model_type"], config["encoder_layers"], config["decoder_layers"]) == ("marian", 4, 3)
+    assert "Tatoeba" in " ".join(zoo.card("wherefrom/translate").data)
+    assert "CC BY 2.0 FR" in " ".join(zoo.card("wherefrom/translate").data)
