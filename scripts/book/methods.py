@@ -10,6 +10,7 @@ from pathlib import Path
 import formulas
 
 import wherefrom
+from wherefrom.board.recommending import shipped
 from wherefrom.method import lookup
 from wherefrom.method.base import CHECKS, Method, Preset
 from wherefrom.method.needs import undefined
@@ -47,9 +48,9 @@ def index() -> str:
 
 
 _OPENING = """Methods that *look at no output* say what a representation is made of, whichever class or word is
-predicted; the others say what speaks for one number of the output, and take a `target` and a `foil`. Which to trust on
-your model is a question for [evidence](../evidence.md); what is taken where none is named, and why, stands under
-[the default](../methods.md#the-default)."""
+predicted; the others say what speaks for one number of the output, and take a `target` and a `foil`. Which to trust
+on your model is a question for [the leaderboard](../leaderboard.md) and [evidence](../evidence.md); what is taken
+where none is named, and why, stands under [the default](../methods.md#the-default)."""
 
 
 def page(name: str, keep: Keep, docs: Path) -> str:
@@ -65,6 +66,8 @@ def page(name: str, keep: Keep, docs: Path) -> str:
         _facts(method, preset),
         "## What it costs",
         _cost(name, method, docs),
+        "## Its record",
+        _record(name),
         "## Citation",
         f"{(preset or method).paper}\n\n```bibtex\n{(preset or method).paper.bibtex}\n```",
     ]
@@ -134,6 +137,48 @@ def _cost(name: str, method: Method, docs: Path) -> str:
         f"[all methods](../methods.md{section}). Yours, before you run it:\n\n"
         f'```sh\nwherefrom estimate "{TEXT}" --model {model} --method {name}\n```'
     )
+
+
+def _record(name: str) -> str:
+    """Where it stands on the leaderboard, and why not where it does not."""
+    board = shipped()
+    found = board["methods"].get(name)
+    if found is None:
+        why = board["left_out"].get(name, "it is not defined on the models measured there")
+        return f"None on [the leaderboard](../leaderboard.md): {why}."
+    rows = [
+        f"| {question} | {place['rank']:g} of {place['of']} | {place['beaten']:.0%} | {_alike(place['alike'])} |"
+        for question, place in ((said, found[key]) for key, said in STANDINGS.items() if key in found)
+    ]
+    head = "| asked | mean rank | beats, on an average example | not told apart from |\n|---|---|---|---|\n"
+    sane = [
+        said.format(found[key])
+        for key, said in (
+            (
+                "randomised",
+                "With all weights drawn anew its scores keep a rank correlation of {:.2f} with the model's own.",
+            ),
+            ("passes", "It took {:g} forward passes there."),
+        )
+        if key in found
+    ]
+    return (
+        head
+        + "\n".join(rows)
+        + f"\n\n{' '.join(sane)} What was measured, and what it cannot tell: [the leaderboard](../leaderboard.md)."
+    )
+
+
+STANDINGS = {
+    "faithful": "what the model uses (erasure)",
+    "plausible": "what people marked",
+    "cues": "the word that decides",
+}
+
+
+def _alike(names: list[str]) -> str:
+    shown = ", ".join(f"`{each}`" for each in names[:5])
+    return (shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")) or "no other"
 
 
 def _section(name: str, docs: Path) -> str:

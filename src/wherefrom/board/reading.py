@@ -92,8 +92,9 @@ class Board:
         return self.standings["faithful"].methods
 
     def mean(self, method: str, metric: str) -> float | None:
-        """The mean over the tables that have it."""
-        found = [value for table in self.tables if (value := table.mean(method, metric)) is not None]
+        """The mean over the tables that have it; of erasure over those of classifiers, where tokens are deleted."""
+        alike = [table for table in self.tables if metric not in FAITHFUL or table.task == "classification"]
+        found = [value for table in alike or self.tables if (value := table.mean(method, metric)) is not None]
         return fmean(found) if found else None
 
     def passes(self, method: str) -> float | None:
@@ -103,7 +104,14 @@ class Board:
 
     @property
     def left_out(self) -> dict[str, str]:
-        return {name: why for table in self.tables for name, why in table.left_out.items()}
+        """The methods that were measured nowhere, and why."""
+        every = {name: why for table in self.tables for name, why in table.left_out.items()}
+        return {name: why for name, why in every.items() if name not in self.methods}
+
+    def lacking(self, table: BoardTable) -> list[str]:
+        """The methods that were measured elsewhere and not on this table."""
+        at = self.standings["faithful"].tables[table.name]
+        return [method for method, share in zip(self.methods, at, strict=True) if np.isnan(share)]
 
     @property
     def agreement(self) -> float | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from wherefrom.board.choosing import BY, CUES, FAITHFUL, PLAUSIBLE
 from wherefrom.board.reading import Board, BoardTable
+from wherefrom.board.recommending import CHANCE
 from wherefrom.files import write
 from wherefrom.metric.standings import LEVEL, Standings
 
-CHANCE = "random"
+CHEAP = 10.0  # forward passes
 ABOUT = {
     "faithful": (
         "Is it what the model uses?",
@@ -66,7 +67,7 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
     yield "## Every method"
     yield _COLUMNS
     yield _methods(board)
-    yield "## BoardTable by table"
+    yield "## Table by table"
     yield _AGREEING.format(_number(board.agreement)) if board.agreement is not None else ""
     yield _by_table(board.standings["faithful"])
     yield "## What this cannot tell"
@@ -77,6 +78,9 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
             ("model on data", "rows", "rows of the sanity checks", "tokens go by", "device"), map(_table, board.tables)
         )
     )
+    lacking = [f"{table.name} lacks {_listed(names)}" for table in board.tables if (names := board.lacking(table))]
+    if lacking:
+        yield f"Not every method is defined on every model, or cheap enough for a CPU: {'; '.join(lacking)}."
     if board.left_out:
         yield "Left out: " + "; ".join(f"`{name}` ({why})" for name, why in board.left_out.items()) + "."
     if board.unfinished:
@@ -84,16 +88,16 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
     yield _MADE
 
 
-_COLUMNS = f"""Means over the tables, in the order of the first standing. *Beaten*: the share of the other methods
-that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF: higher is better; log-odds, sufficiency:
-lower. *Randomised*: rank correlation with the scores after all weights were drawn anew; near 1 the scores do not
-depend on what was learnt. *Padding*: the largest change of a score beside a longer text, relative to the largest
-score. *bfloat16*: rank correlation with the scores of the model in bfloat16. *Passes*: time in forward passes of the
-model over the same batch. Told apart is what has p < {LEVEL:g}."""
+_COLUMNS = f"""Means over the tables, of erasure over those of classifiers, in the order of the first standing.
+*Beaten*: the share of the other methods that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF:
+higher is better; log-odds, sufficiency: lower. *Randomised*: rank correlation with the scores after all weights were
+drawn anew; near 1 the scores do not depend on what was learnt. *Padding*: the largest change of a score beside a
+longer text, relative to the largest score. *bfloat16*: rank correlation with the scores of the model in bfloat16.
+*Passes*: time in forward passes of the model over the same batch. Told apart is what has p < {LEVEL:g}."""
 _AGREEING = """The share of the other methods that each beats, model by model. The tables order the methods alike with
 a mean rank correlation of {}: the further below 1, the less an order says about the next model."""
 _MADE = """```sh
-wherefrom benchmark --out runs/board --model wherefrom/sentiment --data sst2 --rows 400      # and so for every table
+wherefrom benchmark --out runs/board --model wherefrom/sentiment --data sst2 --rows 200      # and so for every table
 wherefrom leaderboard runs/board --page docs/leaderboard.md
 ```
 
@@ -107,11 +111,24 @@ def _opening(board: Board) -> str:
     share = found.beaten[0]
     alike = [each for each in found.methods[1:] if not found.told_apart(best, each)]
     also = f"; {_listed(alike)} {'is' if len(alike) == 1 else 'are'} not told apart from it" if alike else ""
+    pairs = f"{len(board.tables)} pair{'s' * (len(board.tables) > 1)} of model and data"
     return (
-        f"If you have to choose without measuring: `{best}`. On {found.examples} examples of {len(board.tables)} pairs "
-        f"of model and data it beats {share:.0%} of the other {len(found.methods) - 1} methods on an average example, "
-        f"by erasure{also}. If you can measure, do: [`wherefrom benchmark`](evaluate.md#every-method-at-once) asks "
+        f"If you have to choose without measuring: `{best}`. On {found.examples} examples of {pairs} it beats "
+        f"{share:.0%} of the other {len(found.methods) - 1} methods on an average example, by erasure{also}. "
+        f"{_cheap(board, found)}If you can measure, do: [`wherefrom benchmark`](evaluate.md#every-method-at-once) asks "
         f"your model; and there are things that [no table can tell](#what-this-cannot-tell)."
+    )
+
+
+def _cheap(board: Board, found: Standings) -> str:
+    """The best of those that cost few passes, where the best of all costs more."""
+    known = {method: passes for method in found.methods if (passes := board.passes(method)) is not None}
+    cheap = next((method for method in found.methods if known.get(method, CHEAP + 1) <= CHEAP), None)
+    if cheap is None or known.get(found.methods[0], 0.0) <= CHEAP:
+        return ""
+    share, dear = found.beaten[found.methods.index(cheap)], known[found.methods[0]]
+    return (
+        f"It costs {dear:.0f} forward passes; of those that cost {CHEAP:g} at most, `{cheap}` is first ({share:.0%}). "
     )
 
 

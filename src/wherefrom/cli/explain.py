@@ -32,6 +32,7 @@ from wherefrom.cli.flags import (
     complete_model,
     shared,
 )
+from wherefrom.cli.recommend import show_recommended
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, WherefromError
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, Sentence
     from wherefrom.result.comparison import Comparison
     from wherefrom.result.explanation import Explanation
+
+RECOMMEND = "recommend"  # in place of a method's name
 
 
 def register(app: typer.Typer) -> None:
@@ -106,7 +109,11 @@ def compare_command(
 
 def methods_command(
     name: Annotated[
-        str | None, typer.Argument(help="One method: its formula, options and paper.", autocompletion=complete_method)
+        str | None,
+        typer.Argument(
+            help="One method: its formula, options and paper; or recommend: which to take.",
+            autocompletion=complete_method,
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -114,8 +121,15 @@ def methods_command(
             "--model", "-m", help="Whether each is defined on this model, and why not.", autocompletion=complete_model
         ),
     ] = None,
+    question: Annotated[str, typer.Option(help="With recommend: output, map, people or cues.")] = "output",
+    budget: Annotated[float | None, typer.Option(help="With recommend: at most so many forward passes.")] = None,
 ) -> None:
-    """List the methods, or describe one of them."""
+    """List the methods, describe one of them, or recommend one for a model, a question and a budget."""
+    if name == RECOMMEND:
+        show_recommended(model or DEFAULT_MODEL, question, budget)
+        return
+    if budget is not None or question != "output":
+        raise InvalidOption("--question and --budget are for `wherefrom methods recommend`; leave them out")
     if model is not None:
         _list_suits(model, name)
         return

@@ -1,0 +1,72 @@
+"""Which method to take on a model, for a question and a budget: what the leaderboard that ships says, and no more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from wherefrom.errors import InvalidOption, NotDefined
+from wherefrom.method import lookup
+from wherefrom.model import Model
+from wherefrom.pipeline.auto import suited
+
+RECORD = Path(__file__).with_name("record.json")
+CHANCE = "random"
+# What may be asked, by which standing it is answered, and whether only maps of no output are an answer.
+ASKED = {
+    "output": ("faithful", False, "what the model uses for its answer"),
+    "map": ("faithful", True, "what a representation is made of, layer by layer"),
+    "people": ("plausible", False, "what people would mark"),
+    "cues": ("cues", False, "which word decides the grammar"),
+}
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """A method and its place among those that came into question."""
+
+    method: str
+    beaten: float  # the share of the other methods that it beats on an average example
+    passes: float | None
+    alike: tuple[str, ...]  # those that are not told apart from it
+
+
+@lru_cache
+def shipped() -> dict[str, Any]:
+    """The record of the leaderboard that ships (docs/leaderboard.md)."""
+    return dict(json.loads(RECORD.read_text(encoding="utf-8")))
+
+
+def recommend(opened: Model, question: str = "output", budget: float | None = None) -> list[Recommended]:
+    """The methods in question, the recommended one first: of those not told apart from the best, the cheapest.
+
+    budget: forward passes that a method may cost.
+    """
+    if question not in ASKED:
+        raise InvalidOption(f"there is no question {question!r}; expected one of {', '.join(ASKED)}")
+    standing, maps, _ = ASKED[question]
+    known = {name: found for name, found in shipped()["methods"].items() if standing in found and name != CHANCE}
+    fitting = [name for name in suited(opened, list(known)) if not maps or not lookup(name)[0].class_specific]
+    within = [name for name in fitting if budget is None or known[name].get("passes", 0.0) <= budget]
+    if not within:
+        least = min((known[name].get("passes", 0.0) for name in fitting), default=None)
+        raise NotDefined(
+            f"no method that was measured and is defined on {opened.name} costs at most {budget:g} forward passes"
+            + ("" if least is None else f"; the cheapest costs {least:g}")
+        )
+    order = sorted(within, key=lambda name: -known[name][standing]["beaten"])
+    level = [name for name in order if name == order[0] or name in known[order[0]][standing]["alike"]]
+    first = min(level, key=lambda name: known[name].get("passes", 0.0))
+    chosen = [first, *(name for name in order if name != first)]
+    return [
+        Recommended(
+            name,
+            known[name][standing]["beaten"],
+            known[name].get("passes"),
+            tuple(other for other in known[name][standing]["alike"] if other in within),
+        )
+        for name in chosen
+    ]
