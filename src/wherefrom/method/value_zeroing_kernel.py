@@ -17,7 +17,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 
-TARGETS, SOURCES, UNITS, WARPS, STAGES = 32, 8, 64, 4, 3  # of eleven tried on an H200 the fastest
+TARGETS, SOURCES, UNITS, WARPS = 32, 8, 64, 4  # of eleven tried on an H200 the fastest
 NUMBERS, MEASURING = 8192, 4  # of all targets of a program after W₂, and its warps: of seven
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
 
@@ -71,7 +71,6 @@ def _entering(  # type: ignore[no-untyped-def]
     BI: tl.constexpr,
     BJ: tl.constexpr,
     BF: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     groups = tl.cdiv(count, BJ)
     b = (tl.program_id(2) // groups).to(tl.int64)
@@ -91,7 +90,7 @@ def _entering(  # type: ignore[no-untyped-def]
     if GATED:
         base_up, moves_up = tl.load(p_up + own, mask=there, other=0.0), tl.load(q_up + own, mask=there, other=0.0)
         before = before * base_up
-    for k in tl.range(0, BJ, num_stages=STAGES):
+    for k in range(BJ):
         j = j0 + k
         source, real = b * count + j, (j < count) & (first + j < length)
         seen = (i < length) & real
@@ -231,7 +230,6 @@ def entering(
         BI=TARGETS,
         BJ=SOURCES,
         BF=UNITS,
-        STAGES=STAGES,
         num_warps=WARPS,
     )
 
