@@ -46,6 +46,9 @@ def test_rollout_and_relevance_are_the_authors(case: str) -> None:
             of_class = f"s{number}/class{target}"
             generic = wherefrom.explain(given, model, method="generic-attention", target=target)
             near(generic.scores[1:], theirs[f"{of_class}/generic"])
+            # Their "partial_lrp_last_layer" is of another class, with older rules, and differs.
+            partial = wherefrom.explain(given, model, method="partial-lrp", target=target)
+            near(partial.scores[1:], theirs[f"{of_class}/last_layer"])
             for start in (0, 1):
                 found = wherefrom.explain(
                     given, model, method="transformer-attribution", start_layer=start, target=target

@@ -7,6 +7,10 @@ r"""Relevance propagated from one output back through the whole model (LRP), and
 The authors divide a row by its sum in their code for BERT and not in that for ViT; `row_sums="auto"` does as they do,
 for texts ("one") and pictures ("kept").
 
+On ViT `partial-lrp` is the authors' `last_layer`, by the rules of all three methods. What their tables call partial LRP
+was run by a second class with older rules (R divided by x⁺W⁺ and by x⁻W⁻ apart, sums not shared out), and has other
+numbers.
+
 R starts as 1 at the explained logit and goes down by the rules of `lrp_rules`. The head is a chain of linear layers
 with identities between; a sequence head hands everything to the token that it reads. In a block (R_α is the
 relevance of the attention weights after the softmax, taken down on the way)
