@@ -390,7 +390,7 @@ def test_masks_of_other_models_move_the_spans() -> None:
 
 
 def test_every_dataset_says_what_it_is() -> None:
-    assert set(known()) == {*SOURCES, "grammar", "shapes", "mosaics:NAME"}
+    assert set(known()) == {*SOURCES, "grammar", "drawn", "mosaics:NAME"}
     assert all(known().values())
 
 

@@ -3,7 +3,7 @@
     read("sst2")                    a dataset of wherefrom/data/sources.py, from a folder of files or from the Hub
     read("blimp:ana")               one of its groups
     read("grammar:anaphor")         our own agreement grammar; needs no data
-    read("shapes")                  drawn shapes, whose places are known; needs no data
+    read("drawn")                   drawn things, whose places are known; needs no data
     read("mosaics:cifar10")         four pictures of a dataset (or of a file) as one, of which one shows the class
     read("reviews.jsonl", columns={"text": "review", "label": "stars"})
     read("hub:owner/name", split="test", columns={"text": "review"})
@@ -59,8 +59,8 @@ def read(
     name, _, group = text.partition(":")
     if name == grammar.NAME:
         found = grammar.dataset(group or None, split)
-    elif text == pictured.SHAPES and not _is_path(text):
-        found = pictured.shapes(split)
+    elif text == pictured.DRAWN and not _is_path(text):
+        found = pictured.drawn_things(split)
     elif name == pictured.MOSAICS and group:
         found = pictured.mosaics(read(group, split, columns, folder=folder))
     else:
@@ -343,7 +343,7 @@ def on_this_machine(name: str, folder: str | os.PathLike[str] | None = None) -> 
     """Whether `read` finds a dataset without the Hub: the grammar, a file, or one in `folder` or WHEREFROM_DATA."""
     if name.partition(":")[0] == pictured.MOSAICS:
         return on_this_machine(name.partition(":")[2], folder)
-    if name == pictured.SHAPES or name.partition(":")[0] == grammar.NAME or _is_path(name):
+    if name == pictured.DRAWN or name.partition(":")[0] == grammar.NAME or _is_path(name):
         return True
     row = SOURCES.get(name.partition(":")[0])
     if row is None:

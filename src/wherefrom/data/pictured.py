@@ -2,7 +2,7 @@
 
     mosaics:NAME   four pictures of another dataset, two above two, of which one shows the class and no other does
                    (Arias-Duart et al. 2022, who let two show it)
-    shapes         a circle, square, triangle or cross, anywhere on a speckled ground
+    drawn          an airplane, automobile, horse or ship of a few polygons, in some size and somewhere in the picture
 
 Both are drawn by a seed, so that they are the same everywhere. An example's `region` is white where the class is shown.
 
@@ -15,6 +15,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,15 @@ from wherefrom.errors import InvalidInput, UnknownName
 from wherefrom.extras import need
 from wherefrom.result.picture import Pixels, decoded, to_png
 
-MOSAICS, SHAPES = "mosaics", "shapes"
+MOSAICS, DRAWN = "mosaics", "drawn"
 ABOUT = {
     f"{MOSAICS}:NAME": "Four pictures of a dataset as one, of which one shows the class; its place is known.",
-    SHAPES: "Circles, squares, triangles and crosses on a speckled ground; their places are known.",
+    DRAWN: "Drawn airplanes, automobiles, horses and ships; their places are known.",
 }
 COUNTS = {"test": 1000, "train": 10_000}
-KINDS = ("circle", "square", "triangle", "cross")
-SIDE = 32
-SMALLEST, LARGEST = 5, 8  # half of a shape's side
+SIDE, CANVAS = 32, 512  # pixels: of a drawn picture, and of what it is drawn on
 Mask = NDArray[np.bool_]
+Colour = tuple[int, int, int]
 
 
 def region_png(inside: Mask) -> bytes:
@@ -56,8 +56,8 @@ def mosaics(source: Dataset, count: int = COUNTS["test"], seed: int = 0) -> Data
     """Mosaics of a dataset of pictures with labels.
 
     >>> from wherefrom.data import read
-    >>> example = next(iter(mosaics(read("shapes"), count=1)))
-    >>> example.label in ("circle", "square", "triangle", "cross")
+    >>> example = next(iter(mosaics(read("drawn"), count=1)))
+    >>> example.label in ("airplane", "automobile", "horse", "ship")
     True
     """
     make = partial(_mosaics, source, count, seed)
@@ -94,42 +94,116 @@ def _as_large(picture: Pixels, like: Pixels) -> Pixels:
     return np.asarray(pillow.fromarray(picture).resize((like.shape[1], like.shape[0])))
 
 
-# Shapes ---------------------------------------------------------------------------------------------------
+# Drawn things ---------------------------------------------------------------------------------------------
 
 
-def shapes(split: str | None = None) -> Dataset:
-    """Drawn shapes. The two splits share no picture."""
+class Scene(NamedTuple):
+    """A thing made of parts, each a form, its corners (x, y, …) and its colour, before two colours and a horizon."""
+
+    above: Colour
+    below: Colour
+    horizon: int
+    parts: tuple[tuple[str, tuple[int, ...], Colour], ...]
+
+
+def _wheel(x: int, y: int) -> tuple[tuple[str, tuple[int, ...], Colour], ...]:
+    sizes = ((43, 25), (19, 155))
+    return tuple(("ellipse", (x - r, y - r, x + r, y + r), (shade, shade, shade)) for r, shade in sizes)
+
+
+BROWN, GLASS = (110, 65, 35), (70, 85, 100)
+SCENES = {
+    "airplane": Scene(
+        (120, 170, 235),
+        (0, 0, 0),
+        CANVAS,
+        (
+            ("ellipse", (70, 225, 450, 290), (235, 235, 240)),
+            ("polygon", (230, 260, 320, 260, 220, 400, 170, 400), (170, 175, 185)),
+            ("polygon", (230, 250, 290, 250, 230, 150, 200, 150), (185, 190, 200)),
+            ("polygon", (80, 250, 140, 240, 90, 150, 60, 150), (200, 60, 50)),
+        ),
+    ),
+    "automobile": Scene(
+        (180, 190, 195),
+        (105, 105, 105),
+        370,
+        (
+            ("polygon", (40, 290, 120, 280, 180, 200, 340, 200, 400, 280, 475, 295, 475, 370, 40, 370), (200, 30, 30)),
+            ("polygon", (145, 275, 192, 215, 255, 215, 255, 275), GLASS),
+            ("polygon", (268, 275, 268, 215, 332, 215, 378, 275), GLASS),
+            *_wheel(130, 370),
+            *_wheel(385, 370),
+        ),
+    ),
+    "horse": Scene(
+        (150, 180, 210),
+        (85, 135, 55),
+        330,
+        (
+            ("ellipse", (130, 200, 370, 320), BROWN),
+            ("polygon", (320, 250, 380, 110, 430, 130, 380, 280), BROWN),
+            ("ellipse", (370, 95, 470, 160), BROWN),
+            *(("rectangle", (x, 290, x + 22, 430), BROWN) for x in (165, 205, 310, 345)),
+            ("polygon", (140, 220, 90, 330, 120, 330, 155, 250), (60, 35, 20)),
+        ),
+    ),
+    "ship": Scene(
+        (150, 185, 225),
+        (40, 80, 120),
+        330,
+        (
+            ("polygon", (60, 290, 450, 290, 400, 370, 110, 370), (70, 30, 30)),
+            ("rectangle", (150, 230, 330, 290), (235, 235, 230)),
+            ("rectangle", (190, 190, 280, 230), (220, 220, 215)),
+            ("rectangle", (220, 120, 255, 190), (180, 50, 40)),
+            ("rectangle", (376, 130, 384, 290), (60, 60, 60)),
+        ),
+    ),
+}
+
+
+def drawn_things(split: str | None = None) -> Dataset:
+    """Drawn airplanes, automobiles, horses and ships; the two splits share no picture."""
     split = split or "test"
     if split not in COUNTS:
-        raise UnknownName(f"{SHAPES} have no split {split!r}; expected {' or '.join(COUNTS)}")
-    return Dataset(SHAPES, split, partial(_shapes, split), KINDS, ABOUT[SHAPES])
+        raise UnknownName(f"{DRAWN} has no split {split!r}; expected {' or '.join(COUNTS)}")
+    return Dataset(DRAWN, split, partial(_drawn, split), tuple(SCENES), ABOUT[DRAWN])
 
 
-def _shapes(split: str) -> Iterator[Example | Dropped]:
+def _drawn(split: str) -> Iterator[Example | Dropped]:
     for number in range(1, COUNTS[split] + 1):
-        kind = KINDS[number % len(KINDS)]
+        kind = list(SCENES)[number % len(SCENES)]
         draw = np.random.default_rng([list(COUNTS).index(split), number])
-        half = int(draw.integers(SMALLEST, LARGEST + 1))
-        inside = drawn_shape(kind, half, *draw.integers(half, SIDE - half, 2).tolist())
-        ground = draw.integers(0, 256, 3)
-        colour = (ground + 128 + draw.integers(-40, 41, 3)) % 256  # far from the ground in every channel
-        pixels = np.where(inside[..., None], colour, ground) + draw.normal(0, 20, (SIDE, SIDE, 3))
-        png = to_png(pixels.clip(0, 255).astype(np.uint8))
+        scale = float(draw.uniform(0.5, 0.9))
+        left, top = (float(each) for each in draw.uniform(0, 1 - scale, 2) * CANVAS)
+        pixels, inside = drawn_scene(SCENES[kind], SIDE, scale, (left, top), draw.integers(-25, 26, 3))
+        speckled = pixels + draw.normal(0, 4, pixels.shape)
+        png = to_png(speckled.clip(0, 255).astype(np.uint8))
         yield Example(f"{split}:{number}", "", kind, image=png, region=region_png(inside))
 
 
-def drawn_shape(kind: str, half: int, row: int, column: int) -> Mask:
-    """Where a shape lies that is `2 half + 1` pixels high and has its centre here."""
-    down, right = np.mgrid[:SIDE, :SIDE]
-    down, right = down - row, right - column
-    within = (abs(down) <= half) & (abs(right) <= half)
-    found: Mask = (
-        within
-        & {
-            "circle": down**2 + right**2 <= half**2,
-            "square": within,
-            "triangle": 2 * abs(right) <= down + half,
-            "cross": (abs(down) <= half // 3) | (abs(right) <= half // 3),
-        }[kind]
+def drawn_scene(
+    scene: Scene,
+    side: int = SIDE,
+    scale: float = 1.0,
+    corner: tuple[float, float] = (0.0, 0.0),
+    tint: NDArray[np.int64] | None = None,
+) -> tuple[Pixels, Mask]:
+    """A scene as pixels, and where its thing lies: made smaller, from a corner on, its colours moved by `tint`."""
+    pillow, pencil = need("PIL.Image", extra="image"), need("PIL.ImageDraw", extra="image")
+    horizon = min(CANVAS, int(corner[1] + scale * scene.horizon)) if scene.horizon < CANVAS else CANVAS
+    rows = np.arange(CANVAS)
+    ground = (
+        np.where((rows < horizon)[:, None], scene.above, scene.below)
+        + (rows - (rows >= horizon) * horizon)[:, None] // 8
     )
-    return found
+    image = pillow.fromarray(np.repeat(ground.clip(0, 255).astype(np.uint8)[:, None], CANVAS, 1))
+    mask = pillow.new("L", (CANVAS, CANVAS))
+    for form, places, colour in scene.parts:
+        moved = [place * scale + corner[i % 2] for i, place in enumerate(places)]
+        getattr(pencil.Draw(image), form)(moved, fill=colour)
+        getattr(pencil.Draw(mask), form)(moved, fill=255)
+    small, inside = (np.asarray(each.resize((side, side), pillow.Resampling.BOX)) for each in (image, mask))
+    tinted = small + (0 if tint is None else tint)
+    return tinted.clip(0, 255).astype(np.uint8), inside > 127

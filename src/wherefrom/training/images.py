@@ -107,7 +107,7 @@ def train(
     steps, every = loop.schedule(run, len(seen.labels))
     prepared = processor(seen)
     cuda = loop.on_cuda(run)
-    if cuda:
+    if cuda and not replay.RECORDED:  # inside a recording nothing may be compiled, and launches cost nothing
         loop.compile_blocks(network)
     device = "cuda" if cuda else "cpu"
     learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))

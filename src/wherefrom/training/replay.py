@@ -2,7 +2,8 @@
 
 One step, from picking the batch to AdamW, is recorded as a CUDA graph and played again for every batch: one launch in
 the place of hundreds. What a step reads lies in tensors that stay where they are, and are filled between two steps with
-what the next one needs. On the CPU the same step is taken as it stands.
+what the next one needs. Nothing in it is compiled, since that might happen again inside the recording, where it is not
+permitted. On the CPU the same step is taken as it stands.
 
 The learning rate rises evenly for `warmup` of the steps and falls evenly to 0. Gradients longer than 1 are cut to that.
 Every check writes one file from which a killed run goes on: what is read in a step follows from its number alone.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 STATE = "state.pt"
 LONGEST = 1.0  # gradient
-TAKEN = 5  # steps as they stand before one is recorded: they compile what is compiled, and choose algorithms
+TAKEN = 5  # steps as they stand before one is recorded: libraries choose their algorithms and take their memory in them
 TOGETHER = 64  # steps that are prepared at a time
 WATCHED = 50  # steps between two looks at the loss
 RECORDED = True  # whether steps on CUDA are recorded at all
