@@ -64,7 +64,7 @@ def benchmark_command(
         seed=seed,
         opening=asked,
     )
-    for done in measure(model or zoo.names(but=["translation"]), out, how):
+    for done in measure(model or zoo.names(but=["translation", zoo.IMAGES]), out, how):
         print(f"measured: {done.name}", flush=True)
     print(f"wherefrom leaderboard '{out}' ranks the methods")
 

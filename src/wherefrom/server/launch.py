@@ -10,6 +10,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
@@ -78,8 +79,10 @@ class Server(uvicorn.Server):
 
 
 def _shipped() -> list[str]:
-    """The sentiment model first: it is the one the page opens with. It asks about a text, not about two."""
-    return sorted(zoo.names(but=["translation"]), key=lambda name: (name != "wherefrom/sentiment", name))
+    """The sentiment model first: it is the one the page opens with. It asks about a text, not about two, and about a
+    picture where there is something to read one."""
+    left_out = ["translation"] if find_spec("PIL") else ["translation", zoo.IMAGES]
+    return sorted(zoo.names(but=left_out), key=lambda name: (name != "wherefrom/sentiment", name))
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -11,6 +11,7 @@ from typing import Any
 from wherefrom.errors import UnknownName
 
 _HERE = Path(__file__).parent
+IMAGES = "image classification"
 
 
 @dataclass(frozen=True)
