@@ -94,7 +94,7 @@ def test_every_kind_of_table_says_the_same(tmp_path: Path) -> None:
     assert [line["score"] for line in lines] == [each.scores.tolist() for each in every]
     assert [line["input"] for line in lines] == [0, 1, 2]
     assert (tmp_path / "b.csv").parent / "b.csv" == every[0].save(tmp_path / "b.csv")
-    with pytest.raises(WherefromError, match=r"'a\.xls'; expected a name ending in \.csv, \.parquet, \.jsonl"):
+    with pytest.raises(WherefromError, match=r"'a\.xls'; expected a name ending in \.html, \.csv, \.parquet, \.jsonl"):
         every.save(tmp_path / "a.xls")
     with pytest.raises(WherefromError, match="cannot write"):
         every.save(tmp_path / "nowhere" / "a.csv")

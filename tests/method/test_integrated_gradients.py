@@ -179,7 +179,8 @@ def test_what_is_held_says_how_many_points_run_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "averaged", watched)
     for held in (1, 2**30):
         monkeypatch.setitem(module.HELD, "cpu", held)
-        wherefrom.explain(TEXTS, sharp(), TOKENIZER, method="IG", target=1, n_steps=3)
+        with pytest.warns(wherefrom.WherefromWarning, match="have not converged"):
+            wherefrom.explain(TEXTS, sharp(), TOKENIZER, method="IG", target=1, n_steps=3)
     assert asked == [1, 32]
 
 

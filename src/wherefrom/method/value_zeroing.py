@@ -314,7 +314,7 @@ def _closed(
     read = own if norm is None else [norm.linear(t) for t in (u, *own)]
     owned = [[t @ each.weight for t in read] for each in inputs]
     entering = [  # p_i, of y = L u / s + β
-        each(u) if norm is None else (of[0] / norm.scale(u)).add_(each(norm.beta))
+        each(u) if norm is None else (of[0] / norm.scale(u)).add_(each(norm.beta.to(u)))
         for each, of in zip(inputs, owned, strict=True)
     ]
     inactive = _hidden(block, [each.clone() for each in entering], u.new_zeros(())).neg_()
