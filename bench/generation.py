@@ -8,6 +8,8 @@ a process of their own, of `--peer-python` where they want other versions (`pip 
 "transformers<5.10"`), on a model of the same shape and the same tokens; what is not installed is left out with a line.
 They take one token after the other, so that a few tokens are timed after a prompt as long as the average one has
 before it, and multiplied; Captum's ablation has the whole answer for each token of the prompt, of which one is timed.
+Inseq reads attention for all tokens of the answer in one step, which is timed whole (its Value Zeroing does not run on
+this Llama with transformers 5).
 With one thread CPU time is taken, of which other work on the machine takes little. Memory is what a fresh process holds
 at its peak beyond the model; on a GPU, what torch's allocator does, and times are of second calls, after kernels were
 compiled.
@@ -56,7 +58,14 @@ METHODS = {
     "alti": [],
     "decompx": [],
 }
-WANTED = {"saliency": 10, "gradient-x-input": 10, f"ablation(by={BLANK})": 10, "raw-attention": 20}
+WANTED = {
+    "saliency": 10,
+    "gradient-x-input": 10,
+    f"ablation(by={BLANK})": 10,
+    "raw-attention": 20,
+}
+AT_ONCE = "inseq attention"  # which is read for all tokens in one step
+SHORT = ("raw-attention", "attention-rollout", "alti")  # of ours: the first call is mostly what a process does once
 
 
 def llama(layers: int, device: str, attention: str = "sdpa") -> Any:
@@ -113,9 +122,9 @@ def tokenizer() -> Any:
 def theirs(peer: str, layers: int, device: str, count: int) -> tuple[Callable[[], Any], float]:
     """The same for a peer: `count` tokens of the answer, or of the prompt where those take the time."""
     name, _, method = peer.partition(" ")
-    before = PROMPT + (SAID - 1) // 2  # what a token has before it on the average
+    before = PROMPT if count == SAID else PROMPT + (SAID - 1) // 2  # what a token has before it on the average
     prompt, said = tokens(before, 1), tokens(count, 2)
-    model = llama(layers, device, "eager" if method == "attention" else "sdpa")
+    model = llama(layers, device, "eager" if peer == AT_ONCE else "sdpa")
     if name == "inseq":
         import inseq
 
@@ -174,7 +183,7 @@ def measured(options: Any) -> dict[str, float]:
             torch.cuda.synchronize()
         seconds.append(clock() - begin)
 
-    token_by_token = name in METHODS and not name.endswith(AS_ONE)
+    token_by_token = name in METHODS and not name.endswith(AS_ONE) and name not in SHORT
     long = not on_gpu and (token_by_token or "occlusion" in name)  # which is its own warm-up
     # Of the first call: what a process once had it keeps.
     held = peak_of_gpu(go) if on_gpu else peak(timed if long else go)
@@ -198,7 +207,7 @@ def child(name: str, options: Any) -> dict[str, Any] | None:
     """What is measured of one contestant; None with a line where it does not run."""
     python = options.peer_python if name in PEERS else sys.executable
     more = {key: getattr(options, key) for key in ("threads", "layers", "runs", "device")}
-    count = 1 if "occlusion" in name or "ablation" in name else options.count
+    count = 1 if "occlusion" in name or "ablation" in name else SAID if name == AT_ONCE else options.count
     command = [python, __file__, "--measure", name, "--count", str(count)]
     command += [part for key, value in more.items() for part in (f"--{key}", str(value))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -271,7 +280,8 @@ def said_of(options: Any) -> list[str]:
         f"## An answer, token by token (`python bench/generation.py {given}--peer-python PATH --write`)",
         "",
         f"A Llama of 135 M{layers}, random weights, float32, {clock}, torch {torch.__version__}; {SAID} tokens said "
-        f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (occlusion: one). Captum "
+        f"after {PROMPT}, given to all. Peers: {options.count} tokens timed and multiplied (occlusion: one; attention, "
+        f"which Inseq reads for all tokens in one pass: all). Captum "
         f"explains by the prompt's tokens alone, ours and the others by the answer's, too. In multiplications "
         f"by weights: gradients of all tokens {together:.0f} forward passes of one graph, {one_by_one:.0f} with a pass "
         f"for each token, so that {one_by_one / together:.1f} × is all that there is to win where multiplying takes "
