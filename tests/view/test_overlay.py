@@ -103,4 +103,5 @@ def test_the_page_shows_patches_over_the_picture(opened: Any, compared: Comparis
     assert frames.first.locator(".token").count() == 9
     assert page.locator(".card").first.locator(".token.special").count() == 1
     frames.first.locator(".token").nth(4).click()
+    frames.first.locator(".token[aria-pressed=true]").wait_for(timeout=60_000)
     assert frames.first.locator(".token[aria-pressed=true]").count() == 1

@@ -59,3 +59,34 @@ def test_it_is_marian_s_layout_and_its_tokenizer_is_in_the_folder() -> None:
     assert (config["model_type"], config["encoder_layers"], config["decoder_layers"]) == ("marian", 4, 3)
     assert "Tatoeba" in " ".join(zoo.card("wherefrom/translate").data)
     assert "CC BY 2.0 FR" in " ".join(zoo.card("wherefrom/translate").data)
+
+
+def test_what_it_wrote_is_explained_as_it_was_written(translator) -> None:  # type: ignore[no-untyped-def]
+    said = wherefrom.generate("Das stimmt nicht!", translator, method="gradient-x-input")
+    whole = wherefrom.explain(
+        "Das stimmt nicht!", translator, method="gradient-x-input", of="log-probability", target=said.text
+    )
+    assert whole.target.tokens == tuple(said.ids[said.start :])
+    source = said.over("prompt")
+    assert set(source.segments) == {"source"}
+    assert set(said.over("answer").segments) == {"target"}
+    assert whole.scores[: len(source)] == pytest.approx(source.scores, abs=1e-5)
+
+
+def test_after_what_was_written_a_foil_is_another_token(translator) -> None:  # type: ignore[no-untyped-def]
+    said = wherefrom.generate("Das stimmt nicht!", translator, method="gradient-x-input", alternatives=1)
+    foil = said.steps[1].foils[0].foil
+    found = wherefrom.explain(model=translator, foil=foil, **said[1].arguments)
+    assert found.target.foil == foil
+    assert found.scores == pytest.approx(said.why_not(1, foil).scores, abs=1e-5)
+    again = wherefrom.explain(model=translator, **{**said[1].arguments, "target": said.steps[1].target.label})
+    assert again.target.index == said.ids[said.start + 1]
+
+
+def test_words_of_two_streams_are_read_as_their_tokens(translator) -> None:  # type: ignore[no-untyped-def]
+    tokens = wherefrom.explain("Das stimmt nicht!", translator, method="alti", target="Yes.")
+    words = tokens.words()
+    assert len(words) < len(tokens)
+    assert words.readout_rows[-1] == pytest.approx(words.scores, abs=1e-6)
+    assert words.readout_rows.sum(1) == pytest.approx(tokens.readout_rows.sum(1), abs=1e-6)
+    assert "<html" in tokens.to_html()

@@ -23,9 +23,7 @@ from wherefrom.model.two_streams import TARGET, prefixed
 
 
 def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
-    """A source sentence with a target text after it; one with what its decoder reads (an encoding) as it is."""
-    if TARGET in sentence.segments:
-        return sentence
+    """A source sentence with a target text after it."""
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(
             f"{opened.name} is an encoder with a decoder, which is asked about a text that it writes; give that text "
@@ -34,6 +32,8 @@ def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
     if opened.tokenizer is None:
         raise InvalidTarget("a target text was given but no tokenizer to read it; pass tokenizer=")
     labels = [int(i) for i in opened.tokenizer(text_target=wanted)["input_ids"]]
+    if labels[-2:] == [opened.tokenizer.eos_token_id] * 2:  # a text that has its end in writing, as what was generated
+        labels.pop()
     return followed_by(opened, sentence, start_of(opened, labels), labels)
 
 

@@ -49,11 +49,11 @@ def word_id(tokenizer: Any, word: str) -> int | None:
         index = _only(tokenizer, tokenizer(form, add_special_tokens=False)["input_ids"])
         if index is not None:
             return index
-    return None
+    return _only(tokenizer, [tokenizer.convert_tokens_to_ids(bare)])  # as the vocabulary writes it
 
 
-def _only(tokenizer: Any, ids: Sequence[int]) -> int | None:
-    return int(ids[0]) if len(ids) == 1 and ids[0] != tokenizer.unk_token_id else None
+def _only(tokenizer: Any, ids: Sequence[int | None]) -> int | None:
+    return int(ids[0]) if len(ids) == 1 and ids[0] not in (None, tokenizer.unk_token_id) else None
 
 
 def token_name(opened: Model, index: int) -> str:

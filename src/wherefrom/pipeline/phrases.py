@@ -18,6 +18,7 @@ from wherefrom.errors import InvalidTarget, Unsuited, WherefromError
 from wherefrom.model import Model, Sentence
 from wherefrom.model.paired import paired
 from wherefrom.model.phrase import continued, phrase_of
+from wherefrom.model.two_streams import TARGET
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Question
@@ -29,6 +30,8 @@ FOIL = "foil"
 
 def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple[Sentence, Sentence | None]:
     """The sentence as it is read for what is asked of it; and for a foil that is read by itself, another."""
+    if opened.two_streams and TARGET in sentence.segments:  # with what was written so far: one token is asked about
+        return sentence, None
     if opened.two_streams:
         foil_too = None if question.foil is None else paired(opened, sentence, question.foil)
         return paired(opened, sentence, question.target), foil_too

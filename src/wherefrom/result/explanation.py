@@ -287,9 +287,14 @@ class Explanation:
         join, join_rows = (_join(name, groups) for name in (how, rows or how))
         kept = how == "sum" or len(groups) == len(self)  # what the scores sum to
         spans = [_union([self.spans[i] for i in members]) for members in groups]
-        position = self.position
-        if position is not None:
-            position = next(word for word, members in enumerate(groups) if position in members)
+        home = {token: number for number, members in enumerate(groups) for token in members}
+        read_at = Readout(
+            None if self.position is None else home[self.position],
+            self.readout.why,
+            tuple(dict.fromkeys(home[token] for token in self.readout.rows)),
+        )
+        # The mean over the tokens that a phrase is read at is no mean over their words.
+        by_layer = self.readout_rows if self.readout.rows else self.layer_scores
 
         def both(array: Array | None) -> Array | None:
             return None if array is None else join_rows(join(array, -1), -2)
@@ -304,7 +309,7 @@ class Explanation:
             maps=both(self.maps),
             aggregated=both(self.aggregated),
             head_maps=both(self.head_maps),
-            layer_scores=None if self.layer_scores is None else join(self.layer_scores, -1),
+            layer_scores=None if by_layer is None else join(by_layer, -1),
             delta=self.delta if kept else None,
             arrived=self.arrived if kept else None,
             spans=spans,
@@ -312,7 +317,7 @@ class Explanation:
             unknown=[any(self.unknown[i] for i in members) for members in groups],
             word_ids=None if self.word_ids is None else [self.word_ids[members[0]] for members in groups],
             segments=[self.segments[members[0]] for members in groups] if self.segments else [],
-            readout=replace(self.readout, position=position),
+            readout=read_at,
             granularity=granularity,
         )
 

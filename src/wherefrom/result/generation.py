@@ -143,10 +143,12 @@ class Generation:
 
     def over(self, segment: str = "prompt", said: slice = slice(None)) -> Explanation:
         """All that was said as one (or the tokens of the slice `said`), with the sources of one segment alone:
-        "prompt", "answer" or a turn of a chat.
+        "prompt", "answer" or a turn of a chat; of a translation "source" and "target", which these two also name.
         """
         found = self[said]
         names = dict.fromkeys(found.segments)
+        if SOURCE in names:
+            segment = {"prompt": SOURCE, ANSWER: "target"}.get(segment, segment)
         inside = [i for i, name in enumerate(found.segments) if name == segment]
         if segment == "prompt" and not inside:  # a chat: everything that came before the answer
             inside = [i for i, name in enumerate(found.segments) if name != ANSWER]
