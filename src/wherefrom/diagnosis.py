@@ -16,10 +16,10 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import UnsupportedModel
 from wherefrom.method import lookup
 from wherefrom.method.base import METHODS
-from wherefrom.method.baseline import BLANKS, PAINT
+from wherefrom.method.baseline import BLANKS
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
-from wherefrom.model.perturb import stand_in_for, untokenized
+from wherefrom.model.perturb import PAINT, stand_in_for, untokenized
 from wherefrom.model.proof import Proof
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments

@@ -122,6 +122,15 @@ def test_gray_and_transparent_images_are_read() -> None:
     assert len(wherefrom.explain(clear, opened(), method="saliency")) == 10
 
 
+@pytest.mark.parametrize("height", [1, 3])
+def test_low_pictures_have_their_colours_last(height: int) -> None:
+    """A processor that is left to guess takes the rows for colours."""
+    low = np.repeat(pictures.photo()[:1], height, 0)
+    (found,), _ = opened().reader().read(low)
+    (higher,), _ = opened().reader().read(np.repeat(low[:1], 12, 0))
+    torch.testing.assert_close(found.pixels, higher.pixels)
+
+
 @pytest.mark.parametrize("layout", ["vit", "registers", "siglip"])
 @pytest.mark.parametrize("method", ["alti", "gradient-x-input", "attn-lrp", "ablation"])
 def test_a_batch_gives_what_single_pictures_give(layout: str, method: str) -> None:
@@ -203,6 +212,13 @@ def test_a_patch_that_attention_does_not_see_is_a_patch_left_out() -> None:
     np.testing.assert_allclose(found.scores[1:], losses, atol=1e-12)
 
 
+def test_context_cite_paints_patches_with_the_mean_colour() -> None:
+    one, other = (
+        wherefrom.explain(pictures.photo(), opened(), method="context-cite", **by) for by in ({}, {"by": "mean"})
+    )
+    np.testing.assert_array_equal(one.scores, other.scores)
+
+
 @pytest.mark.parametrize("baseline", ["mean", "black", "blur", "zero"])
 def test_integrated_gradients_add_up_to_the_change(baseline: str) -> None:
     model = opened()
@@ -235,7 +251,7 @@ def test_every_method_gives_the_same_alone_or_says_why_it_cannot(layout: str) ->
         )
     heads = {"partial-lrp", "transformer-attribution", "full-lrp", "decompx", "alti-logit"}  # of one token, unscaled
     biased = {"deeplift", "hta", "hta-x-input"} if layout == "beit" else set()  # a softmax with positions in it
-    assert refused - {"context-cite"} <= biased | (set() if layout in ("vit", "deit") else heads)
+    assert refused <= biased | (set() if layout in ("vit", "deit") else heads)
 
 
 # Images and texts -----------------------------------------------------------------------------------------
@@ -297,6 +313,7 @@ def test_a_model_of_texts_is_given_an_image(given: Any) -> None:
         ({"pixel_values": torch.zeros(3, 12, 12, dtype=torch.long)}, "expected finite floats"),
         ({"pixel_values": torch.zeros(3, 3, 3)}, "smaller than one patch"),
         (7, "was given to a model of images"),
+        (np.zeros((0, 5, 3)), "has no pixels"),
     ],
 )
 def test_a_model_of_images_is_given_something_else(given: Any, message: str) -> None:
@@ -316,6 +333,12 @@ def test_without_a_processor_pixels_are_wanted() -> None:
         wherefrom.explain(pictures.photo(), pictures.model(), method="saliency")
     with pytest.raises(InvalidOption, match="known to the model's image processor alone"):
         wherefrom.explain(pictures.pixels(), pictures.model(), method="ablation", by="black")
+
+
+@pytest.mark.parametrize("baseline", ["zero", "mask", 5, [5, 6]])
+def test_a_baseline_of_texts_is_refused_with_those_of_pictures(baseline: Any) -> None:
+    with pytest.raises((InvalidOption, Unsuited), match=r"pass baseline= 'mean', 'black' or 'blur'$"):
+        wherefrom.explain(pictures.photo(), opened(), method="deeplift", baseline=baseline)
 
 
 def test_ways_of_texts_are_refused_of_pictures_and_the_other_way_round() -> None:

@@ -62,6 +62,14 @@ def test_curves_and_masks_give_what_they_give_one_by_one(model: Any, photos: lis
             assert run.mean(method, name) == pytest.approx(np.mean(each), abs=1e-6)
 
 
+def test_metrics_that_delete_from_texts_paint_patches(model: Any, photos: list[Any]) -> None:
+    names = ["aopc", "log-odds", "comprehensiveness", "sufficiency", "lds", "top-k-drop"]
+    every = [*names, *(f"{name}(by=mean)" for name in names)]
+    run = wherefrom.evaluate(photos[:1], model, methods=["saliency"], metrics=every)
+    for name in names:
+        assert run.mean("saliency", name) == run.mean("saliency", f"{name}(by=mean)")
+
+
 @pytest.mark.slow
 def test_files_arrays_and_tables_are_one_and_the_same(model: Any, photos: list[Any], tmp_path: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -84,7 +92,7 @@ def test_what_cannot_be_evaluated_is_said(model: Any, photos: list[Any]) -> None
     with pytest.raises(NotDefined, match=r"a mask of where its object is \(region\)"):
         wherefrom.evaluate(photos, model, methods=METHODS, metrics=["focus"])
     with pytest.raises(InvalidOption, match="a patch cannot be deleted"):
-        wherefrom.evaluate(photos, model, methods=METHODS)
+        wherefrom.evaluate(photos, model, methods=METHODS, metrics=["aopc(by=delete)"])
     with pytest.raises(NotDefined, match="the example is a picture"):
         wherefrom.evaluate(photos, methods=["random"], metrics=["aopc"])
     with pytest.raises(NotDefined, match="there is no file 'a deep film'"):

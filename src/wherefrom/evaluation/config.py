@@ -140,10 +140,10 @@ def check_model(opened: Model, setting: Setting) -> None:
         class_index(opened.labels, setting.target, "target")
     for asked in setting.asked():
         if asked.way is not None:
-            blank_id(opened, asked.way.by)
+            blank = blank_id(opened, asked.way.by)
             if opened.task == "encoder":
                 raise NotDefined(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
-            if asked.way.by == "delete" and opened.task != "classification" and not opened.two_streams:
+            if blank is None and opened.task != "classification" and not opened.two_streams:
                 instead = next(iter(ways(opened)), "TOKEN_ID")
                 raise NotDefined(
                     f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; let them go "

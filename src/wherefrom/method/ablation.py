@@ -30,7 +30,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidOption, InvalidTarget
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
-from wherefrom.model.perturb import stand_in_for, suggested, untokenized
+from wherefrom.model.perturb import PAINT, By, stand_in_for, suggested, untokenized
 from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
 from wherefrom.work import BatchShape, Work, forward
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
 IDEA = "taking tokens away"
-# Or the id of a token that stands in. The last three are for pictures, whose patches are painted over.
-Away = Literal["auto", "unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
 Over = Literal["auto", "all", "pair", "difference"]  # among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
@@ -69,7 +67,7 @@ def reruns(s: BatchShape, variants: int) -> Work:
 def ablation(
     output: OutputTrace,
     *,
-    by: Away = "auto",
+    by: By = "auto",
     of: Of = "auto",
     over: Over = "auto",
     unit: Literal["token", "word"] = "token",
@@ -100,7 +98,7 @@ def ablation(
     class_specific=True,
     aggregate=None,
 )
-def ablation_pairs(output: OutputTrace, *, by: Away = "auto", of: Of = "auto", over: Over = "auto") -> list[Tensor]:
+def ablation_pairs(output: OutputTrace, *, by: By = "auto", of: Of = "auto", over: Over = "auto") -> list[Tensor]:
     """Drop in probability when two tokens are blanked out together; the diagonal is `ablation`."""
     lengths = output.trace.batch.lengths
     pairs = [[[i, j] if i < j else [i] for i in range(n) for j in range(i, n)] for n in lengths]
@@ -111,7 +109,7 @@ def ablation_pairs(output: OutputTrace, *, by: Away = "auto", of: Of = "auto", o
     return [maps]
 
 
-def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: Away, of: str, over: str) -> list[Tensor]:
+def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: By, of: str, over: str) -> list[Tensor]:
     """For each sentence the loss at each group of tokens."""
     if by == "auto":
         by = found_way(output.trace.opened)
@@ -133,7 +131,7 @@ def _drops(output: OutputTrace, groups: Sequence[list[list[int]]], by: Away, of:
 def _losses(
     output: OutputTrace,
     groups: Sequence[list[list[int]]],
-    by: Away,
+    by: By,
     of: str,
     asked: Sequence[Sequence[Answer]],
 ) -> list[Tensor]:
@@ -171,10 +169,10 @@ def _over(answer: Answer, over: str) -> Answer:
     return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
 
 
-def found_way(opened: Model) -> Away:
+def found_way(opened: Model) -> By:
     """The unknown token, or attention where there is none and the blocks are known; of a picture its mean colour."""
     if opened.images:
-        return "mean"
+        return PAINT
     return "unknown" if stand_in_for(opened, "unknown") is not None or not opened.family.mapped else "attention"
 
 

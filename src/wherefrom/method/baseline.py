@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, Unsuited
+from wherefrom.model.perturb import PAINT, stand_in_for, untokenized
+from wherefrom.model.pictures import PAINTS
 from wherefrom.typecheck import shown
 
 if TYPE_CHECKING:
-    from wherefrom.model import OutputTrace, Sentence, Trace
+    from wherefrom.model import Model, OutputTrace, Sentence, Trace
 
 # Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
 Baseline = Literal["auto", "mask", "pad", "unknown", "zero", "mean", "black", "blur"] | int | list[int]
-BLANKS = ("mask", "pad", "unknown")  # what "auto" takes: the first that the tokenizer has,
-PAINT = "mean"  # and of a picture its mean colour
+BLANKS = ("mask", "pad", "unknown")  # what "auto" takes: the first that the tokenizer has; of a picture PAINT
+IDS = ("a token id", "a list of token ids")
 
 
 def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
@@ -50,8 +52,12 @@ def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline, *, 
 
     `zero` is whether the method takes "zero", so that it is not advised where it would be refused.
     """
-    from wherefrom.model.perturb import stand_in_for, untokenized
-
+    opened = output.trace.opened
+    if opened.images and isinstance(baseline, int | list):
+        raise InvalidOption(
+            f"{opened.name} reads pictures, and a token id is no baseline of one; pass baseline= "
+            f"{advised(opened, zero)}"
+        )
     if isinstance(baseline, list):
         if len(baseline) != len(sentence):
             raise InvalidInput(
@@ -60,16 +66,21 @@ def baseline_of(output: OutputTrace, sentence: Sentence, baseline: Baseline, *, 
         return replace(sentence, embedded=[_known(output, i) for i in baseline])
     if baseline == "zero":
         return sentence
-    opened = output.trace.opened
     names = (baseline,) if baseline != "auto" else (PAINT,) if opened.images else BLANKS
     blank = _known(output, baseline) if isinstance(baseline, int) else stand_in_for(opened, *names)
     if blank is None:
-        advised = f"{'zero'!r}, " * zero + "a token id or a list of token ids"
         raise Unsuited(
             f"{opened.name} has no {' or '.join(map(str, names))} token for a baseline{untokenized(opened)}; pass "
-            f"baseline= {advised}"
+            f"baseline= {advised(opened, zero)}"
         )
     return sentence.blanked([i for i, special in enumerate(sentence.special) if not special], blank)
+
+
+def advised(opened: Model, zero: bool) -> str:
+    """The end of a message: what the baseline may be, 'zero' among them where the method takes it."""
+    named = [each for each in (*BLANKS, *PAINTS) if stand_in_for(opened, each) is not None]
+    found = [*(repr(each) for each in (*named, *(["zero"] * zero))), *(() if opened.images else IDS)]
+    return " or ".join(filter(None, [", ".join(found[:-1]), found[-1]]))
 
 
 def _known(output: OutputTrace, token: int) -> int:

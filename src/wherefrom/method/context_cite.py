@@ -11,7 +11,8 @@ there. A unit's tokens share its weight evenly, so that `explanation.by(unit)` g
 
 The prompt's last unit, at whose end the answer begins, what is said after it and the tokenizer's own tokens are never
 left out; of an encoder with a decoder every unit of the source can be. Tokens of units that are left out are deleted
-from the ids; the authors delete the text and tokenise anew.
+from the ids; the authors delete the text and tokenise anew. A picture's units are its patches, painted over with its
+mean colour (`by`).
 
 How far the surrogate can be believed comes with it (`explanation.surrogate`): Spearman's ρ of y with what surrogates
 fitted to four fifths of the runs say of the last fifth (the linear datamodelling score, held out), and of each weight
@@ -32,10 +33,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from wherefrom.errors import NotDefined
-from wherefrom.method.ablation import IDEA, Away, changing, found_way, reruns
+from wherefrom.method.ablation import IDEA, changing, reruns
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import COHEN_WANG_2024
-from wherefrom.model.perturb import suggested
+from wherefrom.model.perturb import By, left_out, suggested
 from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import SAID
 from wherefrom.result.units import grouped
@@ -72,7 +73,7 @@ def context_cite(
     kept: Annotated[float, within(0, 1)] = 0.5,
     alpha: Annotated[float, above(0)] = 0.01,
     of: Number = "logit-probability",
-    by: Away = "delete",
+    by: By = "auto",
     seed: Annotated[int, least(0)] = 0,
 ) -> Scores:
     """Weights of a sparse linear surrogate of the answer, fitted to runs without random sentences.
@@ -146,7 +147,7 @@ def answers_without(
     """For each sentence the numbers asked of it, with the units that each mask keeps: [masks, numbers]."""
     from wherefrom.model.rerun import several_numbers
 
-    by = found_way(opened) if by == "auto" else by
+    by = left_out(opened, by)
     change = changing(opened, by)
     texts: list[Sentence] = []
     wanted, places = [], []

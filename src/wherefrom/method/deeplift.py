@@ -33,7 +33,7 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidOption, Unsuited
 from wherefrom.method.base import Of, Scores, method
-from wherefrom.method.baseline import Baseline, check_layer, rerun, swapped
+from wherefrom.method.baseline import Baseline, advised, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
 from wherefrom.method.quadrature import averaged
 from wherefrom.model.keys import Side, product_beside, product_of
@@ -73,9 +73,11 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
 def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "auto", layer: int | None = None) -> Scores:
     """Differences from a baseline, propagated back by the rescale rule."""
     check_layer(output, layer)
+    opened = output.trace.opened
     if baseline == "zero":
         raise InvalidOption(
-            "deeplift compares two sentences, and 'zero' is not one. Choose mask, pad, unknown or token ids"
+            f"deeplift compares two {'pictures' if opened.images else 'sentences'}, and 'zero' is not one; pass baseline= "
+            f"{advised(opened, zero=False)}"
         )
     take = partial(_taken_back, baseline=baseline, of=of, start=layer or 0)
     if not output.several:

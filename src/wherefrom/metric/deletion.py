@@ -61,7 +61,7 @@ def without_each(
 def _plain(sentence: Sentence, explanation: Explanation, way: Way) -> bool:
     bare = sentence.visible is None and sentence.embedded is None and sentence.pixels is None and sentence.sound is None
     whole = not (sentence.unseen or sentence.said or sentence.segments)
-    usual = way.by == "delete" and way.protocol == "text"
+    usual = way.by in ("auto", "delete") and way.protocol == "text"
     return bare and whole and usual and explanation.tokens == sentence.tokens
 
 

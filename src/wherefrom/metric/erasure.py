@@ -9,7 +9,8 @@ r"""Erasure: what becomes of the prediction when the highest-scored tokens go fi
 
 Tokens are taken in the order of their scores, in K = 10 steps of a tenth of those that the tokenizer did not add
 itself, the last step all of them: of 13 tokens 0, 1, 3, 4, 5, 6, 8, 9, 10, 12, 13. They are deleted, or replaced by
-padding, the mask or the unknown token, or (`by="attention"`) no token sees them any more. The curve is kept, so that
+padding, the mask or the unknown token, or (`by="attention"`) no token sees them any more; a picture's patches are
+painted over. The curve is kept, so that
 the area under it and every metric come from one set of forward passes. Shares are rounded to whole tokens; one above 0
 is at least one token.
 
@@ -40,7 +41,7 @@ from wherefrom.metric.deletion import without_each
 from wherefrom.model import Answer, Model, Sentence, Target, open_model
 from wherefrom.model.output import explained, predicted
 from wherefrom.model.paired import followed_by, start_of
-from wherefrom.model.perturb import UNSEEN, By, stand_in_for, suggested, untokenized
+from wherefrom.model.perturb import UNSEEN, By, left_out, stand_in_for, suggested, untokenized
 from wherefrom.model.phrase import continued
 from wherefrom.model.rerun import readings
 from wherefrom.result.explanation import SAID, Explanation
@@ -139,7 +140,7 @@ def each_log_odds(curves: Sequence[Curve]) -> NDArray[np.float64]:
 class Way:
     """How tokens go: what stands in their place, after which shares one looks, and whether the top is taken or kept."""
 
-    by: By = "delete"
+    by: By = "auto"
     shares: tuple[float, ...] = TENTHS
     keep: bool = False
     protocol: Protocol = "text"
@@ -163,7 +164,7 @@ def erasure(
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
     *,
-    by: By = "delete",
+    by: By = "auto",
     shares: Sequence[float] = TENTHS,
     keep: bool = False,
     protocol: Protocol = "text",
@@ -345,6 +346,7 @@ def _read_at(explanation: Explanation) -> set[int | None]:
 
 def blank_id(opened: Model, by: str | int) -> Blank:
     """What stands in for the tokens erased, by a way that `Way` has let pass."""
+    by = left_out(opened, by)
     if by == "delete":
         if opened.images:
             raise InvalidOption(

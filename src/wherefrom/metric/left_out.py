@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wherefrom.errors import NotDefined
-from wherefrom.method.ablation import Away
 from wherefrom.method.context_cite import answers_without, random_masks, removable
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Answer, Model, Sentence
+from wherefrom.model.perturb import By
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import check_fields, least, within
 
@@ -51,7 +51,7 @@ class Masks:
     unit: Unit = "auto"
     n_masks: Annotated[int, least(4)] = 32
     share: Annotated[float, within(0, 1)] = 0.5  # of the units that stay, on average
-    by: Away = "delete"
+    by: By = "auto"
     seed: Annotated[int, least(0)] = 1
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Top:
 
     k: Annotated[int, least(1)] = 1
     unit: Unit = "auto"
-    by: Away = "delete"
+    by: By = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self)

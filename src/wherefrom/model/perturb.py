@@ -7,8 +7,10 @@ from typing import Literal
 from wherefrom.model.model import Model
 from wherefrom.model.pictures import PAINTS
 
-# How a token is taken away, or a token's id; the last three are for pictures (pictures.py).
-By = Literal["unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
+# How a token is taken away, or a token's id; the last three are for pictures (pictures.py). "auto" is what suits the
+# method or metric.
+By = Literal["auto", "unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
+PAINT: Literal["mean"] = "mean"  # what "auto" is of pictures
 UNSEEN = "attention"  # no token stands in, and none is deleted
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
 
@@ -28,6 +30,14 @@ def ways(opened: Model) -> list[str]:
     """How tokens of this model can be taken away so that the others keep their places, the likeliest way first."""
     names = (*PAINTS, UNSEEN) if opened.images else ("mask", "unknown", UNSEEN, "pad")
     return [way for way in names if (opened.family.mapped if way == UNSEEN else stand_in_for(opened, way) is not None)]
+
+
+def left_out(opened: Model, by: str | int) -> str | int:
+    """How what is left out goes: "auto" deletes it from a text, and paints it over in a picture, where nothing can be
+    deleted."""
+    if by != "auto":
+        return by
+    return PAINT if opened.images else "delete"
 
 
 def suggested(opened: Model) -> str:

@@ -107,7 +107,9 @@ class Preparing:
                 f"{{'pixel_values': …}}"
             )
         need("PIL.Image", extra="image")
-        found: Tensor = self.processor(images=pixels, return_tensors="pt")["pixel_values"][0]
+        # Said, since of a picture 1 or 3 pixels high a processor guesses that its colours come first.
+        ordered = {"input_data_format": "channels_last"}
+        found: Tensor = self.processor(images=pixels, return_tensors="pt", **ordered)["pixel_values"][0]
         return found
 
     def sentence(self, values: Tensor) -> Sentence:
@@ -209,10 +211,14 @@ def _opened(model: str, path: str | Path) -> Pixels:
 def pixels_of(given: Any) -> Pixels | None:
     """A Pillow image or an array as [height, width, 3] from 0 to 255; None of anything else."""
     if _is_pillow(given):
-        return np.asarray(given.convert("RGB"))
+        given = np.asarray(given.convert("RGB"))
     if not isinstance(given, Tensor | np.ndarray):
         return None
     array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+    if not array.size:
+        raise InvalidInput(
+            f"an image of shape {list(array.shape)} has no pixels; expected [height, width, 3], none of them 0"
+        )
     if array.ndim == 3 and array.shape[-1] not in (1, 3, 4) and array.shape[0] in (1, 3):
         array = array.transpose(1, 2, 0)  # torch's order
     if array.ndim == 2:

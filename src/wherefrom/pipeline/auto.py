@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, TOWARDS, UNMAPPED
 from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
-from wherefrom.method.baseline import BLANKS, PAINT
+from wherefrom.method.baseline import BLANKS
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, Sentence
-from wherefrom.model.perturb import stand_in_for
+from wherefrom.model.perturb import PAINT, stand_in_for
 from wherefrom.model.target import no_number
 from wherefrom.pipeline.resolution import Question, Wanted
 
