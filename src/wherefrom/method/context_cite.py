@@ -105,6 +105,8 @@ def removable(sentence: Sentence, answers: Sequence[Answer], unit: Parts) -> lis
     """The tokens of each unit that may be missing."""
     read = {i for each in answers for i in (each.readout.position, *each.readout.rows, each.target.end)}
     segments = sentence.segments or [""] * len(sentence)
+    if sentence.picture is not None:
+        read = set()  # a patch that is painted over keeps its place, and can be read
     fixed = {i for i, own in enumerate(sentence.special) if own or i in read or segments[i] in SAID}
 
     def units(name: Any) -> list[list[int]]:
