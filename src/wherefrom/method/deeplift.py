@@ -76,8 +76,8 @@ def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "auto
     opened = output.trace.opened
     if baseline == "zero":
         raise InvalidOption(
-            f"deeplift compares two {'pictures' if opened.images else 'sentences'}, and 'zero' is not one; pass baseline= "
-            f"{advised(opened, zero=False)}"
+            f"deeplift compares two {'pictures' if opened.images else 'sentences'}, and 'zero' is not one; pass "
+            f"baseline= {advised(opened, zero=False)}"
         )
     take = partial(_taken_back, baseline=baseline, of=of, start=layer or 0)
     if not output.several:
