@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 import runs
 
 from wherefrom import board
-from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics
+from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics, sane
 from wherefrom.cli import app
-from wherefrom.errors import InvalidOption, UnknownName
+from wherefrom.errors import InvalidOption, NotDefined, UnknownName
 from wherefrom.model import open_model
 
 pytest.importorskip("pyarrow", reason="evaluating needs the extra `eval`")
@@ -105,3 +105,31 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         board.Measuring(parts=("nonsense",))
     with pytest.raises(UnknownName, match="no finished table"):
         board.read_board(tmp_path)
+
+
+def test_pictures_are_asked_about_some_of_their_classes_and_never_padded() -> None:
+    model = open_model("wherefrom/picture")
+    ((name, data),) = datasets(model, ["drawn", "own"], None)
+    assert name == "drawn"
+    assert metrics(model, data)[0] == "aopc(by=mean)"
+    assert sane(model) == ("randomisation", "stability(against=bfloat16)")
+
+
+@pytest.mark.slow
+def test_pictures_are_measured_on_some_of_their_classes(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="pictures are read by the extra `image`")
+    how = board.Measuring(
+        rows=2, sane_rows=2, methods=("saliency", "random"), data=("drawn",), parts=("faithful", "sane")
+    )
+    (folder,) = board.measure(["wherefrom/picture"], tmp_path, how)
+    assert folder.name == "picture on drawn"
+    (table,) = board.read_board(tmp_path).tables
+    assert {"aopc(by=mean)", "lerf-morf"} <= set(table.values)
+    assert "stability(against=bfloat16)" in table.sane
+    with pytest.raises(NotDefined, match="none of own suits wherefrom/picture"):
+        next(board.measure(["wherefrom/picture"], tmp_path, board.Measuring(data=("own",))))
+
+
+def test_a_page_ends_as_what_it_is(measured: tuple[Path, list[str]]) -> None:
+    refused = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--page", "board.txt"])
+    assert isinstance(refused.exception, InvalidOption)

@@ -14,17 +14,18 @@ from wherefrom.model import open_model
 
 
 def place(beaten: float, *alike: str) -> dict[str, Any]:
-    return {"rank": 1.0, "of": 5, "beaten": beaten, "tables": {}, "alike": list(alike)}
+    return {"rank": 1.0, "of": 5, "beaten": beaten, "tables": {"lm on two": beaten}, "alike": list(alike)}
 
 
 RECORD = {
     "examples": 800,
-    "tables": {"one on two": {}},
+    "tables": {"lm on two": {"rows": 120}, "sentiment on three": {"rows": 680}},
     "methods": {
         "deeplift": {"faithful": place(0.9, "attn-lrp"), "passes": 8.0},
         "attn-lrp": {"faithful": place(0.88, "deeplift"), "passes": 2.5},
         "alti": {"faithful": place(0.5), "passes": 2.2},
         "attention-rollout": {"faithful": place(0.4), "passes": 1.1},
+        "cp-lrp": {"faithful": place(0.3, "random")},  # of a cost that is not known
         "random": {"faithful": place(0.1), "passes": 1.0},
     },
 }
@@ -40,13 +41,27 @@ def order(**asked: Any) -> list[str]:
 
 
 def test_of_those_not_told_apart_from_the_best_the_cheapest_comes_first() -> None:
-    assert order() == ["attn-lrp", "deeplift", "alti", "attention-rollout"]  # and chance is no answer
+    assert order() == ["attn-lrp", "deeplift", "alti", "attention-rollout", "cp-lrp"]  # and chance is no answer
+
+
+def test_what_is_of_unknown_cost_is_not_the_cheapest(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {"cp-lrp": {"faithful": place(0.9, "alti")}, "alti": {"faithful": place(0.8, "cp-lrp"), "passes": 2.2}}
+    monkeypatch.setattr(recommending, "shipped", lambda: {**RECORD, "methods": some})
+    assert order() == ["alti", "cp-lrp"]
+
+
+def test_no_benchmark_is_advised_that_would_be_refused() -> None:
+    found = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/translate"])
+    assert "wherefrom evaluate measures" in " ".join(found.output.split())
+    assert "benchmark" not in found.output
 
 
 def test_a_budget_leaves_out_what_costs_more() -> None:
     assert order(budget=2.3) == ["alti", "attention-rollout"]
     with pytest.raises(NotDefined, match=r"at most 0.5 forward passes; the cheapest costs 1.1"):
         order(budget=0.5)
+    with pytest.raises(InvalidOption, match="a budget of -1 forward passes; expected a number above 0"):
+        order(budget=-1)
 
 
 def test_a_map_is_answered_by_methods_that_look_at_no_output() -> None:
@@ -63,6 +78,10 @@ def test_the_command_says_what_it_rests_on() -> None:
     assert found.exit_code == 0, found.output
     assert "attn-lrp" in found.output
     assert "recommended" in found.output
-    assert "wherefrom benchmark" in found.output
+    said = " ".join(found.output.split())
+    assert "an average one of 120 examples of 1 pair" in said
+    assert "not among them: wherefrom benchmark" in said  # where this question was answered
+    among = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/lm"])
+    assert "Your model is among them: lm on two." in " ".join(among.output.split())
     refused = CliRunner().invoke(app, ["methods", "alti", "--budget", "5"])
     assert isinstance(refused.exception, InvalidOption)

@@ -25,7 +25,8 @@ CUES = ("cue-ap", "cue-mrr")
 SANE = ("randomisation", "stability(against=padding)", "stability(against=bfloat16)")
 # How tokens go where they cannot be deleted, since the model predicts at a place of the text.
 BY = {"masked-lm": "mask", "causal-lm": "attention"}
-WORDS = ("masked-lm", "causal-lm")
+PAINTED = "mean"  # and how patches of a picture go
+MEASURED = ("classification", "masked-lm", "causal-lm")  # tasks
 LEFT_OUT = {
     "ablation-pairs": "scores pairs of tokens; what it says of single ones is ablation",
     "context-cite": "scores sentences, and these texts are one each",
@@ -36,7 +37,7 @@ LOOKED_AT = 50  # examples in which a rationale or cues are looked for
 
 def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[tuple[str, Dataset]]:
     """The datasets that suit a model, of those asked for; or of all that lie here, or of what ships."""
-    if opened.task not in ("classification", *WORDS):
+    if opened.task not in MEASURED:
         raise InvalidOption(
             f"{opened.name} is a model for {opened.task}; a benchmark takes classifiers and language models"
         )
@@ -52,6 +53,8 @@ def _suiting(opened: Model, name: str, folder: Path | None) -> Dataset | None:
     """A dataset as this model reads it; None where it asks another question."""
     data = read_sample(name, folder)
     first = next(iter(data))
+    if (first.image is not None) != opened.images:
+        return None
     masked = MASK in str(first.text)
     if opened.task == "classification":
         return (up_to_mask(data) if masked else data) if _same_classes(opened, data, first) else None
@@ -61,10 +64,15 @@ def _suiting(opened: Model, name: str, folder: Path | None) -> Dataset | None:
 
 
 def _same_classes(opened: Model, data: Dataset, first: Example) -> bool:
-    """Whether a classifier chooses between the dataset's classes; where neither side names them, whether it may."""
+    """Whether a classifier chooses between the dataset's classes; where neither side names them, whether it may.
+
+    Pictures may show some of the classes alone: the others make them no other question.
+    """
     ours, theirs = ({str(each).casefold() for each in names} for names in (opened.labels.values(), data.labels))
     if not theirs:
         return first.label is not None
+    if opened.images and theirs <= ours:
+        return True
     return len(ours) == len(theirs) if all(UNNAMED.fullmatch(each.upper()) for each in ours) else ours == theirs
 
 
@@ -83,11 +91,17 @@ def every_method(opened: Model, asked: Sequence[str]) -> tuple[list[str], dict[s
 def metrics(opened: Model, data: Dataset) -> tuple[str, ...]:
     """Faithfulness always; what people marked and cue words where the dataset has them."""
     some = list(islice(data, LOOKED_AT))
-    by = f"(by={BY[opened.task]})" if opened.task in BY else ""
+    way = PAINTED if opened.images else BY.get(opened.task)
+    by = "" if way is None else f"(by={way})"
     found = [each if each == "lerf-morf" else f"{each}{by}" for each in FAITHFUL]
     found += PLAUSIBLE if any(each.rationale for each in some) else ()
     found += [f"{each}@scores" for each in CUES] if any(each.cues for each in some) else []
     return tuple(found)
+
+
+def sane(opened: Model) -> tuple[str, ...]:
+    """The sanity checks; pictures are never padded."""
+    return tuple(each for each in SANE if not opened.images or "padding" not in each)
 
 
 def plain_name(metric: str) -> str:

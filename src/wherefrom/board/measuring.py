@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from wherefrom.board.choosing import SANE, datasets, every_method, metrics
+from wherefrom.board.choosing import datasets, every_method, metrics, sane
 from wherefrom.data import Dataset, Example, drawn
 from wherefrom.errors import InvalidOption, NotDefined, WherefromError
 from wherefrom.evaluation import Run, evaluate
@@ -65,9 +65,10 @@ def measure(models: Sequence[str], out: Path, how: Measuring) -> Iterator[Path]:
         opened = open_model(name, **how.opening)
         suiting = datasets(opened, how.data, how.folder)
         if not suiting:
+            asked = f"none of {', '.join(how.data)}" if how.data else "no dataset here"
             raise NotDefined(
-                f"no dataset here suits {name}; name one (--data) whose labels are its classes, or, for a language "
-                f"model, one that asks for a word"
+                f"{asked} suits {name}; name one (--data) whose labels are its classes, or, for a language model, one "
+                f"that asks for a word"
             )
         for called, data in suiting:
             folder = out / f"{_plain(name)} on {_plain(called)}"
@@ -94,7 +95,7 @@ def _measure(opened: Model, data: Dataset, folder: Path, how: Measuring) -> None
         evaluate(data, metrics=metrics(opened, data), shard=how.shard, out=folder / "faithful", **asked)
     if "sane" in how.parts:
         few = drawn(data, how.sane_rows, how.seed)
-        evaluate(few, metrics=SANE, shard=how.sane_rows, out=folder / "sane", **asked)
+        evaluate(few, metrics=sane(opened), shard=how.sane_rows, out=folder / "sane", **asked)
     known = _known(folder)
     if "cost" in how.parts and "passes" not in known:
         known["passes"] = _passes(opened, data, names, how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from wherefrom.pipeline.auto import suited
 
 RECORD = Path(__file__).with_name("record.json")
 CHANCE = "random"
+UNMEASURED = inf  # forward passes
 # What may be asked, by which standing it is answered, and whether only maps of no output are an answer.
 ASKED = {
     "output": ("faithful", False, "what the model uses for its answer"),
@@ -40,26 +42,36 @@ def shipped() -> dict[str, Any]:
     return dict(json.loads(RECORD.read_text(encoding="utf-8")))
 
 
+def resting_on(question: str) -> dict[str, int]:
+    """The tables from which a question is answered, each named MODEL on DATA, and how many examples each has."""
+    standing = ASKED[question][0]
+    names = {name for found in shipped()["methods"].values() for name in found.get(standing, {}).get("tables", ())}
+    return {name: about["rows"] for name, about in shipped()["tables"].items() if name in names}
+
+
 def recommend(opened: Model, question: str = "output", budget: float | None = None) -> list[Recommended]:
     """The methods in question, the recommended one first: of those not told apart from the best, the cheapest.
 
-    budget: forward passes that a method may cost.
+    budget: forward passes that a method may cost; one whose cost was not measured may be dearer.
     """
+    if budget is not None and not budget > 0:
+        raise InvalidOption(f"a budget of {budget:g} forward passes; expected a number above 0")
     if question not in ASKED:
         raise InvalidOption(f"there is no question {question!r}; expected one of {', '.join(ASKED)}")
     standing, maps, _ = ASKED[question]
     known = {name: found for name, found in shipped()["methods"].items() if standing in found and name != CHANCE}
     fitting = [name for name in suited(opened, list(known)) if not maps or not lookup(name)[0].class_specific]
-    within = [name for name in fitting if budget is None or known[name].get("passes", 0.0) <= budget]
+    costs = {name: known[name].get("passes", UNMEASURED) for name in fitting}
+    within = [name for name in fitting if budget is None or costs[name] <= budget]
     if not within:
-        least = min((known[name].get("passes", 0.0) for name in fitting), default=None)
+        least = min(costs.values(), default=None)
         raise NotDefined(
             f"no method that was measured and is defined on {opened.name} costs at most {budget:g} forward passes"
             + ("" if least is None else f"; the cheapest costs {least:g}")
         )
     order = sorted(within, key=lambda name: -known[name][standing]["beaten"])
     level = [name for name in order if name == order[0] or name in known[order[0]][standing]["alike"]]
-    first = min(level, key=lambda name: known[name].get("passes", 0.0))
+    first = min(level, key=lambda name: costs[name])
     chosen = [first, *(name for name in order if name != first)]
     return [
         Recommended(

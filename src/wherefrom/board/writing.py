@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from wherefrom.board.choosing import BY, CUES, FAITHFUL, PLAUSIBLE
+from wherefrom.board.choosing import CUES, FAITHFUL, PLAUSIBLE
 from wherefrom.board.reading import Board, BoardTable
 from wherefrom.board.recommending import CHANCE
 from wherefrom.files import write
@@ -203,7 +204,8 @@ def _by_table(found: Standings) -> str:
 
 
 def _table(table: BoardTable) -> list[str]:
-    told, by = table.about["model"], BY.get(table.task, "deletion")
+    told, named = table.about["model"], re.search(r"by=(\w+)", " ".join(table.about["asked"]["metrics"]))
+    by = "deletion" if named is None else named[1]
     rows, few = (
         max((len(v) for each in found.values() for v in each.values()), default=0)
         for found in (table.values, table.sane)

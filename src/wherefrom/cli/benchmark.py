@@ -78,6 +78,9 @@ def leaderboard_command(
     """Rank the methods of a benchmark; with --page, write the leaderboard."""
     from wherefrom.board import read_board, write_page
 
+    for path, ending in ((page, ".md"), (record, ".json")):
+        if path is not None and path.suffix != ending:
+            raise InvalidOption(f"'{path}' does not end in {ending}; expected the name of a {ending} file")
     board = read_board(folder)
     if page is not None:
         write_page(board, page, record)

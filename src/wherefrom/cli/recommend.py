@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wherefrom.model import Model
+
 SHOWN = 6
 
 
@@ -11,7 +17,7 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     from rich.table import Table
 
     import wherefrom
-    from wherefrom.board.recommending import ASKED, recommend, shipped
+    from wherefrom.board.recommending import ASKED, recommend
     from wherefrom.cli.prose import fitted
 
     opened = wherefrom.open_model(model)
@@ -27,8 +33,32 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     console.print(f"{ASKED[question][2]}, on {opened.name}:", markup=False, highlight=False)
     console.print(table)
     said = (
-        f"beats: of the other methods, on an average of {shipped()['examples']} examples of {len(shipped()['tables'])} "
-        f"pairs of model and data (docs/leaderboard.md). Of methods not told apart the cheapest is recommended. "
-        f"Your model was not among them: wherefrom benchmark --model {model} --data YOURS --out runs/mine measures it."
+        f"beats: of the other methods, {_resting(question)} (docs/leaderboard.md). Of methods not told apart the "
+        f"cheapest is recommended. {_measured(opened, model, question)}"
     )
     console.print(fitted(said, console.width), markup=False, highlight=False, soft_wrap=True)
+
+
+def _resting(question: str) -> str:
+    """On how many examples the answer rests."""
+    from wherefrom.board.recommending import resting_on
+
+    tables = resting_on(question)
+    pairs = "1 pair" if len(tables) == 1 else f"{len(tables)} pairs"
+    return f"on an average one of {sum(tables.values())} examples of {pairs} of model and data"
+
+
+def _measured(opened: Model, model: str, question: str) -> str:
+    """Whether the model is one of those measured, and how it can be where it is not."""
+    from wherefrom import zoo
+    from wherefrom.board.choosing import MEASURED
+    from wherefrom.board.recommending import resting_on
+
+    own = [name for name in resting_on(question) if model in zoo.names() and name.startswith(f"{Path(model).name} on ")]
+    if own:
+        return f"Your model is among them: {', '.join(own)}."
+    if opened.task in MEASURED:
+        advice = f"wherefrom benchmark --model {model} --data YOURS --out runs/mine measures it"
+    else:
+        advice = "wherefrom evaluate measures methods on it (docs/evaluate.md)"
+    return f"Your model was not among them: {advice}."

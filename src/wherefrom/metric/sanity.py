@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.method import choose_each, list_of_names
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Model, Sentence, collate, open_model
@@ -248,6 +248,8 @@ def same_target(question: Question, found: Explanation) -> Question:
 
 def _beside_longer(opened: Model, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:
     """The sentence together with one about twice as long, of its own tokens."""
+    if opened.images:
+        raise NotDefined("pictures of different sizes share no batch, so that none is ever padded")
     length = 2 * len(sentence) + 5
     length = length if opened.max_length is None else min(length, opened.max_length)
     at = [i % len(sentence) for i in range(length)]
