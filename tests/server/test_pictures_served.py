@@ -67,6 +67,7 @@ def test_evidence_of_a_picture_goes_by_patches(served: Any, model: Model) -> Non
     assert found["sentence"] == str(expected)
     assert "patches the probability" in found["sentence"]
     assert found["by"] == "mean"
+    assert {each["over"] for each in events if each["event"] in ("evidence", "agreement")} == {"patches"}
     assert set(found["words"]) == {f"{row},{column}" for row in range(3) for column in range(3)}
 
 

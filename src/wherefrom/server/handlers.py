@@ -8,7 +8,7 @@ it is done, how far the methods agree, and the evidence of each on this very tex
     {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
     {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
     {"event": "failed", "input": 0, "name": "…", "detail": "…", "code": "…"}        this one alone; the others go on
-    {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]], "by_magnitude": ["alti"]}
+    {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]], "by_magnitude": ["alti"], …}
     {"event": "evidence", "input": 0, "name": "globenc", "sentence": "…", "verdict": "…", …}
     {"event": "note", "detail": "…"}   {"event": "error", "status": 400, "detail": "…", "code": "…"}
     {"event": "done", "seconds": 0.8}
@@ -340,7 +340,8 @@ def _agreed(found: Mapping[str, Explanation]) -> Event:
     rows = [[None if math.isnan(value) else round(float(value), 4) for value in row] for row in matrix]
     unsigned = [name for name, each in found.items() if not each.signed]
     mixed = unsigned if len(unsigned) < len(found) else []  # of pairs with these, magnitudes are compared
-    return {"agreement": {"names": list(found), "spearman": rows, "by_magnitude": mixed}}
+    over = "patches" if any(each.picture is not None for each in found.values()) else "words"
+    return {"agreement": {"names": list(found), "spearman": rows, "by_magnitude": mixed, "over": over}}
 
 
 def _evidence(found: Mapping[str, Explanation], opened: Model, sentence: Sentence) -> Iterator[tuple[str, Event]]:
@@ -362,6 +363,7 @@ def _written(found: Evidence) -> Event:
         "level": LEVEL,
         "by": found.by,
         "words": found.words,
+        "over": "patches" if found.of == "picture" else "words",
         "taken": found.taken,
         "probabilities": _rounded(found.probabilities),
         "random": _rounded(found.random.mean(0)),

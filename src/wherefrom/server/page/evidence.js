@@ -12,6 +12,7 @@ const LEFT = 26;
 const BOTTOM = 16;
 const GONE = { delete: "Words deleted", attention: "Words hidden from attention", mean: "Patches painted over" };
 
+const over = (found) => found.over ?? "words"; // runs kept by an older page do not say
 const dressed = (element, style) => {
   for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value);
   return element;
@@ -60,7 +61,7 @@ function curve(found) {
     dressed(draw("path", { d: path(found.probabilities) }), { fill: "none", stroke: "var(--accent)", "stroke-width": "2.2" }),
     dressed(draw("circle", { cx: x(found.taken[found.step]), cy: y(found.probabilities[found.step]), r: 3.4 }), { fill: "var(--accent)" }),
     dressed(draw("text", { x: LEFT, y: HEIGHT - 3 }, "0"), { fill: "var(--muted)" }),
-    dressed(draw("text", { x: WIDTH - 8, y: HEIGHT - 3, "text-anchor": "end" }, `${last} words erased`), { fill: "var(--muted)" }),
+    dressed(draw("text", { x: WIDTH - 8, y: HEIGHT - 3, "text-anchor": "end" }, `${last} ${over(found)} erased`), { fill: "var(--muted)" }),
     draw("title", {}, `${GONE[found.by] ?? `Words replaced by the ${found.by}`}, highest scores first; dashed: the mean of ${found.orders} random orders; half of them lie on the grey ground`),
   );
   return svg;
@@ -81,7 +82,7 @@ export function agreement(found) {
     block.append(dressed(make("p", {}, found.detail), small));
     return block;
   }
-  block.append(dressed(make("p", {}, "Spearman’s rank correlation over the words: 1 is the same order, 0 none in common, −1 the reverse." + magnitudes(found.by_magnitude)), { ...small, color: "var(--muted)", "margin-bottom": "10px" }));
+  block.append(dressed(make("p", {}, `Spearman’s rank correlation over the ${over(found)}: 1 is the same order, 0 none in common, −1 the reverse.` + magnitudes(found.by_magnitude)), { ...small, color: "var(--muted)", "margin-bottom": "10px" }));
   const cell = { padding: "5px 9px", "text-align": "center", "font-weight": "400", "font-variant-numeric": "tabular-nums", "border-radius": "5px", "white-space": "nowrap" };
   const table = dressed(make("table", {}), { "border-spacing": "2px", "font-size": "12.5px" });
   const short = found.names.map((name, i) => (found.names.length > 2 ? String(i + 1) : name));
