@@ -9,6 +9,7 @@ import torch
 
 import wherefrom
 from wherefrom import zoo
+from wherefrom.metric.spotcheck import checks
 
 SAID = [
     ("Diese Katze ist sehr alt.", "This cat is very old."),
@@ -90,3 +91,9 @@ def test_words_of_two_streams_are_read_as_their_tokens(translator) -> None:  # t
     assert words.readout_rows[-1] == pytest.approx(words.scores, abs=1e-6)
     assert words.readout_rows.sum(1) == pytest.approx(tokens.readout_rows.sum(1), abs=1e-6)
     assert "<html" in tokens.to_html()
+
+
+def test_one_translation_has_no_check_and_the_reason_is_said(translator) -> None:  # type: ignore[no-untyped-def]
+    found = wherefrom.explain("Das stimmt nicht!", translator, method="gradient-x-input", target="Yes.")
+    with pytest.raises(wherefrom.WherefromError, match="here there are two"):
+        list(checks([found], translator))

@@ -222,6 +222,8 @@ def _text(explanation: Explanation, word: list[int]) -> str:
 def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Sentence:
     """The sentence as the model reads it, once for all explanations of it."""
     texts = explanation.texts
+    if opened.two_streams:
+        raise NotDefined("the check erases words of one text, and here there are two; `evaluate` measures such pairs")
     if (not texts and explanation.picture is None) or explanation.granularity != "token":
         raise InvalidInput("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":

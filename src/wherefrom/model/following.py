@@ -7,6 +7,7 @@ after 'He said: "'                  "I am" follows the opening quote
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -16,6 +17,7 @@ GOES_ON = "##"
 WORDS, OPENING = ("L", "N"), ("Ps", "Pi", "Sc")  # kinds of characters (Unicode) that a blank stands before
 JOINING = ("Ps", "Pi", "Pd", "Pc")  # and kinds that none stands after
 QUOTES = "\"'"  # which open or close by their number so far
+CLITIC = re.compile(r"'(t|s|re|ve|ll|d|m)\b", re.IGNORECASE)  # what English joins to the word before it
 
 
 def following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
@@ -36,11 +38,14 @@ def as_it_follows(prompt: str, text: str) -> str:
     """The text with the blank that parts it from the prompt, where none is written and words are parted by one."""
     if text.startswith(GOES_ON) and len(text) > len(GOES_ON):
         return text.removeprefix(GOES_ON)
-    return f" {text}" if _parted(prompt, text[0]) else text
+    return f" {text}" if _parted(prompt, text) else text
 
 
-def _parted(prompt: str, first: str) -> bool:
-    kind, last = unicodedata.category(first), prompt[-1:]
+def _parted(prompt: str, text: str) -> bool:
+    first, last = text[0], prompt[-1:]
+    kind = unicodedata.category(first)
+    if last.isalpha() and CLITIC.match(text):
+        return False
     if first.isspace() or last.isspace() or (last.isdigit() and first.isdigit()):
         return False
     if last and (unicodedata.category(last) in JOINING or (last in QUOTES and _is_open(prompt, last))):
