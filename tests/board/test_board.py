@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import runs
 
 from wherefrom import board
 from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics, sane
+from wherefrom.board.writing import _methods
 from wherefrom.cli import app
 from wherefrom.errors import InvalidOption, NotDefined, UnknownName
 from wherefrom.model import open_model
@@ -133,3 +135,15 @@ def test_pictures_are_measured_on_some_of_their_classes(tmp_path: Path) -> None:
 def test_a_page_ends_as_what_it_is(measured: tuple[Path, list[str]]) -> None:
     refused = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--page", "board.txt"])
     assert isinstance(refused.exception, InvalidOption)
+
+
+def test_a_method_that_a_table_lacks_carries_a_star(measured: tuple[Path, list[str]]) -> None:
+    (table,) = board.read_board(measured[0]).tables
+    fewer = {
+        metric: {name: each for name, each in found.items() if name != "random"}
+        for metric, found in table.values.items()
+    }
+    page = _methods(board.Board((table, replace(table, name="another", values=fewer)), ()))
+    assert [line.split(" |")[0] for line in page.splitlines() if r"\*" in line] == [
+        r"| [`random`](methods/random.md) \*"
+    ]

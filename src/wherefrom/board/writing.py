@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from math import isnan
 from pathlib import Path
 
 from wherefrom.board.choosing import CUES, FAITHFUL, PLAUSIBLE
@@ -90,6 +91,7 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
 
 
 _COLUMNS = f"""Means over the tables, of erasure over those of classifiers, in the order of the first standing.
+A star: some tables lack the method (below), and its means, over the others alone, do not compare with the rest.
 *Beaten*: the share of the other methods that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF:
 higher is better; log-odds, sufficiency: lower. *Randomised*: rank correlation with the scores after all weights were
 drawn anew; near 1 the scores do not depend on what was learnt. *Padding*: the largest change of a score beside a
@@ -182,9 +184,10 @@ def _methods(board: Board) -> str:
             *("–" if each is None else f"{each:.0%}" for each in shares),
         ]
         cells += [_number(board.mean(method, metric)) for metric in metrics]
+        star = r" \*" if any(isnan(each[at]) for each in found.tables.values()) else ""
         rows.append(
             [
-                f"[`{method}`](methods/{method}.md)",
+                f"[`{method}`](methods/{method}.md){star}",
                 *cells,
                 _number(sane[0], 2),
                 _small(sane[1]),
