@@ -58,3 +58,8 @@ def test_curves_of_protocols_with_measures_of_their_own_are_left_to_them() -> No
     none = [erasure.Curve(np.arange(3), np.array([0.9, 0.0, 0.1]))]
     assert np.isnan(each_log_odds(none)).all()
     assert each_aopc(none)[0] == none[0].aopc
+
+
+def test_curves_keep_the_name_that_runs_know() -> None:
+    assert str(Way()) == str(Way(by="delete")) == "delete, tenths"
+    assert str(Way(by="mask")) == "mask, tenths"

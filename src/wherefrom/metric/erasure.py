@@ -155,7 +155,8 @@ class Way:
         usual = {TENTHS: "tenths", ERASER: "ERASER's shares"}
         shares = usual.get(self.shares) or " ".join(f"{share:g}" for share in self.shares)
         kept, protocol = " kept" if self.keep else "", "" if self.protocol == "text" else f", {self.protocol}"
-        return f"{self.by}, {shares}{kept}{protocol}"
+        by = "delete" if self.by == "auto" else self.by  # as runs have named it from the first: curves are found by it
+        return f"{by}, {shares}{kept}{protocol}"
 
 
 def erasure(
