@@ -170,20 +170,20 @@ def bits(
     typer.echo(f"{found.bits_per_byte:.4f} bits per byte  ({found.bytes} bytes, {found.tokens} tokens)")
 
 
-@shared(
-    how=(
-        _training(
-            batch=32,
-            lr=3e-5,
-            warmup=0.06,
-            weight_decay=0.01,
-            checks=1,
-            workers=0,
-            epochs=Flag(Epochs, 3.0),
-            patience=Flag(Patience, 3),
-        ),
-    )
+# GlobEnc's setting, of a model that is trained on: a classifier by its head, or by words in a prompt.
+_FINE_TUNING = _training(
+    batch=32,
+    lr=3e-5,
+    warmup=0.06,
+    weight_decay=0.01,
+    checks=1,
+    workers=0,
+    epochs=Flag(Epochs, 3.0),
+    patience=Flag(Patience, 3),
 )
+
+
+@shared(how=(_FINE_TUNING,))
 def classify(
     train: Annotated[list[Path], typer.Argument(help="Labelled rows: parquet, jsonl, csv or tsv.")],
     out: Out,
@@ -362,20 +362,7 @@ def agree(
     _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
 
 
-@shared(
-    how=(
-        _training(
-            batch=32,
-            lr=3e-5,
-            warmup=0.06,
-            weight_decay=0.01,
-            checks=1,
-            workers=0,
-            epochs=Flag(Epochs, 3.0),
-            patience=Flag(Patience, 3),
-        ),
-    )
-)
+@shared(how=(_FINE_TUNING,))
 def prompt(
     train: Annotated[
         Path, typer.Argument(help="Rows with a [MASK] text, its target and foil word; or --good and --bad.")
