@@ -1,8 +1,8 @@
 """What makes the book of docs/ and of what lies beside it: mkdocs calls these functions while it builds (mkdocs.yml).
 
 Pages that are no files of docs/ are generated: one for every method, the notebooks, CONTRIBUTING, CHANGELOG and the
-benchmarks. Links that reach out of docs/ are turned to these pages, and those to source files into plain text, since
-the book does not hold them. Nothing is fetched.
+benchmarks. The files of docs/ link to what the repository holds, so that they can be read there; in the book such links
+lead to these pages, and those to source files become plain text, since the book does not hold them. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ MOVED = {
     "docs/own-method.ipynb": "own-method.md",
 }
 LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\[\]]*(?:\[[^\[\]]*\])?[^\[\]]*)\]\((?P<to>[^)\s]+)\)")
+LIVE = re.compile(r"!\[([^\]]*)\]\([^)]*\)\{ \.live \}")  # a picture in the repository, the view itself in the book
 GRAPH = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REVIEW = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
 SHOWN = ["deeplift", "attcat", "alti", "globenc", "attention-rollout"]  # in the view on the first page
@@ -85,7 +86,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     here = page.file.src_uri
     markdown = GRAPH.sub(_told, markdown)
-    source = next((path for path, made in MOVED.items() if made == here), f"docs/{here}")
+    markdown = LIVE.sub(r'<iframe class="view" src="img/live.html" height="620" title="\1"></iframe>', markdown)
+    made = next((path for path, name in MOVED.items() if name == here), "")
+    source = made if made and not (ROOT / "docs" / here).exists() else f"docs/{here}"
     return outside_code(markdown, lambda text: LINK.sub(lambda link: _turned(link, source, here, files), text))
 
 
@@ -110,6 +113,8 @@ def _turned(link: re.Match[str], source: str, here: str, files: Files) -> str:
         return link.group()
     file = posixpath.normpath(posixpath.join(posixpath.dirname(source), to))
     page = MOVED.get(file, file.removeprefix("docs/") if file.startswith("docs/") else "")
+    if page == "methods.md" and (name := link["text"].strip("`")) in methods.names():
+        page, anchor = f"methods/{name}.md", ""
     if page not in files.src_uris:
         if (ROOT / file).exists():
             return link["text"]

@@ -77,7 +77,7 @@ def test_every_link_leads_somewhere(site: Path) -> None:
             missing = bool(parts.fragment) and there is not None and unquote(parts.fragment) not in there.places
             if not to.exists() or (missing and not parts.fragment.startswith(("only-", "__"))):
                 broken.append(f"{path.relative_to(site)}: {address}")
-    assert not broken
+    assert not broken, broken
 
 
 @pytest.mark.slow

@@ -187,7 +187,7 @@ def _methods(board: Board) -> str:
         star = r" \*" if any(isnan(each[at]) for each in found.tables.values()) else ""
         rows.append(
             [
-                f"[`{method}`](methods/{method}.md){star}",
+                f"[`{method}`](methods.md){star}",
                 *cells,
                 _number(sane[0], 2),
                 _small(sane[1]),

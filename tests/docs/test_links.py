@@ -1,0 +1,61 @@
+"""Every relative link of every page leads to a file of the repository, and to a heading that is in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from pages import DOCS, ROOT
+
+pytestmark = pytest.mark.skipif(not (DOCS / "index.md").exists(), reason="the documentation is not beside the tests")
+FOLDERS = (".github", "bench", "docs", "tests/fixtures")
+PAGES = [
+    path
+    for folder in (ROOT, *(ROOT / each for each in FOLDERS))
+    for path in sorted(folder.glob("*.md") if folder == ROOT else folder.rglob("*"))
+    if path.suffix in (".md", ".ipynb")
+]
+CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+ADDRESS = re.compile(r"\]\(([^)\s]+)\)|\b(?:href|src)=\"([^\"]+)\"")
+
+
+def prose(page: Path) -> str:
+    """What a reader sees of a page as text: its blocks of code left out, of a notebook what was written."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "markdown")
+    return CODE.sub("", text)
+
+
+def places(page: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def dead(page: Path) -> Iterator[str]:
+    for found in ADDRESS.finditer(re.sub(r"`[^`\n]+`(?!\])", "", prose(page))):
+        parts = urlsplit(found[1] or found[2])
+        if parts.scheme or parts.netloc:
+            continue
+        to = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+        named = to.suffix == ".md" and to.exists() and parts.fragment
+        if not to.exists() or (named and unquote(parts.fragment) not in places(to)):
+            yield f"{page.relative_to(ROOT)}: {found[1] or found[2]}"
+
+
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    assert len(PAGES) > 35
+    assert not [address for page in PAGES for address in dead(page)]
+
+
+def test_a_dead_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("# A & B\n[here](#a--b) [`x`](page.md#none) [gone](gone.md)\n```\n[code](code.md)\n```\n", "utf-8")
+    assert list(dead(page)) == ["page.md: page.md#none", "page.md: gone.md"]
