@@ -127,6 +127,16 @@ def test_the_layers_picture_has_the_last_layer_on_top(opened: Open, several: Com
     assert np.abs(np.subtract(pixels(page, "layers", cells), wanted)).max() <= 5
 
 
+def test_a_token_that_is_pointed_at_is_pinned_at_once(opened: Open, one: Explanation) -> None:
+    page = opened(document({"m": one}))
+    token = page.locator(".token", has_text="deep")
+    token.hover()
+    settle(page)
+    for pressed in ("true", "false"):
+        token.click()
+        expect(token).to_have_attribute("aria-pressed", pressed)
+
+
 def test_click_pins_and_the_address_keeps_it(opened: Open, one: Explanation) -> None:
     page = opened(document({"m": one}), "view=layers+map+graph")
     page.locator(".token", has_text="deep").click()

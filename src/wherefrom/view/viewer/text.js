@@ -120,11 +120,11 @@ export function textView(subject, { hover, leave, pin }) {
       const ground = !seen ? "" : one.element.parentElement.matches(".patches") ? tint(ramp, intensity) : ramp.css(intensity);
       const part = goes ? Math.min(1, Math.abs(goes[token]) / going) : 0;
       const line = part > 0.15 ? Math.ceil(part * 3) : 0; // pixels
-      const mark = token === focus?.token ? "focus" : token === pinned ? "pinned" : "";
+      const mark = `${token === focus?.token} ${token === pinned}`; // a token may be both
       if (ground !== one.ground || mark !== one.mark) {
         one.element.style.background = ground;
         one.element.style.color = ground && ramp.ink(intensity);
-        one.element.classList.toggle("focus", mark === "focus");
+        one.element.classList.toggle("focus", token === focus?.token);
         one.element.setAttribute("aria-pressed", String(token === pinned));
         [one.ground, one.mark] = [ground, mark];
       }
