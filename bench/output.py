@@ -3,14 +3,15 @@
     python bench/output.py [--quick] [--threads 2]
 
 A randomly initialised BERT-base classifier; every time is a ratio to a plain float32 forward pass measured in the same
-process, the contestants taking turns. Peak memory is that of a fresh process which does nothing else, beyond what it
-held once the model was loaded. Writes its table into bench/README.md.
+process, the contestants taking turns; one that takes long gets fewer of them. Peak memory is that of a process of its
+own, beyond what it held once the model was loaded. Writes its table into bench/README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -19,17 +20,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from written import put
 
+ENOUGH = 10.0  # seconds spent on one contestant, after which it runs no more
 STEPS = 10  # of integrated gradients: both sides grow with it alike
 TOGETHER = ["cat", "attcat", "gradient-x-input", "saliency", "attention-gradients"]
-COMPARED = {"integrated-gradients": "captum", "ablation": "one token at a time"}
 
 
 def contestants(n: int) -> dict[str, Callable[[], Any]]:
     """What is measured, by name."""
     import captum.attr
-    import torch
     import transformers
 
     import wherefrom
@@ -72,25 +73,37 @@ def contestants(n: int) -> dict[str, Callable[[], Any]]:
 
 
 def timed(n: int, runs: int) -> dict[str, float]:
-    """Median seconds of each contestant."""
+    """Median seconds of each contestant; its first run warms up, where there are others."""
     entries = contestants(n)
     times: dict[str, list[float]] = {name: [] for name in entries}
-    for go in entries.values():
-        go()
-    for _ in range(runs):
+    for _ in range(runs + 1):
         for name, go in entries.items():
-            begin = time.perf_counter()
-            go()
-            times[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(values) for name, values in times.items()}
+            if sum(times[name]) < ENOUGH:
+                begin = time.perf_counter()
+                go()
+                times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values[1:] or values) for name, values in times.items()}
 
 
-def peak(n: int, name: str) -> float:
-    """Megabytes beyond the loaded model."""
-    go = contestants(n)[name]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    go()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+def peaks(n: int, threads: int) -> dict[str, float]:
+    """Megabytes beyond the loaded model, of each contestant in a process of its own that begins with it."""
+    torch.set_num_threads(1)  # a process that has had several threads gives its children none
+    entries = contestants(n)
+    return {name: peak(go, threads) for name, go in entries.items()}
+
+
+def peak(go: Callable[[], Any], threads: int) -> float:
+    reading, writing = os.pipe()
+    if not os.fork():
+        torch.set_num_threads(threads)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        go()
+        os.write(writing, str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before).encode())
+        os._exit(0)
+    os.close(writing)
+    os.wait()
+    with os.fdopen(reading) as told:
+        return int(told.read()) / 1024
 
 
 def child(*arguments: str) -> Any:
@@ -102,9 +115,10 @@ def table(lengths: list[int], runs: int, threads: int) -> str:
     shared = ["--threads", str(threads)]
     times = {n: child("--time", str(n), "--runs", str(runs), *shared) for n in lengths}
     names = [name for name in times[lengths[0]] if name != "forward"]
-    memory = {n: {name: child("--peak", str(n), "--name", name, *shared) for name in names} for n in lengths}
+    memory = {n: child("--peak", str(n), *shared) for n in lengths}
     lines = [
-        f"BERT-base, one sentence of n tokens, {threads} threads, median of {runs} runs; times in forward passes ("
+        f"BERT-base, one sentence of n tokens, {threads} threads, median of {runs} runs (of fewer where they take over "
+        f"{ENOUGH:.0f} s); times in forward passes ("
         + ", ".join(f"n = {n}: {times[n]['forward'] * 1000:.0f} ms" for n in lengths)
         + f"); integrated gradients with {STEPS} steps.",
         "",
@@ -121,16 +135,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="n = 32 only, three runs")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--time", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--name", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.time or options.peak:
-        import torch
-
         torch.set_num_threads(options.threads)
-        print(json.dumps(timed(options.time, options.runs) if options.time else peak(options.peak, options.name)))
+        found = timed(options.time, options.runs) if options.time else peaks(options.peak, options.threads)
+        print(json.dumps(found))
         return
     text = table([32] if options.quick else [32, 128], 3 if options.quick else options.runs, options.threads)
     print(text)
