@@ -32,7 +32,7 @@ from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
 from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
 from wherefrom.pipeline.windows import run_whole
-from wherefrom.result.answer import BEFORE_EACH, Readout, Target
+from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
 from wherefrom.typecheck import checks_arguments, least
@@ -120,8 +120,8 @@ def rather_than(generation: Generation, token: int, foil: int | str, model: Mode
     said = generation[token]
     found = explain(model=model, foil=foil, **said.arguments)
     refuse_phrase(found, len(said), foil)
-    kept = ("scores", "target", "measured", "options", "probabilities", "candidates", "delta", "arrived")
-    return replace(said, **{name: getattr(found, name) for name in kept})
+    kept = ("scores", "target", "measured", "options", "probabilities", "log_probabilities", "candidates")
+    return replace(said, **{name: getattr(found, name) for name in (*kept, "delta", "arrived")})
 
 
 def refuse_phrase(found: Explanation, tokens: int, foil: int | str) -> None:
@@ -204,9 +204,13 @@ def _answered(found: Sequence[Explanation]) -> Answered:
     """One token: explained by itself, and then rather than others."""
     first, *foils = found
     said = first.measured
-    log = float(np.log(first.probabilities[str(said.label)]))
     contrasts = tuple(each.target for each in foils)
-    return Answered(said, first.prediction, first.probabilities, log, first.candidates, contrasts)
+    return Answered(said, first.prediction, first.probabilities, _log(first), first.candidates, contrasts)
+
+
+def _log(found: Explanation) -> float:
+    """The log-probability of the token that was said."""
+    return found.log_probabilities.get(str(found.measured.label), -np.inf)
 
 
 def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scores: Any) -> Explanation:
@@ -230,6 +234,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         target=phrase if towards else Target("none", label="what was said"),
         measured=phrase,
         readout=Readout(None, BEFORE_EACH, rows),
+        log_probabilities=finite({str(phrase.label): sum(map(_log, found))}),
         options={name: value for name, value in first.options.items() if name not in ("target", "keep")},
         delta=None,
         arrived=None,

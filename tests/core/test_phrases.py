@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,22 @@ def test_what_cannot_be_asked_is_refused(model: Any) -> None:
     short = tiny.model("gpt2", "causal-lm", n_positions=7)
     with pytest.raises(TooLong, match="have 8 tokens but the model reads at most 7"):
         wherefrom.explain(PROMPT, short, TOKENIZER, method="gradient-x-input", target=PHRASE)
+
+
+def test_a_probability_too_small_for_a_number_is_shown_by_its_logarithm(tmp_path: Path) -> None:
+    sure = tiny.model("llama", "causal-lm", num_hidden_layers=1)
+    with torch.no_grad():
+        sure.lm_head.weight.mul_(3000 / sure.lm_head.weight.abs().max())
+        logs = sure(torch.tensor([[*PROMPT, *said(PHRASE)]])).logits[0].log_softmax(-1)
+    each = [float(logs[len(PROMPT) - 1 + step, token]) for step, token in enumerate(said(PHRASE))]
+    opened = wherefrom.open_model(sure, TOKENIZER)
+    found = wherefrom.explain(PROMPT, opened, method="gradient-x-input", target=PHRASE, foil=FOIL)
+    assert (found.probabilities[PHRASE], sum(each) < -750) == (0, True)
+    assert found.log_probabilities[PHRASE] == pytest.approx(sum(each), rel=1e-5)
+    assert set(found.log_probabilities) == {PHRASE, FOIL}
+    assert found.likelihood == f"log-probability {found.log_probabilities[PHRASE]:.4g}"
+    assert found.likelihood in found.to_html()
+    assert wherefrom.Explanation.load(found.save(tmp_path / "long.json")).log_probabilities == found.log_probabilities
+    steps = wherefrom.generate(PROMPT, opened, method="gradient-x-input", target=PHRASE)
+    assert steps.log_probabilities == pytest.approx(each, rel=1e-5)
+    assert steps[1:].log_probabilities == pytest.approx({"deep film": sum(each[1:])}, rel=1e-5)

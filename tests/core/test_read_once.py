@@ -101,3 +101,13 @@ def test_the_command_reads_a_text_once_with_its_check(readings: list[Any], comma
     assert found.exit_code == 0
     assert "Without its top" in found.output.replace("\n", " ")
     assert readings == [text]
+
+
+@pytest.mark.parametrize(
+    "more", [{"target": "good"}, {"target": "good", "foil": "bad"}, {"target": "good bad"}], ids=str
+)
+def test_a_word_after_a_prompt_is_read_with_it_once(readings: list[Any], more: dict[str, Any]) -> None:
+    wherefrom.compare(
+        TEXT, tiny.model("llama", "causal-lm"), tiny.tokenizer(), methods=["saliency", "ablation"], **more
+    )
+    assert [each for each in readings if TEXT in each] == [TEXT, *(f"{TEXT} {each}" for each in more.values())]

@@ -12,6 +12,7 @@ import unicodedata
 from typing import Any
 
 from wherefrom.model.inputs import Sentence
+from wherefrom.model.kept import once_in
 
 GOES_ON = "##"
 WORDS, OPENING = ("L", "N"), ("Ps", "Pi", "Sc")  # kinds of characters (Unicode) that a blank stands before
@@ -21,10 +22,14 @@ CLITIC = re.compile(r"'(t|s|re|ve|ll|d|m)\b", re.IGNORECASE)  # what English joi
 
 
 def following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
-    """The tokens of a text after the prompt.
+    """The tokens of a text after the prompt, looked up once.
 
     Where the two together become other tokens than the prompt's own (or there is no prompt in letters), by itself.
     """
+    return once_in(sentence.after, text, lambda: _following(tokenizer, sentence, text))
+
+
+def _following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
     prompt = sentence.texts[0] if len(sentence.texts) == 1 else ""
     written = as_it_follows(prompt, text)
     both = [int(i) for i in tokenizer(prompt + written, verbose=False)["input_ids"]]

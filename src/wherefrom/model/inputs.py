@@ -65,6 +65,7 @@ class Sentence:
     picture: Patches | None = field(default=None, compare=False)  # how it is shown and where its patches lie,
     black: tuple[float, ...] | None = None  # and what black is after normalisation
     sound: Tensor | None = field(default=None, compare=False)  # of a recording: its spectrogram, [bins, frames]
+    after: dict[str, Any] = field(default_factory=dict, init=False, compare=False)  # what texts become after it
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import exp
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.pictures import readout as readout_of_picture
 from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, token_id, token_name
-from wherefrom.result.answer import Answer, Readout, Target
+from wherefrom.result.answer import Answer, Readout, Target, finite
 from wherefrom.result.words import group
 
 EDGES = ("start", "end", "answer")
@@ -258,17 +259,27 @@ def _language(
     readout = _readout(opened, sentence, position, default=default)
     if readout.position is None:
         raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
-    logits = output.logits[row, readout.position].float()
-    best = int(logits.argmax())
+    logs = output.logits[row, readout.position].float().log_softmax(-1)
+    best = int(logs.argmax())
     index = best if target is None else token_id(opened, target, sentence)
     against = None if foil is None else token_id(opened, foil, sentence)
     if against == index:
         raise InvalidTarget(f"target and foil are the same token, '{token_name(opened, index)}'; expected two")
-    p = logits.softmax(-1)
-    names = likeliest(opened, p, best, index, against)
+    names = likeliest(opened, logs, best, index, against)
     label = None if against is None else names[against]
     chosen = Target("token", index, names[index], foil=against, foil_label=label)
-    return Answer(chosen, readout, names[best], by_name(names, p), candidates=ids_by_name(names))
+    return _among(names, logs, chosen, readout, names[best])
+
+
+def _among(names: Mapping[int, str], logs: Tensor, chosen: Target, readout: Readout, best: str) -> Answer:
+    """One token that is explained, among the likeliest: they by their probabilities, it by its logarithm too."""
+    listed = by_name(names, logs)
+    own = {name: listed[name] for name in (chosen.label, chosen.foil_label) if name is not None}
+    return Answer(chosen, readout, best, _probable(listed), ids_by_name(names), log_probabilities=finite(own))
+
+
+def _probable(logs: Mapping[str, float]) -> dict[str, float]:
+    return {name: exp(log) for name, log in logs.items()}
 
 
 def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: Any) -> Answer:
@@ -276,27 +287,25 @@ def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: 
     if position is not None:
         raise InvalidTarget("a phrase is read after the prompt; leave position out, or give a target that is one token")
     said, rows = sentence.said, after_prompt(sentence)
-    p = output.logits[row, list(rows)].float().softmax(-1)
-    names = likeliest(opened, p[0])
+    logs = output.logits[row, list(rows)].float().log_softmax(-1)
+    names = likeliest(opened, logs[0])
     label = _text_of(opened, said)
-    whole = float(p[range(len(said)), list(said)].log().sum().exp())
-    chosen = Target("phrase", said[0], label, tokens=said)
-    return Answer(
-        chosen, Readout(None, PHRASE, rows), next(iter(names.values())), {**by_name(names, p[0]), label: whole}
-    )
+    whole = float(logs[range(len(said)), list(said)].double().sum())
+    chosen, read = Target("phrase", said[0], label, tokens=said), Readout(None, PHRASE, rows)
+    likely = _probable({**by_name(names, logs[0]), label: whole})
+    return Answer(chosen, read, next(iter(names.values())), likely, log_probabilities=finite({label: whole}))
 
 
 @torch.no_grad()
 def _said(opened: Model, sentence: Sentence, output: Any, row: int, step: int, foils: int) -> list[Answer]:
     """One token of what was said, read at the token before it; and it rather than each of the likeliest others."""
     place, token = after_prompt(sentence)[step], sentence.said[step]
-    p = output.logits[row, place].float().softmax(-1)
-    names = likeliest(opened, p, token, most=foils + 1)
-    best, listed = next(iter(names.values())), by_name(names, p)
-    others = [None, *[i for i in names if i != token][:foils]]
-    targets = [Target("token", token, names[token], foil=i, foil_label=None if i is None else names[i]) for i in others]
-    read = Readout(place, "token before it")
-    return [Answer(each, read, best, listed, candidates=ids_by_name(names)) for each in targets]
+    logs = output.logits[row, place].float().log_softmax(-1)
+    names = likeliest(opened, logs, token, most=foils + 1)
+    said, read = Target("token", token, names[token]), Readout(place, "token before it")
+    alone = _among(names, logs, said, read, next(iter(names.values())))
+    others = [replace(said, foil=i, foil_label=name) for i, name in names.items() if i != token]
+    return [replace(alone, target=each) for each in (said, *others[:foils])]
 
 
 def after_prompt(sentence: Sentence) -> tuple[int, ...]:

@@ -363,6 +363,7 @@ def _explanation(output: OutputTrace, row: int, shelf: Shelf) -> Explanation:
         prediction=found.prediction,
         probabilities=found.probabilities,
         candidates=found.candidates,
+        log_probabilities=found.log_probabilities,
         model=output.trace.opened.name,
         seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
         notes=_notes(job.method, found) + (sink_note(sentence, found.readout, parts["scores"]) if looks_back else []),

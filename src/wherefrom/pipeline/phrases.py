@@ -110,5 +110,6 @@ def _difference(target: Explanation, foil: Explanation, prompt: int) -> Explanat
         target=replace(ours, foil=theirs.index, foil_label=theirs.label, foil_tokens=theirs.tokens),
         readout=Readout(None, "end of the prompt and of each token said, for target and foil"),
         probabilities={**target.probabilities, **foil.probabilities},
+        log_probabilities={**target.log_probabilities, **foil.log_probabilities},
         seconds=target.seconds + foil.seconds,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,3 +80,11 @@ class Answer:
     probabilities: dict[str, float]
     candidates: dict[str, int] = field(default_factory=dict)  # of a language model: the token that each of them is
     predicted: Target | None = None  # the class or word of the prediction, where another is explained
+    log_probabilities: dict[str, float] = field(
+        default_factory=dict
+    )  # of the tokens that a language model is asked for
+
+
+def finite(logs: Mapping[str, float]) -> dict[str, float]:
+    """Logarithms of what can be at all: JSON has no infinite numbers."""
+    return {name: log for name, log in logs.items() if isfinite(log)}

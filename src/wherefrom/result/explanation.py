@@ -74,6 +74,7 @@ class Explanation:
     prediction: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
     candidates: dict[str, int] = field(default_factory=dict)  # of a language model: the token that each of them is
+    log_probabilities: dict[str, float] = field(default_factory=dict)  # and of what is explained, however small
     model: str = ""
     seconds: float = 0.0
     granularity: str = "token"  # or another unit: "word", "sentence", …
@@ -123,6 +124,14 @@ class Explanation:
         said = str(self.target)
         number = self.target.kind == "class" and self.prediction is not None and not self.probabilities
         return f"output{said.removeprefix('class')}" if number else said  # a regression has outputs and no classes
+
+    @property
+    def likelihood(self) -> str | None:
+        """How likely the phrase that is explained is, in words: its logarithm where three digits show nothing of it."""
+        log = self.log_probabilities.get(str(self.target.label)) if self.target.kind == "phrase" else None
+        if log is None:
+            return None
+        return f"probability {p:.3f}" if (p := float(np.exp(log))) >= 0.001 else f"log-probability {log:.4g}"
 
     @property
     def read_at(self) -> str | None:

@@ -14,7 +14,7 @@ from wherefrom.display import view
 from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.extras import need
 from wherefrom.files import write
-from wherefrom.result.answer import BEFORE_EACH, Readout, Target
+from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
 from wherefrom.result.explanation import Array, Explanation, Unit
 from wherefrom.result.serialise import PICTURES, not_a, store, stored, target_of
 
@@ -97,6 +97,7 @@ class Generation:
             prediction=said.prediction,
             probabilities=said.probabilities,
             candidates=said.candidates,
+            log_probabilities=finite({str(said.target.label): said.log_probability}),
             given=self._given(n),
             readout=Readout(n - 1, "token before it"),
             notes=[],
@@ -172,7 +173,9 @@ class Generation:
         phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="what was said")
         read = Readout(None, BEFORE_EACH, tuple(self.start + step - 1 for step in steps))
         total = (rows.sum(0) if adds else rows.mean(0))[:n]
-        return replace(_first(self.whole, n, total), target=phrase, measured=phrase, readout=read)
+        known = finite({label: float(self.log_probabilities[steps].sum())})
+        part = _first(self.whole, n, total)
+        return replace(part, target=phrase, measured=phrase, readout=read, log_probabilities=known)
 
     # Keeping and showing ----------------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ SHARED = {
     "target": "string",
     "foil": "string",
     "prediction": "string",
-    "probability": "float64",  # of the target
+    "probability": "float64",  # of the target,
+    "log_probability": "float64",  # and of a language model's also its logarithm, which is never too small for a number
 }
 # and of each of its tokens.
 EACH = {
@@ -62,6 +63,7 @@ def record(number: int, explanation: Explanation) -> dict[str, Any]:
         "foil": target.foil_label,
         "prediction": explanation.prediction,
         "probability": explanation.probabilities.get(towards or ""),
+        "log_probability": explanation.log_probabilities.get(towards or ""),
         "token_index": list(range(len(explanation))),
         "token": list(explanation.tokens),
         "text": explanation.pieces,

@@ -103,8 +103,8 @@ def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) 
     """The text, coloured, each piece with its score on hover."""
     first = next(iter(explanations.values()))
     common = explained_by_all(list(explanations.values()))
-    facts = {"explained": common, "read at": first.read_at, "model": first.model}
-    head = "; ".join(f"{name}: {fact}" for name, fact in facts.items() if fact)
+    facts = {"explained: ": common, "": first.likelihood, "read at: ": first.read_at, "model: ": first.model}
+    head = "; ".join(f"{name}{fact}" for name, fact in facts.items() if fact)
     if first.prediction is not None:
         p = first.probabilities.get(first.prediction)
         head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"

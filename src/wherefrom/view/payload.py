@@ -87,6 +87,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
         "name": name,
         "title": title(explanation),
         "explained": explanation.explained,
+        "likelihood": explanation.likelihood,
         "read_at": explanation.read_at,
         "remarks": explanation.remarks,
         "record": {**record, "dtypes": dtypes},

@@ -102,8 +102,9 @@ def heading(explanation: Explanation, explained: str | None) -> Text:
         p = explanation.probabilities.get(explanation.prediction)
         text.append("predicts ").append(explanation.prediction, "bold")
         text.append(f" ({p:.3f})  " if p is not None else "  ")
-    facts = (explained and f"explained: {explained}", explanation.read_at and f"read at: {explanation.read_at}")
-    text.append("  ".join(fact for fact in (*facts, explanation.model) if fact), "dim")
+    shown = (explained and f"explained: {explained}", explanation.likelihood)
+    facts = (*shown, explanation.read_at and f"read at: {explanation.read_at}", explanation.model)
+    text.append("  ".join(fact for fact in facts if fact), "dim")
     return text
 
 

@@ -42,6 +42,7 @@ export function subjectsOf(payload) {
       name: each.name,
       title: each.title,
       explained: each.explained,
+      likelihood: each.likelihood,
       readAt: each.read_at,
       remarks: each.remarks,
       record: each.record,

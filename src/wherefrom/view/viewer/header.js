@@ -17,10 +17,10 @@ export function header(payload, subjects, buttons) {
 }
 
 function said(side, payload, several) {
-  const [{ record, readAt, remarks = [] }] = side;
+  const [{ record, likelihood, readAt, remarks = [] }] = side;
   const explained = explainedByAll(side);
-  const facts = [several && record.texts.join(" / "), explained && `explained: ${explained}`, readAt && `read at: ${readAt}`,
-    record.model].filter(Boolean);
+  const facts = [several && record.texts.join(" / "), explained && `explained: ${explained}`, likelihood,
+    readAt && `read at: ${readAt}`, record.model].filter(Boolean);
   const title = several ? record.model : payload.title;
   const line = make("p", {}, facts.join("  ·  "));
   if (several) line.style.marginBottom = "12px";
