@@ -13,7 +13,7 @@ import torch
 
 import wherefrom
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import images, loop, replay
+from wherefrom.training import images, loop, replay, teacher
 
 pillow = pytest.importorskip("PIL.Image")
 pa = pytest.importorskip("pyarrow")
@@ -121,10 +121,45 @@ def test_a_run_learns_and_its_folder_explains_pictures(tmp_path: Path) -> None:
     assert found.target.label == "above"
 
 
+def test_the_loss_with_a_teacher_is_as_its_formula_says() -> None:
+    student, taught = (
+        torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(i)) for i in (0, 1)
+    )
+    answered, wanted = (torch.softmax(each / 2, -1) for each in (student, taught))
+    apart = sum((w * (w / a).log()).sum() for a, w in zip(answered, wanted, strict=True)) / 5
+    found = teacher.distilled(torch.tensor(0.7), student, taught)
+    assert float(found) == pytest.approx(0.2 * 0.7 + 0.8 * 4 * float(apart), rel=1e-5)
+    assert float(teacher.distilled(torch.tensor(0.0), student, student)) == pytest.approx(0, abs=1e-6)
+
+
+def test_no_mask_is_made_for_attention_while_a_step_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels, labels = bright(2)
+    made = images.vit(SHAPE, images.Labelled(pixels, np.array(labels), ["above", "below"]))
+    network = images.new(made)
+    masks = []
+
+    def seen(_: Any, args: Any) -> None:
+        masks.append(args[1:])
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    network.vit.layers[0].register_forward_pre_hook(seen)
+    found = network(pixel_values=torch.ones(2, 3, 8, 8)).logits
+    assert masks == [(None,)]
+    network.set_attn_implementation("eager")
+    torch.testing.assert_close(network(pixel_values=torch.ones(2, 3, 8, 8)).logits, found)
+
+
 @pytest.mark.slow
-def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("taught", [0, 2])
+def test_a_run_that_was_killed_ends_with_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taught: int
+) -> None:
     data = table(tmp_path / "a.parquet", 40)
-    whole = images.train([data], schedule(tmp_path / "whole", epochs=4), shape=SHAPE, held_out=0.2)
+
+    def train(out: str) -> loop.Trained:
+        return images.train([data], schedule(tmp_path / out, epochs=4), shape=SHAPE, held_out=0.2, taught=taught)
+
+    whole = train("whole")
     own = replay.refuse_infinite
 
     def killed(kind: str, loss: float, step: int, rate: float) -> None:
@@ -135,11 +170,13 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(replay, "refuse_infinite", killed)
         with pytest.raises(KeyboardInterrupt):
-            images.train([data], schedule(tmp_path / "killed", epochs=4), shape=SHAPE, held_out=0.2)
-    again = images.train([data], schedule(tmp_path / "killed", epochs=4), shape=SHAPE, held_out=0.2)
+            train("killed")
+    again = train("killed")
     assert again.resumed
     assert again.steps == whole.steps
     assert again.metrics["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-4)
+    reports = [json.loads((tmp_path / out / "training.json").read_text()) for out in ("whole", "killed")]
+    assert [set(each.get("teacher", {})) for each in reports] == [{"accuracy", "loss"} if taught else set()] * 2
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

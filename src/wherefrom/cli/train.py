@@ -233,6 +233,9 @@ def image(
     width: Width = 192,
     heads: Annotated[int, typer.Option(min=1)] = 6,
     patch: Annotated[int, typer.Option(help="Pixels on the side of a patch.", min=1)] = 4,
+    teacher: Annotated[
+        int, typer.Option(help="Epochs of a network of convolutions, from whose answers to learn too; 0: none.", min=0)
+    ] = 0,
     valid: Valid = None,
     held_out: HeldOut = 0.02,
     *,
@@ -244,7 +247,8 @@ def image(
 
     run = _schedule(out, how)
     columns = task.ImageColumns(column, label, _names(name))
-    _tell(task.train(train, run, columns, task.VisionShape(layers, width, heads, patch), valid, held_out, fresh))
+    shape = task.VisionShape(layers, width, heads, patch)
+    _tell(task.train(train, run, columns, shape, valid, held_out, fresh, teacher))
 
 
 @shared(

@@ -7,14 +7,16 @@ run goes on as it would have gone.
 
     loss  =  a CE(logits, label) + (1 − a) CE(logits, label of the square),        a = 1 without one
 
-CE smooths the labels by 0.1. A row is a table's: `image` holds the bytes of a PNG or JPEG file, `label` a number or a
-name.
+CE smooths the labels by 0.1. With a teacher, its answers count beside the labels (training/teacher.py).
+
+A row is a table's: `image` holds the bytes of a PNG or JPEG file, `label` a number or a name.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,16 +27,27 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoModelForImageClassification, ViTConfig, ViTForImageClassification, set_seed
+from transformers import (
+    AttentionInterface,
+    AutoModelForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+    set_seed,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from wherefrom.data.tables import BadRow, Problems, cell, label_names, label_text, rows
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.extras import need
-from wherefrom.training import loop, replay
+from wherefrom.training import loop, replay, teacher
 from wherefrom.training.accuracy import Score
 from wherefrom.training.checkpoints import locate
+from wherefrom.training.teacher import distilled
 
 Array = npt.NDArray[np.uint8]
+Classifier = Callable[[Tensor], Tensor]  # from pictures to logits
+UNMASKED = "unmasked"  # as "sdpa"; but for that name transformers 5.17 makes a mask, of ones, while a step is recorded
+AttentionInterface.register(UNMASKED, sdpa_attention_forward)
 SMOOTHING = 0.1
 SHIFT = 1 / 8  # of the side, in either direction
 TURN, SHEAR, SCALE = 0.26, 0.15, 0.15  # of half of the pictures, at most: radians, and shares
@@ -82,8 +95,11 @@ def train(
     valid: Path | None = None,
     held_out: float = 0.02,
     fresh: bool = False,
+    taught: int = 0,
 ) -> loop.Trained:
-    """Train a new ViT on the labelled pictures of `data`; without `valid`, some of them are held out."""
+    """Train a new ViT on the labelled pictures of `data`; without `valid`, some of them are held out. A teacher learns
+    for `taught` epochs before."""
+    started = time.monotonic()
     columns, shape = columns or ImageColumns(), shape or VisionShape()
     settings = {
         "task": "image",
@@ -92,34 +108,73 @@ def train(
         "held_out": None if valid else held_out,
         "columns": asdict(columns),
         "shape": asdict(shape),
+        "taught": taught,
         "run": run.settings,
     }
     loop.prepare(run.out, settings, fresh)
-    seen = read(data, columns)
-    if valid is None:
-        drawn = np.random.default_rng(run.seed).permutation(len(seen.labels))
-        size = max(1, round(held_out * len(drawn)))
-        seen, checked = seen.take(drawn[size:]), seen.take(drawn[:size])
-    else:
-        checked = read([valid], columns, seen.names, seen.pixels.shape[1])
-    set_seed(run.seed)
-    network = ViTForImageClassification(vit(shape, seen))
-    steps, every = loop.schedule(run, len(seen.labels))
+    seen, checked = _split(data, columns, valid, held_out, run.seed)
     prepared = processor(seen)
-    cuda = loop.on_cuda(run)
-    if cuda and not replay.RECORDED:  # inside a recording nothing may be compiled, and launches cost nothing
-        loop.compile_blocks(network)
-    device = "cuda" if cuda else "cpu"
+    device = "cuda" if loop.on_cuda(run) else "cpu"
     learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))
+    counts: dict[str, Any] = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels)}
+    asked = None
+    if taught:
+        asked, counts["teacher"] = _teacher(learnt, held, len(seen.names), run, taught)
+    set_seed(run.seed)
+    network = new(vit(shape, seen))
+    if device == "cuda":
+        loop.compile_blocks(network)
+    answers = partial(_logits, network)
     task = replay.Replayed(
         network,
-        prepared,
         batches=partial(drawn_batches, len(seen.labels), run.batch, run.seed),
-        loss=partial(mixed_loss, network, learnt),
-        accuracy=partial(accuracy, network, held, 4 * run.batch),
+        loss=partial(mixed_loss, answers, learnt, teacher=asked),
+        accuracy=partial(accuracy, answers, held, 4 * run.batch),
     )
-    counts = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels), "parameters": network.num_parameters()}
-    return replay.fit(task, run, steps, every, {**settings, **counts})
+    counts["parameters"] = network.num_parameters()
+    return replay.fit(task, prepared, run, *loop.schedule(run, len(seen.labels)), {**settings, **counts}, started)
+
+
+def _split(
+    data: Sequence[Path], columns: ImageColumns, valid: Path | None, held_out: float, seed: int
+) -> tuple[Labelled, Labelled]:
+    """What is learnt from, and what is held out."""
+    seen = read(data, columns)
+    if valid is not None:
+        return seen, read([valid], columns, seen.names, seen.pixels.shape[1])
+    drawn = np.random.default_rng(seed).permutation(len(seen.labels))
+    size = max(1, round(held_out * len(drawn)))
+    return seen.take(drawn[size:]), seen.take(drawn[:size])
+
+
+def _teacher(
+    seen: Shown, held: Shown, classes: int, run: loop.Schedule, epochs: int
+) -> tuple[Classifier, dict[str, float]]:
+    """A network of convolutions that has learnt the same pictures, changed in the same ways, and how good it is."""
+    set_seed(run.seed)
+    made = teacher.network(classes)
+    metrics = teacher.learnt(
+        made,
+        run,
+        epochs,
+        len(seen.labels),
+        batches=partial(drawn_batches, len(seen.labels)),
+        loss=partial(mixed_loss, made, seen, smoothing=0.0),  # smoothed answers would teach less
+        accuracy=partial(accuracy, made, held, 1024),
+    )
+    return made, metrics
+
+
+def _logits(network: Any, pixels: Tensor) -> Tensor:
+    found: Tensor = network(pixel_values=pixels).logits
+    return found
+
+
+def new(config: ViTConfig) -> ViTForImageClassification:
+    """A network of random weights that can be recorded."""
+    network = ViTForImageClassification(config)
+    network.set_attn_implementation(UNMASKED)
+    return network
 
 
 def vit(shape: VisionShape, seen: Labelled) -> ViTConfig:
@@ -309,27 +364,34 @@ def _box(corner: Tensor, size: Tensor, side: int) -> Tensor:
     return (inside[:, 0, :, None] & inside[:, 1, None, :])[:, None]
 
 
-def mixed_loss(network: Any, shown: Shown, places: Tensor, drawn: Tensor) -> Tensor:
+def mixed_loss(
+    answers: Classifier,
+    shown: Shown,
+    places: Tensor,
+    drawn: Tensor,
+    smoothing: float = SMOOTHING,
+    teacher: Classifier | None = None,
+) -> Tensor:
     """Of a batch of pictures, each with two labels."""
     read = shown.changed(places, drawn)
-    logits = network(pixel_values=read.pixels).logits
+    logits = answers(read.pixels)
     own, other = (
-        functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING, reduction="none")
+        functional.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
         for labels in (read.labels, read.others)
     )
     loss: Tensor = (read.share * own + (1 - read.share) * other).mean()
-    return loss
+    return loss if teacher is None else distilled(loss, logits, teacher(read.pixels))
 
 
 # Measuring ------------------------------------------------------------------------------------------------
 
 
-def accuracy(network: Any, shown: Shown, batch: int) -> dict[str, float]:
+def accuracy(answers: Classifier, shown: Shown, batch: int) -> dict[str, float]:
     """How often a classifier of pictures is right, and its loss."""
     right = loss = 0.0
     for start in range(0, len(shown.labels), batch):
         some = slice(start, start + batch)
-        logits = network(pixel_values=shown.plain(some)).logits
+        logits = answers(shown.plain(some))
         right += float((logits.argmax(-1) == shown.labels[some]).sum())
         loss += float(functional.cross_entropy(logits.float(), shown.labels[some], reduction="sum"))
     return {"loss": loss / len(shown.labels), "accuracy": right / len(shown.labels)}
@@ -345,4 +407,5 @@ def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", 
     names = [network.config.id2label[index] for index in range(network.config.num_labels)]
     seen = read([data], columns, names, network.config.image_size)
     shown = Shown.of(seen, AutoImageProcessor.from_pretrained(place), device)
-    return Score("all", round(accuracy(network, shown, batch)["accuracy"] * len(seen.labels)), len(seen.labels))
+    right = accuracy(partial(_logits, network), shown, batch)["accuracy"]
+    return Score("all", round(right * len(seen.labels)), len(seen.labels))

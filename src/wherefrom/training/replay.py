@@ -2,8 +2,8 @@
 
 One step, from picking the batch to AdamW, is recorded as a CUDA graph and played again for every batch: one launch in
 the place of hundreds. What a step reads lies in tensors that stay where they are, and are filled between two steps with
-what the next one needs. Nothing in it is compiled, since that might happen again inside the recording, where it is not
-permitted. On the CPU the same step is taken as it stands.
+what the next one needs. What is compiled is compiled in the steps before the recording, where it is not permitted: a
+network must do the same whether it is recorded or not. On the CPU the same step is taken as it stands.
 
 The learning rate rises evenly for `warmup` of the steps and falls evenly to 0. Gradients longer than 1 are cut to that.
 Every check writes one file from which a killed run goes on: what is read in a step follows from its number alone.
@@ -20,15 +20,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from wherefrom.files import write
 from wherefrom.training.loop import CHECKPOINTS, Schedule, Trained, finish, in_half, on_cuda, refuse_infinite
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from transformers import PreTrainedModel
 
 STATE = "state.pt"
 LONGEST = 1.0  # gradient
@@ -42,15 +40,14 @@ RECORDED = True  # whether steps on CUDA are recorded at all
 class Replayed:
     """What to train. A batch is a few tensors, the same in number and shape for every step."""
 
-    network: PreTrainedModel
-    prepared: Any  # what prepares the input, saved beside the network
+    network: nn.Module
     batches: Callable[[int, int], tuple[Tensor, ...]]  # of the steps from one to another, on a first axis of their own
     loss: Callable[..., Tensor]  # of one batch's tensors
     accuracy: Callable[[], dict[str, float]]  # on what was held out: "accuracy" and "loss"
 
 
 @dataclass
-class _Progress:
+class Progress:
     """Where a run is."""
 
     step: int = 0
@@ -61,14 +58,23 @@ class _Progress:
     resumed: bool = False
 
 
-def fit(task: Replayed, run: Schedule, steps: int, every: int, settings: dict[str, Any]) -> Trained:
-    """Train, keep the best weights by validation, save the folder and its report."""
-    started = time.monotonic()
+def fit(
+    task: Replayed, prepared: Any, run: Schedule, steps: int, every: int, settings: dict[str, Any], started: float
+) -> Trained:
+    """Train, and save the folder, with what prepares the input, and its report."""
+    at = learn(task, run, steps, every, STATE)
+    outcome = Trained(run.out, at.metrics, at.step, time.monotonic() - started, at.resumed)
+    return finish(task.network, prepared, run, outcome, settings, task.network.device)
+
+
+def learn(task: Replayed, run: Schedule, steps: int, every: int, state: str) -> Progress:
+    """Train, with checkpoints in a file of this name, and leave the network with the best weights by validation."""
     device = torch.device("cuda" if on_cuda(run) else "cpu")
     network = task.network.to(device).train()
     rate = torch.zeros((), device=device)
     optimizer = _adamw(network, run, rate)
-    at = _resumed(run.out, network, optimizer, rate)
+    file = run.out / CHECKPOINTS / state
+    at = _resumed(file, network, optimizer, rate, device)
     beside = torch.cuda.Stream() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     with nullcontext() if beside is None else torch.cuda.stream(beside):  # nothing is recorded on the default stream
         player = _Player(task, run, optimizer, rate, device)
@@ -76,13 +82,12 @@ def fit(task: Replayed, run: Schedule, steps: int, every: int, settings: dict[st
             until = min(steps, at.step - at.step % every + every)
             loss = player.play(at.step, until, steps)
             at.step = until
-            _check(task, at, run, optimizer, loss)
+            _check(task, at, run, optimizer, loss, file)
     network.load_state_dict(at.weights)
-    outcome = Trained(run.out, at.metrics, at.step, time.monotonic() - started, at.resumed)
-    return finish(network, task.prepared, run, outcome, settings, device)
+    return at
 
 
-def _adamw(network: PreTrainedModel, run: Schedule, rate: Tensor) -> torch.optim.AdamW:
+def _adamw(network: nn.Module, run: Schedule, rate: Tensor) -> torch.optim.AdamW:
     """Biases and the scales of norms do not decay. On CUDA a graph can record it."""
     cuda = rate.device.type == "cuda"
     every = [p for p in network.parameters() if p.requires_grad]
@@ -173,7 +178,9 @@ class _Player:
 # Checks and checkpoints -----------------------------------------------------------------------------------
 
 
-def _check(task: Replayed, at: _Progress, run: Schedule, optimizer: torch.optim.Optimizer, loss: float) -> None:
+def _check(
+    task: Replayed, at: Progress, run: Schedule, optimizer: torch.optim.Optimizer, loss: float, file: Path
+) -> None:
     """Validate, keep the weights if they are the best so far, and write what a killed run needs to go on."""
     with _evaluated(task.network):
         found = task.accuracy()
@@ -188,11 +195,11 @@ def _check(task: Replayed, at: _Progress, run: Schedule, optimizer: torch.optim.
     packed = io.BytesIO()
     kept = {"at": vars(at), "network": task.network.state_dict(), "optimizer": optimizer.state_dict()}
     torch.save(kept, packed)
-    write(run.out / CHECKPOINTS / STATE, packed.getvalue())
+    write(file, packed.getvalue())
 
 
 @contextmanager
-def _evaluated(network: PreTrainedModel) -> Iterator[None]:
+def _evaluated(network: nn.Module) -> Iterator[None]:
     """Without gradients; and as it stands, since what was compiled for training would be compiled anew."""
     network.eval()
     with torch.inference_mode(), torch.compiler.set_stance("force_eager"):
@@ -200,12 +207,13 @@ def _evaluated(network: PreTrainedModel) -> Iterator[None]:
     network.train()
 
 
-def _resumed(out: Path, network: PreTrainedModel, optimizer: torch.optim.Optimizer, rate: Tensor) -> _Progress:
-    file = out / CHECKPOINTS / STATE
+def _resumed(
+    file: Path, network: nn.Module, optimizer: torch.optim.Optimizer, rate: Tensor, device: torch.device
+) -> Progress:
     if not file.exists():
-        return _Progress()
-    kept = torch.load(file, map_location=network.device, weights_only=True)
+        return Progress()
+    kept = torch.load(file, map_location=device, weights_only=True)
     network.load_state_dict(kept["network"])
     optimizer.load_state_dict(kept["optimizer"])
     _follow(optimizer, rate)
-    return _Progress(**{**kept["at"], "resumed": True})
+    return Progress(**{**kept["at"], "resumed": True})
