@@ -1,6 +1,6 @@
 """Alignment error rates of every method and decoder layer, on sentences whose words people have linked.
 
-    PYTHONPATH=src python bench/alignments.py FOLDER [--model wherefrom/translate] [--methods alti,…] [--limit 50]
+    PYTHONPATH=src python bench/alignments.py FOLDER [--model wherefrom/translate] [--methods 'alti …'] [--limit 50]
 
 FOLDER holds source and target, a sentence a line and words between blanks (test.uc.de, test.uc.en), and the links
 (alignment.talp: `1-1 2p3`). Of a method with layer maps every layer of the decoder has links; of the others the scores
@@ -11,9 +11,10 @@ table of docs/translation.md.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,25 +22,23 @@ import torch
 import wherefrom
 from wherefrom.aligning import in_words, token_rows
 from wherefrom.errors import WherefromError, WherefromWarning
-from wherefrom.method import choose
+from wherefrom.method import choose, lookup, methods, presets
+from wherefrom.method.needs import undefined
 from wherefrom.pipeline.resolution import AUTO
 from wherefrom.result.alignment import GoldLinks, Link, alignment_error_rate, gold_links
 
-MAPS = (
-    "attention",
-    "attention-rollout",
-    "norm",
-    "norm-residual",
-    "globenc",
-    "information-flow",
-    "alti",
-    "value-zeroing",
-)
-SCORES = ("generic-attention", "saliency", "gradient-x-input", "integrated-gradients", "attn-lrp", "cp-lrp", "ablation")
 Words = list[str]
+Links = Sequence[Link]
+Row = tuple[Words, Words, GoldLinks]
 
 
-def corpus(folder: Path) -> list[tuple[Words, Words, GoldLinks]]:
+def defined(opened: wherefrom.Model) -> list[str]:
+    """The methods and presets that this model can be asked for."""
+    names = [each.name for each in (*methods(), *presets())]
+    return [name for name in names if undefined(lookup(name)[0].needs, opened) is None]
+
+
+def corpus(folder: Path) -> list[Row]:
     """Words of source and target, and their links."""
     lines = [(folder / name).read_text("utf-8").splitlines() for name in ("test.uc.de", "test.uc.en", "alignment.talp")]
     return [(s.split(), t.split(), gold_links(links)) for s, t, links in zip(*lines, strict=True)]
@@ -50,42 +49,58 @@ def diagonal(source: Words, target: Words) -> list[Link]:
     return [(i * len(source) // len(target), i) for i in range(len(target))]
 
 
-def rates(opened: wherefrom.Model, rows: Sequence[tuple[Words, Words, GoldLinks]], method: str) -> list[list[float]]:
-    """Of the word that is put out, and of the one that was read: AER by decoder layer."""
-    told = [token_rows(opened, source, target, choose(method), AUTO) for source, target, _ in rows]
+def found_links(opened: wherefrom.Model, source: Words, target: Words, method: str) -> dict[str, list[list[Link]]]:
+    """Of the word that is put out and of the one that was read: the links by decoder layer."""
+    told = token_rows(opened, source, target, choose(method), AUTO)
+    both = {word: in_words(opened, told, (source, target), word) for word in ("output", "input")}
+    return {word: [found.links(layer) for layer in range(len(found.layers))] for word, found in both.items()}
+
+
+def rates(found: Sequence[Mapping[str, Sequence[Links]]], gold: Sequence[GoldLinks], word: str) -> list[float]:
+    """AER by decoder layer."""
+    layers = range(len(found[0][word]))
+    links = [[[(i, j) for i, j in each[word][layer]] for each in found] for layer in layers]
+    return [alignment_error_rate(each, gold) for each in links]
+
+
+def measured(opened: wherefrom.Model, rows: Sequence[Row], method: str, out: Path | None) -> str:
+    """A line of the table. What `out` has is not computed anew, and what is computed is written there at once."""
+    name = "".join(letter if letter.isalnum() or letter in "-=" else "_" for letter in method)
+    kept = out / f"{name}.jsonl" if out else None
+    found = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
+    begun = time.perf_counter()
+    for source, target, _ in rows[len(found) :]:
+        found.append(found_links(opened, source, target, method))
+        if kept:
+            with kept.open("a") as file:
+                file.write(json.dumps(found[-1]) + "\n")
     gold = [links for _, _, links in rows]
-    both = []
-    for word in ("output", "input"):
-        found = [in_words(opened, each, row[:2], word) for each, row in zip(told, rows, strict=True)]
-        layers = range(len(found[0].layers))
-        both.append([alignment_error_rate([each.links(layer) for each in found], gold) for layer in layers])
-    return both
+    both = [", ".join(f"{rate:.3f}" for rate in rates(found[: len(rows)], gold, word)) for word in ("output", "input")]
+    return f"| `{method}` | {len(rows)} | {both[0]} | {both[1]} | {time.perf_counter() - begun:.0f} |"
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("folder", type=Path)
     asked.add_argument("--model", default="wherefrom/translate")
-    asked.add_argument("--methods", default=",".join((*MAPS, *SCORES)))
+    asked.add_argument("--methods", help="names, blanks between them (default: every one that is defined)")
     asked.add_argument("--limit", type=int)
+    asked.add_argument("--out", type=Path, help="a folder for the links, from which an interrupted run goes on")
     given = asked.parse_args()
     warnings.simplefilter("ignore", WherefromWarning)
     torch.set_num_threads(1)
     rows = corpus(given.folder)[: given.limit]
     opened = wherefrom.open_model(given.model)
-    print(
-        "| method | by the word that is put out | by the word that was read | seconds |\n|---|---|---|---|", flush=True
-    )
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+    print("| method | sentences | by the word that is put out | by the word that was read | seconds |", flush=True)
     straight = alignment_error_rate([diagonal(s, t) for s, t, _ in rows], [links for _, _, links in rows])
-    print(f"| the diagonal | {straight:.3f} | | |", flush=True)
-    for method in given.methods.split(","):
-        begun = time.perf_counter()
+    print(f"|---|---|---|---|---|\n| the diagonal | {len(rows)} | {straight:.3f} | | |", flush=True)
+    for method in given.methods.split() if given.methods else defined(opened):
         try:
-            both = ["  ".join(f"{rate:.3f}" for rate in each) for each in rates(opened, rows, method)]
+            print(measured(opened, rows, method, given.out), flush=True)
         except WherefromError as error:
-            print(f"| `{method}` | {error} | | |", flush=True)
-            continue
-        print(f"| `{method}` | {both[0]} | {both[1]} | {time.perf_counter() - begun:.0f} |", flush=True)
+            print(f"| `{method}` | | {error} | | |", flush=True)
 
 
 if __name__ == "__main__":

@@ -87,8 +87,7 @@ def generate(
     if unfit := sorted(set(OURS) & set(sampling)):
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
-    usual = "alti" if opened.two_streams else "alti-logit"
-    chosen = of_log_probability(choose(usual if is_default(method) else method))
+    chosen = spoken_by(opened, method)
     if opened.task not in ("causal-lm", "seq2seq"):
         raise InvalidOption(
             f"{opened.name} is for {opened.task} and says nothing; expected a causal language model, or an encoder "
@@ -104,7 +103,7 @@ def generate(
         _fits(opened, read[0], max_new_tokens)
         sentence = _said(opened, read[0], max_new_tokens, seed, sampling)
     else:
-        sentence = _followed(opened, read[0], target)
+        sentence = followed(opened, read[0], target)
     foils = alternatives if chosen.method.class_specific else 0
     each = Question(Target(EACH, foils), None, None)
     outcome = run_whole(opened, [sentence], [each], {chosen.asked: job}, 1)[0][chosen.asked]
@@ -130,13 +129,15 @@ def refuse_phrase(found: Explanation, tokens: int, foil: int | str) -> None:
         raise InvalidTarget(f"{foil!r} is several tokens; expected a foil of one, as the token is that was said")
 
 
-def of_log_probability(chosen: MethodSpec) -> MethodSpec:
-    """The method, explaining log-probabilities where nothing else was asked for."""
+def spoken_by(opened: Model, method: MethodLike) -> MethodSpec:
+    """The method that explains what a model says, log-probabilities where nothing else was asked for."""
+    usual = "alti" if opened.two_streams else "alti-logit"
+    chosen = choose(usual if is_default(method) else method)
     takes = chosen.method.class_specific and "of" in chosen.method.options
     return replace(chosen, options={"of": "log-probability", **chosen.options}) if takes else chosen
 
 
-def _followed(opened: Model, sentence: Sentence, target: str) -> Sentence:
+def followed(opened: Model, sentence: Sentence, target: str) -> Sentence:
     """A prompt and a text after it that is given."""
     if opened.two_streams:
         return paired(opened, sentence, target)

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+import pairs
 import tiny
 import wherefrom
 from server.conftest import client_of
 from wherefrom.model import Model, open_model
+from wherefrom.result.comparison import Comparison
 from wherefrom.result.generation import Generation
 from wherefrom.server.limits import Limits
 
@@ -72,6 +74,80 @@ def test_why_not_another_word(speaking: Any, lm: Model) -> None:
     assert answer["probability"] == pytest.approx(found.steps[1].probabilities[str(foil.foil_label)])
     word = speaking.post("/api/why-not", json={**asked, "foil": "very"}).json()
     assert word["name"] == "very"
+
+
+@pytest.fixture(scope="module")
+def translator() -> Model:
+    return open_model(pairs.model("marian", num_beams=3), tiny.tokenizer())  # whose own way is a beam
+
+
+@pytest.fixture(scope="module")
+def translating(translator: Model) -> Iterator[Any]:
+    tasks = {"tiny": open_model(tiny.model(), tiny.tokenizer()), "marian": translator}
+    with client_of(tasks, limits=Limits(said=20, tokens=24)) as found:
+        yield found
+
+
+def test_a_translator_writes_or_is_given_its_target(translating: Any, translator: Model) -> None:
+    answer = translating.post("/api/generate", json={"prompt": "a good film", "max_new_tokens": 4})
+    assert answer.status_code == 200, answer.text
+    found = Generation.from_dict(answer.json())
+    expected = wherefrom.generate("a good film", translator, max_new_tokens=4, do_sample=False)
+    assert found.ids == expected.ids
+    assert found.whole.method == "alti"
+    assert np.allclose(found.scores, expected.scores)
+    asked = {"prompt": "a good film", "max_new_tokens": 4, "form": "viewer"}
+    streamed = translating.post("/api/generate", json=asked, headers={"accept": "application/x-ndjson"})
+    events = [json.loads(line) for line in streamed.text.splitlines()]
+    payload = next(each["payload"] for each in events if each["event"] == "generation")
+    greedy = wherefrom.generate("a good film", translator, max_new_tokens=4, num_beams=1)
+    assert payload["ids"] == greedy.ids
+    assert "".join(each["text"] for each in events if each["event"] == "said") == greedy.text
+    assert payload["source"] == len(tiny.tokenizer()("a good film")["input_ids"])
+    assert [(each["says"], each["translates"]) for each in translating.get("/api/models").json()["models"]] == [
+        (False, False),
+        (True, True),
+    ]
+
+
+def test_why_a_translator_did_not_write_another_word(translating: Any, translator: Model) -> None:
+    asked = {"prompt": "a dog", "target": "the good film", "method": "gradient-x-input", "alternatives": 1}
+    found = Generation.from_dict(translating.post("/api/generate", json=asked).json())
+    expected = wherefrom.generate(
+        "a dog", translator, method="gradient-x-input", target="the good film", alternatives=1
+    )
+    assert np.allclose(found.scores, expected.scores)
+    foil, given = found.steps[1].foils[0], found[1].given
+    why = {
+        "ids": given["input_ids"],
+        "decoder_ids": given["decoder_input_ids"],
+        "target": found.ids[found.start + 1],
+        "foil": foil.foil,
+        "method": "gradient-x-input",
+    }
+    answer = translating.post("/api/why-not", json=why).json()
+    assert np.allclose(answer["scores"], found.why_not(1, foil.foil).scores)
+    assert "alti says what" in translating.post("/api/why-not", json={**why, "method": "auto"}).json()["detail"]
+
+
+def test_targets_of_a_translator_are_compared(translating: Any, translator: Model) -> None:
+    asked = {"inputs": "a dog", "model": "marian", "target": "the good film", "methods": ["alti", "attn-lrp"]}
+    answer = translating.post("/api/compare", json=asked)
+    assert answer.status_code == 200, answer.text
+    found = Comparison.from_dict(answer.json())
+    expected = wherefrom.compare("a dog", translator, target="the good film", methods=asked["methods"])
+    for name, each in expected.items():
+        assert np.allclose(found[name].scores, each.scores)
+    foil = {**asked, "foil": "the bad film", "methods": ["attn-lrp"]}
+    streamed = translating.post("/api/compare", json=foil, headers={"accept": "application/x-ndjson"})
+    events = [json.loads(line) for line in streamed.text.splitlines()]
+    told = next(each["explanation"] for each in events if each["event"] == "explanation")
+    one = wherefrom.explain("a dog", translator, method="attn-lrp", target="the good film", foil="the bad film")
+    assert np.allclose(told["scores"], one.scores)
+    long = translating.post("/api/compare", json={**asked, "target": "a film " * 15})
+    assert long.json()["code"] == "over-limit"
+    without = translating.post("/api/explain", json={"inputs": "a dog", "model": "marian"})
+    assert without.json()["code"] == "invalid-target"
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 import torch
 
+import pairs
 import tiny
-from browser import chromium, expect, window
+import wherefrom
+from browser import chromium, expect, settle, window
 from server.conftest import listening
 from wherefrom.model import Model, open_model
 
 TEMPLATE = "{% for turn in messages %}[CLS] {{ turn['content'] }} [SEP] {% endfor %}"
+
+
+def translator() -> Model:
+    return open_model(pairs.model("bart", dtype=torch.float32), tiny.tokenizer())
 
 
 def speaking(template: str | None) -> Model:
@@ -28,7 +34,7 @@ def speaking(template: str | None) -> Model:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with listening({"chat": speaking(TEMPLATE), "plain": speaking(None)}) as found:
+    with listening({"chat": speaking(TEMPLATE), "plain": speaking(None), "pair": translator()}) as found:
         yield found
 
 
@@ -85,6 +91,48 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     expect(tokens).to_have_count(4)
 
 
+def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, address: str) -> None:
+    page.goto(f"{address}/generate")
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.get_by_role("textbox", name="Target")).to_be_hidden()
+    page.get_by_label("Model").select_option("pair")
+    expect(page.get_by_label("Method")).to_have_value("alti")
+    page.get_by_label("Tokens at most").fill("3")
+    page.get_by_label("Source").fill("the film is good")
+    page.get_by_role("button", name="Write").click()
+    tokens = page.locator(".token.answer")
+    expect(tokens).to_have_count(3)
+    expect(page.locator("#status")).to_contain_text("Done in")
+    page.get_by_role("textbox", name="Target").fill("the dog is not good")
+    expect(page.get_by_label("Tokens at most")).to_be_disabled()
+    page.get_by_label("Method").select_option("attn-lrp")
+    page.get_by_role("button", name="Explain").click()
+    expect(tokens).to_have_count(7)  # with [CLS] and [SEP]
+    assert page.locator(".who").all_inner_texts() == ["source", "target"]
+    tokens.nth(2).click()
+    settle(page)
+    grounds = page.locator(".token").evaluate_all("all => all.map(each => each.style.background)")
+    assert any(grounds[:6])
+    expect(page.locator(".readout .share")).to_contain_text("from the source")
+    share = int("".join(filter(str.isdigit, page.locator(".readout .share").inner_text())))
+    said = wherefrom.generate("the film is good", translator(), method="attn-lrp", target="the dog is not good")
+    assert share == pytest.approx(100 * said.source_contribution[2], abs=1)
+    expect(page.locator(".picture figcaption")).to_contain_text("how much of a token comes from the source")
+    page.locator(".why").first.click()  # asks the server
+    expect(page.locator(".viewer h1")).to_contain_text("rather than")
+    # The other page compares methods on a target that is given.
+    page.goto(address)
+    page.locator("html[data-ready]").wait_for(state="attached")
+    page.get_by_label("Model", exact=True).select_option("pair")
+    page.get_by_label("Text", exact=True).fill("the film is good")
+    page.get_by_role("button", name="Explain", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("no target text yet")
+    page.get_by_label("Explained").fill("the dog")
+    page.get_by_role("button", name="Explain", exact=True).click()
+    expect(page.locator("#status")).to_contain_text("Done in")
+    expect(page.locator(".viewer h2").first).to_contain_text("alti")
+
+
 @pytest.mark.slow
 def test_without_a_language_model_the_page_says_so() -> None:
     with listening({"tiny": open_model(tiny.model(), tiny.tokenizer())}) as address, chromium() as browser:
@@ -93,5 +141,5 @@ def test_without_a_language_model_the_page_says_so() -> None:
         page.locator("html[data-ready]").wait_for(state="attached")
         expect(page.get_by_role("link", name="Let a model speak")).to_be_hidden()
         page.goto(f"{address}/generate")
-        expect(page.get_by_role("alert")).to_contain_text("name a language model at the start")
+        expect(page.get_by_role("alert")).to_contain_text("name a language model or a translator at the start")
         expect(page.get_by_role("button", name="Go on")).to_be_disabled()

@@ -45,6 +45,11 @@ class Given:
     failed: dict[int, str] = field(default_factory=dict)
     foils: dict[int, Sentence] = field(default_factory=dict)  # inputs whose foil is read by itself
 
+    def one(self, row: int) -> Given:
+        """One of the inputs alone."""
+        foils = {row: self.foils[row]} if row in self.foils else {}
+        return Given({row: self.sentences[row]}, 1, True, self.first, {}, foils)
+
 
 @dataclass(frozen=True, eq=False)
 class ByInput:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from wherefrom.errors import UnknownName, WherefromError
 from wherefrom.model import Model
 from wherefrom.server import bodies, handlers, saying
-from wherefrom.server.catalog import examples, method_cards, model_cards
+from wherefrom.server.catalog import examples, method_cards, model_cards, says
 from wherefrom.server.guard import Guard, Rules
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import CLOSED, Closed, Event, Full, JobQueue, Waiting, encoded
@@ -122,7 +122,7 @@ def _questions(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: 
 
 
 def _answers(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: JobQueue) -> None:
-    speaker = next((name for name, each in opened.items() if each.task == "causal-lm"), None)
+    speaker = next((name for name, each in opened.items() if says(each)), None)
 
     @app.post("/api/explain", summary="One method (wherefrom.explain)", responses={**ERRORS, **STREAM})
     async def explain(asked: bodies.ExplainBody, request: Request) -> Response:

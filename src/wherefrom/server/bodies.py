@@ -19,6 +19,7 @@ Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 MethodName = Annotated[str, Field(min_length=1, max_length=200)]  # options may stand in it
 Choice = Annotated[str, Field(max_length=200)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+Phrase = Annotated[str, Field(max_length=2000)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 LARGEST = 1000  # number in an option: each step of integrated gradients is a pass
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
@@ -55,10 +56,12 @@ class Body(BaseModel):
         None, description="One of /api/models (default: the first of them)."
     )
     aggregate: Name | None = Field(AUTO, description="auto, rollout, flow, sum, mean, last, or null.")
-    target: Choice | None = Field(
-        None, description="A class (or all), a word at the mask, start or end (default: the prediction)."
+    target: Phrase | None = Field(
+        None,
+        description="A class (or all), a word at the mask, start or end (default: the prediction); a phrase that a "
+        "language model says next; of a translator, the text that it writes.",
     )
-    foil: Choice | None = Field(None, description="Explain the difference to this class or word.")
+    foil: Phrase | None = Field(None, description="Explain the difference to this class, word or phrase.")
     position: Choice | None = Field(None, description="The readout position: an index, first, last, mean or mask.")
     head: Annotated[int, Field(ge=0, le=1000)] | Literal["all"] | None = Field(None, description="One head, or all.")
     layers: tuple[int | None, int | None] | None = Field(None, description="(start, end), as in a slice.")

@@ -121,11 +121,17 @@ def _model_card(name: str, opened: Model) -> dict[str, Any]:
         "device": str(opened.device),
         "causal": opened.causal,
         "images": opened.images,  # whether it reads pictures, and no text
-        "says": opened.task == "causal-lm",  # whether it goes on after a prompt,
-        "chat": chats(opened),  # and answers in a chat
+        "says": says(opened),  # whether it goes on after a prompt,
+        "chat": chats(opened),  # and answers in a chat,
+        "translates": opened.two_streams,  # or writes a text for another
         "compared": list(usual(opened, opened.task != "encoder")),  # what to begin with
         "undefined": _undefined(opened),
     }
+
+
+def says(opened: Model) -> bool:
+    """Whether a model writes, and can be told in writing what about: sound is not."""
+    return opened.task == "causal-lm" or (opened.task == "seq2seq" and not opened.hears)
 
 
 def _undefined(opened: Model) -> dict[str, str]:

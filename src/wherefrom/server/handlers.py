@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
@@ -34,11 +34,13 @@ from wherefrom.metric.spotcheck import Check as Evidence
 from wherefrom.model import Model, Sentence
 from wherefrom.model.rerun import watched
 from wherefrom.pipeline import auto
+from wherefrom.pipeline.bulk import Given, How, beside_phrases, followed
+from wherefrom.pipeline.bulk import explained as explained_by_input
 from wherefrom.pipeline.execution import attempt
 from wherefrom.pipeline.outcome import Outcome, by_name
 from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
 from wherefrom.pipeline.shelf import LARGE_FLOW
-from wherefrom.pipeline.windows import at_once, run_whole
+from wherefrom.pipeline.windows import at_once
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.server.bodies import LARGEST, Body, CompareBody, ExplainBody
@@ -96,7 +98,7 @@ def explained(asked: ExplainBody, opened: Model, limits: Limits, talk: Talk) -> 
 def _explained(asked: ExplainBody, opened: Model, limits: Limits) -> Iterator[Event]:
     sentences = _read(asked, opened, limits)
     method = chosen(asked).get(asked.method)
-    _refuse_long_flows(asked, sentences, opened)
+    _refuse_long_flows(asked, _followed(asked, sentences, opened, limits), opened)
     arguments: dict[str, Any] = {} if method else dict(asked.options)  # left to wherefrom, whose options are its own
     found = explain(_given(asked, sentences), opened, method=method or asked.method, **asked.arguments(), **arguments)
     yield {"event": "result", "result": _results(asked, found, sentences, opened, limits)}
@@ -108,14 +110,13 @@ def compared(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> I
 
 
 def _compared(asked: CompareBody, opened: Model, limits: Limits) -> Iterator[Event]:
-    sentences = _read(asked, opened, limits)
-    _refuse_long_flows(asked, sentences, opened)
-    question = Question(asked.target, asked.foil, asked.position)
-    methods = chosen(asked) or _usual(asked, sentences, question, opened)
-    refuse_unseen_targets(opened, [question], list(methods.values()))
+    given = _followed(asked, _read(asked, opened, limits), opened, limits)
+    _refuse_long_flows(asked, given, opened)
+    methods, questions = _methods(asked, given, opened), [_question(asked)] * given.count
     jobs, failed = resolve_jobs(opened, methods, _wanted(asked))
-    every = run_whole(opened, sentences, [question] * len(sentences), jobs, BATCH, asked.overlap)
-    found = [by_name(list(methods), outcomes, failed) for outcomes in every]
+    done = explained_by_input(opened, given, questions, jobs, _how(asked))
+    found = [by_name(list(methods), outcomes, failed) for outcomes in done.outcomes.values()]
+    sentences = list(given.sentences.values())
     yield {"event": "result", "result": _results(asked, _given(asked, found), sentences, opened, limits)}
 
 
@@ -133,12 +134,32 @@ def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
             f"overlap={asked.overlap}; on this server windows share at most half of the tokens that the model reads, "
             f"{opened.max_length // 2}"
         )
+    _refuse_long(opened, sentences, limits)
+    return sentences
+
+
+def _refuse_long(opened: Model, sentences: Iterable[Sentence], limits: Limits) -> None:
     for sentence in sentences:
         if at_once(opened, sentence) > limits.tokens:
             raise OverLimit(
                 f"the text has {len(sentence)} tokens; this server reads at most {limits.tokens}: shorten it"
             )
-    return sentences
+
+
+def _question(asked: Body) -> Question:
+    return Question(asked.target, asked.foil, asked.position)
+
+
+def _how(asked: Body) -> How:
+    return How(BATCH, progress=False, overlap=asked.overlap)
+
+
+def _followed(asked: Body, sentences: Sequence[Sentence], opened: Model, limits: Limits) -> Given:
+    """The texts, each followed by the phrase that is asked for; for a translator that is the target."""
+    read = Given(dict(enumerate(sentences)), len(sentences), asked.single)
+    given = followed(opened, read, [_question(asked)] * len(sentences))
+    _refuse_long(opened, [*given.sentences.values(), *given.foils.values()], limits)
+    return given
 
 
 def _given(asked: Body, every: list[Any]) -> Any:
@@ -146,9 +167,9 @@ def _given(asked: Body, every: list[Any]) -> Any:
     return every[0] if asked.single else every
 
 
-def _refuse_long_flows(asked: Body, sentences: Sequence[Sentence], opened: Model) -> None:
+def _refuse_long_flows(asked: Body, given: Given, opened: Model) -> None:
     for name, each in chosen(asked).items():
-        for sentence in sentences:
+        for sentence in given.sentences.values():
             if _rows(asked, each, at_once(opened, sentence), opened) != asked.rows:
                 raise OverLimit(f"{name} of {len(sentence)} tokens would take minutes; ask for rows='readout'")
 
@@ -186,15 +207,13 @@ def told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Itera
 
 def _told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
     begin = time.perf_counter()
-    sentences = _read(asked, opened, limits)
-    question = Question(asked.target, asked.foil, asked.position)
-    methods = chosen(asked) or _usual(asked, sentences, question, opened)
-    refuse_unseen_targets(opened, [question], list(methods.values()))
-    steps = _Steps(len(sentences) * (opened.depth + len(methods) * (2 if asked.evidence else 1)))
+    given = _followed(asked, _read(asked, opened, limits), opened, limits)
+    methods = _methods(asked, given, opened)
+    steps = _Steps(given.count * (opened.depth + len(methods) * (2 if asked.evidence else 1)))
     numbers = 0.0
-    for which, sentence in enumerate(sentences):
+    for which, sentence in given.sentences.items():
         found: dict[str, Explanation] = {}
-        for event in _explanations(asked, methods, sentence, question, opened, steps, talk):
+        for event in _explanations(asked, methods, given.one(which), opened, steps, talk):
             if event["event"] != "explanation":
                 yield {**event, **({"input": which} if event["event"] == "failed" else {})}
                 continue
@@ -213,12 +232,13 @@ def _told(asked: CompareBody, opened: Model, limits: Limits, talk: Talk) -> Iter
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _usual(
-    asked: CompareBody, sentences: Sequence[Sentence], question: Question, opened: Model
-) -> dict[str, MethodSpec]:
-    """The methods that wherefrom compares where none are named."""
-    names = auto.compared(opened, sentences, [question] * len(sentences), _wanted(asked))
-    return choose_each(names)
+def _methods(asked: CompareBody, given: Given, opened: Model) -> dict[str, MethodSpec]:
+    """The methods asked for, of which one at least can answer; where none are named, those that wherefrom compares."""
+    questions, methods = [_question(asked)] * given.count, chosen(asked)
+    if not methods:
+        methods = choose_each(auto.compared(opened, list(given.sentences.values()), questions, _wanted(asked)))
+    refuse_unseen_targets(opened, beside_phrases(given, questions), list(methods.values()))
+    return methods
 
 
 @dataclass
@@ -239,13 +259,15 @@ class _Steps:
 def _explanations(
     asked: CompareBody,
     methods: Mapping[str, MethodSpec],
-    sentence: Sentence,
-    question: Question,
+    given: Given,
     opened: Model,
     steps: _Steps,
     talk: Talk,
 ) -> Iterator[Event]:
-    """One pass, in which methods that go by layers do their work; then what each has, or why it has nothing."""
+    """Of one input. One pass, in which methods that go by layers do their work; then what each has, or why it has
+    nothing.
+    """
+    (sentence,) = given.sentences.values()
     jobs: dict[str, Job] = {}
     for name, each in methods.items():
         try:
@@ -263,7 +285,7 @@ def _explanations(
 
     following = dict(pairwise(jobs))
     yield steps.at("the text")
-    for outcome in _outcomes(opened, sentence, question, jobs, asked.overlap, passing):
+    for outcome in _outcomes(asked, given, opened, jobs, passing):
         if outcome.error is not None:
             yield {"event": "failed", "name": outcome.name, **described(outcome.error)}
         else:
@@ -273,16 +295,13 @@ def _explanations(
 
 
 def _outcomes(
-    opened: Model,
-    sentence: Sentence,
-    question: Question,
-    jobs: Mapping[str, Job],
-    overlap: int | None,
-    passing: Callable[[int], None],
+    asked: CompareBody, given: Given, opened: Model, jobs: Mapping[str, Job], passing: Callable[[int], None]
 ) -> Iterator[Outcome]:
-    """What each job has, as it is done; of a text in windows all of it at once."""
-    if at_once(opened, sentence) < len(sentence):
-        yield from run_whole(opened, [sentence], [question], jobs, BATCH, overlap)[0].values()
+    """What each job has of one input, as it is done; of a text in windows and of two phrases all of it at once."""
+    (sentence,), question = given.sentences.values(), _question(asked)
+    if given.foils or at_once(opened, sentence) < len(sentence):
+        for outcomes in explained_by_input(opened, given, [question], jobs, _how(asked)).outcomes.values():
+            yield from outcomes.values()
     else:
         yield from attempt(opened, [sentence], [question], jobs, 1, on_layer=passing)
 

@@ -79,9 +79,8 @@ class Server(uvicorn.Server):
 
 
 def _shipped() -> list[str]:
-    """The sentiment model first: it is the one the page opens with. It asks about a text, not about two, and about a
-    picture where there is something to read one."""
-    left_out = ["translation"] if find_spec("PIL") else ["translation", zoo.IMAGES]
+    """The sentiment model first: it is the one the page opens with. That of pictures where something can read them."""
+    left_out = [] if find_spec("PIL") else [zoo.IMAGES]
     return sorted(zoo.names(but=left_out), key=lambda name: (name != "wherefrom/sentiment", name))
 
 

@@ -17,18 +17,23 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from wherefrom.api import explain
+from wherefrom.defaults import DEFAULT_METHOD
 from wherefrom.errors import InvalidInput, OverLimit
-from wherefrom.generating import generate, of_log_probability, refuse_phrase
+from wherefrom.generating import followed, generate, refuse_phrase, spoken_by
 from wherefrom.method import choose
-from wherefrom.model import Model, Sentence
+from wherefrom.model import Model
 from wherefrom.model.phrase import in_letters
+from wherefrom.pipeline.auto import is_default
 from wherefrom.server.bodies import Choice, MethodName, Text
 from wherefrom.server.handlers import interruptible, refuse_large_numbers
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Event, Talk
 
 TOKEN = Annotated[int, Field(ge=0, le=10_000_000)]
-METHOD = Field("alti-logit", description="One of /api/methods; with options: name(option=value).")
+METHOD = Field(
+    DEFAULT_METHOD,
+    description="One of /api/methods, or auto (alti-logit, of a translator alti); with options: name(option=value).",
+)
 MODEL = Field(None, max_length=300, description="One of /api/models that says something (default: the first of these).")
 
 
@@ -47,9 +52,12 @@ class GenerateBody(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     prompt: Text | None = Field(
-        None, description="A text to go on from.", examples=["Alice gave the book to Bob because"]
+        None,
+        description="A text to go on from, or to translate.",
+        examples=["Alice gave the book to Bob because"],
     )
     chat: list[ChatTurn] | None = Field(None, max_length=64, description="Turns of a chat, in place of a prompt.")
+    target: Text | None = Field(None, description="A text that is taken as said, so that nothing is generated.")
     model: str | None = MODEL
     method: MethodName = METHOD
     max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 20
@@ -68,7 +76,12 @@ class WhyNotBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    ids: list[TOKEN] = Field(min_length=1, max_length=100_000, description="All tokens before it.")
+    ids: list[TOKEN] = Field(
+        min_length=1, max_length=100_000, description="All tokens before it; of a translator, the source."
+    )
+    decoder_ids: list[TOKEN] | None = Field(
+        None, min_length=1, max_length=100_000, description="Of a translator: its start token and what it has written."
+    )
     target: TOKEN = Field(description="The token that was said.")
     foil: Choice = Field(description="Another: its id, or a word.")
     model: str | None = MODEL
@@ -79,20 +92,26 @@ def check_generate(asked: GenerateBody, limits: Limits) -> None:
     """Refuse what can be refused before the request waits in line."""
     if (asked.prompt is None) == (asked.chat is None):
         raise InvalidInput("expected either a prompt or a chat")
-    size = len(asked.prompt or "") + sum(len(turn.content) for turn in asked.chat or ())
+    size = len(asked.prompt or "") + len(asked.target or "") + sum(len(turn.content) for turn in asked.chat or ())
     if size > limits.characters:
         raise OverLimit(f"{size:,} characters; this server takes at most {limits.characters:,}: shorten it")
     if asked.max_new_tokens > limits.said:
         raise OverLimit(
             f"max_new_tokens={asked.max_new_tokens}; on this server a model says at most {limits.said} tokens"
         )
-    refuse_large_numbers(choose(asked.method))
+    _refuse_long_work(asked.method)
 
 
 def check_why_not(asked: WhyNotBody, limits: Limits) -> None:
-    if len(asked.ids) > limits.tokens:
-        raise OverLimit(f"{len(asked.ids)} tokens; this server reads at most {limits.tokens}")
-    refuse_large_numbers(choose(asked.method))
+    before = len(asked.ids) + len(asked.decoder_ids or ())
+    if before > limits.tokens:
+        raise OverLimit(f"{before} tokens; this server reads at most {limits.tokens}")
+    _refuse_long_work(asked.method)
+
+
+def _refuse_long_work(method: str) -> None:
+    if not is_default(method):
+        refuse_large_numbers(choose(method))
 
 
 def generated(asked: GenerateBody, opened: Model, limits: Limits, talk: Talk) -> Iterator[Event]:
@@ -137,19 +156,18 @@ def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard
     begin = time.perf_counter()
     prompt: Any = asked.prompt if asked.chat is None else [turn.model_dump() for turn in asked.chat]
     (sentence,), _ = opened.reader().read(prompt)
-    _refuse_long(sentence, asked.max_new_tokens, limits)
-    how: dict[str, Any] = {"do_sample": asked.temperature is not None}
-    if asked.temperature is not None:
-        how |= {"temperature": asked.temperature, "seed": asked.seed}
-    if heard is not None:
-        how["streamer"] = heard
+    if asked.target is None:
+        _refuse_long(len(sentence), asked.max_new_tokens, limits)
+    else:
+        _refuse_long(len(sentence), len(followed(opened, sentence, asked.target)) - len(sentence), limits)
     found = generate(
         sentence,
         opened,
         method=asked.method,
+        target=asked.target,
         max_new_tokens=asked.max_new_tokens,
         alternatives=asked.alternatives,
-        **how,
+        **_sampling(asked, heard),
     )
     if asked.form == "viewer":
         from wherefrom.view.said_html import payload
@@ -164,20 +182,34 @@ def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard
     yield {"event": "done", "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _refuse_long(sentence: Sentence, more: int, limits: Limits) -> None:
+def _sampling(asked: GenerateBody, heard: _Heard | None) -> dict[str, Any]:
+    """How the answer is drawn, and who listens; nothing of a text that is given."""
+    if asked.target is not None:
+        return {}
+    drawn = {} if asked.temperature is None else {"temperature": asked.temperature, "seed": asked.seed}
+    return {"do_sample": bool(drawn), **drawn, **({} if heard is None else {"num_beams": 1, "streamer": heard})}
+
+
+def _refuse_long(prompt: int, more: int, limits: Limits) -> None:
     """What is longer than this server reads; what is longer than the model reads, `generate` refuses itself."""
-    if len(sentence) + more - 1 > limits.tokens:
+    if prompt + more - 1 > limits.tokens:
         raise OverLimit(
-            f"the prompt has {len(sentence)} tokens and the answer may have {more}; together they may have "
+            f"the prompt has {prompt} tokens and the answer may have {more}; together they may have "
             f"{limits.tokens} here: shorten the prompt, or ask for fewer tokens"
         )
 
 
 def _why_not(asked: WhyNotBody, opened: Model) -> Iterator[Event]:
-    method = of_log_probability(choose(asked.method))
-    read = {"input_ids": asked.ids}
-    found: Any = explain(read, opened, method=method, target=asked.target, foil=asked.foil, keep="scores")
-    refuse_phrase(found, len(asked.ids), asked.foil)
+    written = {} if asked.decoder_ids is None else {"decoder_input_ids": asked.decoder_ids}
+    found: Any = explain(
+        {"input_ids": asked.ids, **written},
+        opened,
+        method=spoken_by(opened, asked.method),
+        target=asked.target,
+        foil=asked.foil,
+        keep="scores",
+    )
+    refuse_phrase(found, len(asked.ids) + len(asked.decoder_ids or ()), asked.foil)
     target = found.target
     yield {
         "event": "result",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+CURRENT = ' aria-current="page"'
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,40 @@ class File:
     kind: str
 
 
+@dataclass(frozen=True)
+class Tab:
+    """A page on which one asks: its part of the frame that all pages have."""
+
+    path: str
+    name: str
+    main: str
+    script: str
+    command: str  # that does the same in a terminal
+
+    def link(self, here: bool) -> str:
+        return f'<a href="{self.path}"{CURRENT if here else ""}>{self.name}</a>'
+
+    def document(self) -> str:
+        parts = {
+            "title": f"{self.name} · wherefrom",
+            "script": self.script,
+            "ways": "".join(each.link(here=each is self) for each in TABS),
+            "main": _read(PAGE / self.main).decode().rstrip(),
+            "command": self.command,
+        }
+        return re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], _read(PAGE / "frame.html").decode())
+
+
+TABS = (
+    Tab("/", "Explain a text", "index.html", "page.js", "explain"),
+    Tab("/generate", "Let a model speak", "generate.html", "generate.js", "generate"),
+)
+
+
 def page_files() -> dict[str, File]:
     """Everything but the API, by its path."""
-    found = {"/": _file(PAGE / "index.html"), "/document.html": File(blank_document(), KINDS[".html"])}
-    found["/generate"] = _file(PAGE / "generate.html")
+    found = {each.path: File(each.document().encode(), KINDS[".html"]) for each in TABS}
+    found["/document.html"] = File(blank_document(), KINDS[".html"])
     found["/generation.html"] = File(page({"title": ""}, "", "generation").encode(), KINDS[".html"])
     found["/page/colours.css"] = File(colours().encode(), KINDS[".css"])
     for prefix, folder in (("/page", PAGE), ("/viewer", VIEWER)):
@@ -62,8 +94,12 @@ def _variables(ground: Colour) -> str:
 
 
 def _file(path: Path) -> File:
+    return File(_read(path), KINDS[path.suffix])
+
+
+def _read(path: Path) -> bytes:
     try:
-        return File(path.read_bytes(), KINDS[path.suffix])
+        return path.read_bytes()
     except OSError as error:
         raise DamagedFile(
             f"the installation of wherefrom is incomplete: {path.name} is missing ({error.strerror})"

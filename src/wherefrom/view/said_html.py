@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from wherefrom.result.generation import Generation
+from wherefrom.result.generation import SOURCE, Generation
 from wherefrom.result.units import UNITS, grouped
 from wherefrom.view.html import cell, coloured, escaped, page
 from wherefrom.view.payload import BUDGET, WIDTH, exact, pack, themes
@@ -42,7 +42,7 @@ def payload(generation: Generation) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": 1,
-        "title": (generation.prompt + generation.text).strip(),
+        "title": _title(generation),
         "colours": themes(),
         "name": title(whole),
         "model": whole.model,
@@ -51,6 +51,7 @@ def payload(generation: Generation) -> dict[str, Any]:
         "gaps": _gaps(generation),
         "special": whole.special,
         "segments": whole.segments,
+        "source": whole.segments.count(SOURCE),  # tokens of an encoder's text, which come first
         "units": _units(generation),
         "signed": whole.signed,
         "adds": whole.additive,
@@ -61,6 +62,15 @@ def payload(generation: Generation) -> dict[str, Any]:
         "foils": None if foils is None else pack(foils, kind),
         "record": json.dumps(record, allow_nan=False),
     }
+
+
+def _title(generation: Generation) -> str:
+    """Prompt and answer in a row; of a translation both texts, without the mark that ends the second."""
+    if SOURCE not in generation.whole.segments:
+        return (generation.prompt + generation.text).strip()
+    end = generation.whole.tokens[-1]
+    text = generation.text.removesuffix(end) if end.startswith("<") else generation.text
+    return f"{generation.prompt} → {text}".strip()
 
 
 def _gaps(generation: Generation) -> list[str]:

@@ -6,6 +6,7 @@ import { make } from "/viewer/dom.js";
 const FEATURED = ["deeplift", "attcat", "integrated-gradients", "transformer-attribution", "alti", "value-zeroing",
   "globenc", "attention-rollout"];
 const WORDS = ["masked-lm", "causal-lm"]; // tasks whose target is a word
+const TEXT = "seq2seq"; // and the one whose target is a text
 const EDGES = ["start", "end", "answer"];
 
 const by = (id) => document.getElementById(id);
@@ -27,9 +28,10 @@ export function form({ models, methods, examples, limits }, complain) {
     setIfThere(by("foil"), values[1]);
     by("mask").hidden = !(model.task === "masked-lm" && model.mask);
     by("mask").textContent = `Insert ${model.mask ?? "a mask"}`;
-    for (const id of ["text-field", "pair-toggle", "examples"]) by(id).hidden = model.images;
+    for (const id of ["text-field", "examples"]) by(id).hidden = model.images;
+    by("pair-toggle").hidden = model.images || model.translates;
     by("image-field").hidden = !model.images;
-    if (model.images) showPair(false);
+    if (by("pair-toggle").hidden) showPair(false);
     by("compare").querySelector("[value=text]").disabled = model.images;
     if (model.images && by("compare").value === "text") by("compare").value = "";
     showOther();
@@ -42,6 +44,9 @@ export function form({ models, methods, examples, limits }, complain) {
 
   /** A list of classes, a field for a word, or nothing where the model predicts nothing. */
   function control(id, model, none) {
+    if (model.task === TEXT && id === "target") {
+      return make("input", { id, type: "text", placeholder: "the target text", maxlength: limits.characters, spellcheck: "false" });
+    }
     if (WORDS.includes(model.task)) {
       return make("input", { id, type: "text", placeholder: id === "target" ? none : "nothing", list: "words", maxlength: 100, spellcheck: "false" });
     }
@@ -143,10 +148,11 @@ export function form({ models, methods, examples, limits }, complain) {
   }
 
   function read() {
-    const { images } = modelOf(by("model").value);
+    const { images, translates } = modelOf(by("model").value);
     const shown = images ? picture.value() : null;
     return {
       images,
+      translates,
       inputs: shown ? { image: shown.image } : images ? "" : by("text").value,
       name: shown?.name,
       pair: by("pair").value || null,

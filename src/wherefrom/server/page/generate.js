@@ -1,4 +1,5 @@
-// A language model speaks: a prompt or a chat, the answer as it is said, then where each of its words comes from.
+// A language model speaks: a prompt or a chat, the answer as it is said, then where each of its words comes from. Or a
+// translator: a source, and the target that it writes or that is given.
 
 import { get, post, stream } from "./api.js";
 import { save } from "./share.js";
@@ -8,7 +9,14 @@ import { mount } from "/viewer/generation.js";
 const by = (id) => document.getElementById(id);
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const GROUPS = [["Towards what was said", true], ["How tokens mix, whatever was said", false]];
-const FIRST = "alti-logit";
+const FIRST = ["alti-logit", "alti"]; // the method to begin with: the first that the model has
+// What the form says, by what the model does.
+const KINDS = {
+  prompt: { label: "Prompt", hint: "Alice gave the book to Bob because", go: "Go on", answer: "Answer" },
+  chat: { label: "Message", hint: "Ask something", go: "Send", answer: "Answer" },
+  source: { label: "Source", hint: "A text to translate or to sum up", go: "Write", answer: "Target" },
+};
+const kindOf = (model) => (model.translates ? "source" : model.chat ? "chat" : "prompt");
 
 let running = null; // the AbortController of the answer under way
 let shown = null; // { payload, title } of the answer on the page
@@ -31,19 +39,30 @@ function lists(models, methods) {
   by("model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
   const fit = () => {
     const model = models.find((each) => each.name === by("model").value);
-    const before = by("method").value || FIRST;
     const there = methods.filter((each) => !model.undefined[each.name]);
+    const wanted = [by("method").value, ...FIRST].filter(Boolean);
     by("method").replaceChildren(...GROUPS.map(([label, towards]) => make("optgroup", { label },
       ...there.filter((each) => each.class_specific === towards).map((each) =>
         make("option", { value: each.name, title: each.summary }, each.name)))));
-    by("method").value = there.some((each) => each.name === before) ? before : there.find((each) => each.class_specific)?.name;
-    by("text-label").textContent = model.chat ? "Message" : "Prompt";
-    by("text").placeholder = model.chat ? "Ask something" : "Alice gave the book to Bob because";
-    by("explain").textContent = model.chat ? "Send" : "Go on";
+    by("method").value = wanted.find((name) => there.some((each) => each.name === name)) ?? there[0].name;
+    const { label, hint, go } = KINDS[kindOf(model)];
+    by("text-label").textContent = label;
+    by("text").placeholder = hint;
+    by("explain").textContent = go;
+    by("given-field").hidden = !model.translates;
+    written();
     anew();
   };
   by("model").addEventListener("change", fit);
+  by("given").addEventListener("input", written);
   fit();
+}
+
+/** Where the target is given, nothing is generated. */
+function written() {
+  const given = !by("given-field").hidden && by("given").value.trim();
+  for (const id of ["tokens", "how"]) by(id).disabled = Boolean(given);
+  if (!by("given-field").hidden) by("explain").textContent = given ? "Explain" : KINDS.source.go;
 }
 
 function anew() {
@@ -55,17 +74,21 @@ function anew() {
 function asked(models, limits) {
   const text = by("text").value;
   const model = models.find((each) => each.name === by("model").value);
-  if (!text.trim()) throw new Error(`there is no ${model.chat ? "message" : "prompt"} yet: type or paste one.`);
+  const kind = kindOf(model);
+  if (!text.trim()) throw new Error(`there is no ${kind === "chat" ? "message" : kind} yet: type or paste one.`);
+  const about = { model: model.name, method: by("method").value, form: "viewer" };
+  if (model.translates && by("given").value.trim()) return { ...about, prompt: text, target: by("given").value };
   const tokens = Number(by("tokens").value);
   if (!Number.isInteger(tokens) || tokens < 1 || tokens > limits.said) throw new Error(`a model says from 1 to ${limits.said} tokens here; “${by("tokens").value}” is none of these.`);
   const input = model.chat ? { chat: [...turns, { role: "user", content: text }] } : { prompt: text };
-  return { ...input, model: model.name, method: by("method").value, max_new_tokens: tokens, form: "viewer",
+  return { ...about, ...input, max_new_tokens: tokens,
     ...(by("how").value ? { temperature: Number(by("how").value) } : {}) };
 }
 
 /** Why a token of the answer was said rather than another. */
-function asker({ ids, start }, { model, method }) {
-  return (step, foil) => post("/api/why-not", { ids: ids.slice(0, start + step), target: ids[start + step], foil, model, method });
+function asker({ ids, start, source }, { model, method }) {
+  const before = (end) => (source ? { ids: ids.slice(0, source), decoder_ids: ids.slice(source, end) } : { ids: ids.slice(0, end) });
+  return (step, foil) => post("/api/why-not", { ...before(start + step), target: ids[start + step], foil, model, method });
 }
 
 /** The light or dark chosen inside the viewer is the page's too. */
@@ -89,10 +112,10 @@ function show(payload, question, css) {
   by("share").disabled = false;
 }
 
-function clear(question) {
+function clear(question, kind) {
   if (viewer) {
     const { unit, map, theme } = viewer.state();
-    state = { unit, map, theme };
+    state = { map, theme, ...(shown.payload.units.word ? { unit } : {}) }; // where words are tokens, nobody chose tokens
     viewer.destroy();
     history.replaceState(null, "", location.pathname);
   }
@@ -100,8 +123,10 @@ function clear(question) {
   by("panels").replaceChildren();
   by("results").hidden = by("stream").hidden = false;
   by("share").disabled = true;
-  by("before").textContent = question.prompt ?? `${question.chat.at(-1).content}\n`;
-  by("said").textContent = "";
+  by("results-title").textContent = KINDS[kind].answer;
+  const before = question.prompt ?? question.chat.at(-1).content;
+  by("before").textContent = kind === "prompt" ? before : `${before}\n`;
+  by("said").textContent = question.target ?? "";
 }
 
 async function speak(models, limits, css) {
@@ -115,7 +140,7 @@ async function speak(models, limits, css) {
   }
   running?.abort();
   const mine = (running = new AbortController());
-  clear(question);
+  clear(question, kindOf(models.find((each) => each.name === question.model)));
   busy(true);
   by("status").textContent = "Waiting for the server";
   try {
@@ -148,16 +173,17 @@ async function speak(models, limits, css) {
 async function start() {
   const [{ models, limits }, { methods }, css] = await Promise.all([
     get("/api/models"), get("/api/methods"), fetch("/viewer/viewer.css").then((found) => found.text())]);
+  by("ways").hidden = false;
   const speaking = models.filter((each) => each.says);
-  if (!speaking.length) throw new Error("no model here says anything: name a language model at the start, wherefrom serve --model …");
+  if (!speaking.length) throw new Error("no model here says anything: name a language model or a translator at the start, wherefrom serve --model …");
   lists(speaking, methods);
-  by("text").maxLength = limits.characters;
+  for (const id of ["text", "given"]) by(id).maxLength = limits.characters;
   const go = () => speak(speaking, limits, css);
   by("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     go();
   });
-  by("text").addEventListener("keydown", (event) => {
+  for (const id of ["text", "given"]) by(id).addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing || event.shiftKey) return;
     event.preventDefault(); // a new line is Shift and Enter, as in other chats
     if (!by("explain").disabled) go();

@@ -18,6 +18,7 @@ function sidesOf(asked) {
 export function lacks(asked) {
   if (asked.images && !asked.inputs) return "There is no picture yet: drop one, or choose a file.";
   if (!asked.images && !asked.inputs.trim()) return "There is no text yet: type or paste one.";
+  if (asked.translates && !asked.target?.trim()) return "There is no target text yet: type one under Explained, or let the model write it (Let a model speak).";
   if (!asked.methods.length) return "No method is chosen: choose at least one.";
   if (asked.compare === "text" && !asked.other.trim()) return "The text to compare with is empty.";
   if (asked.compare === "text" && asked.other === asked.inputs) return "The two texts are the same: change one of them.";

@@ -11,7 +11,7 @@ import { inFrame, make, shadowOf } from "./dom.js";
 import { copy, download, nested, table } from "./files.js";
 import { othersPanel } from "./others.js";
 import { picture } from "./picture.js";
-import { chosenText, reading, rowOf, saidOf, sourcesOf, unitText } from "./said.js";
+import { chosenText, fromSource, percent, reading, rowOf, saidOf, sourcesOf, unitText } from "./said.js";
 import { cellText, saidMap } from "./saidmap.js";
 import { BEGIN, choiceFrom, choiceHash, fitChoice, SAID_KEYS, pressed } from "./saidstate.js";
 import { saidText } from "./saidtext.js";
@@ -119,7 +119,8 @@ export function mount(element, payload, options = {}) {
   const panel = othersPanel(said, { why, typed: why, canAsk: Boolean(options.ask) && said.towards });
   const title = make("h1", {});
   const words = make("p", { class: "readout" });
-  const unit = choice("Sources as", Object.keys(said.units).map((name) => [name, `${name.charAt(0).toUpperCase()}${name.slice(1)}s`]), (name) => set({ unit: name }));
+  const unitName = (name) => (name === "turn" && said.source ? "Source and target" : `${name.charAt(0).toUpperCase()}${name.slice(1)}s`);
+  const unit = choice("Sources as", Object.keys(said.units).map((name) => [name, unitName(name)]), (name) => set({ unit: name }));
   const show = choice("Show", [["map", "Heatmap"]], to.map);
   const walk = choice("Explained", [["previous", "‹"], ["all", "The whole answer"], ["next", "›"]],
     (where) => (where === "all" ? to.all() : to.step(where === "next" ? 1 : -1)));
@@ -226,12 +227,16 @@ function readout(said, state, found, pointed, cell) {
     const value = short(readable(said, found.values)[place]);
     return [make("b", {}, unitText(said, state.unit, place, found.end)), make("span", {}, "gives ", make("span", { class: "number" }, value))];
   }
-  return [make("span", {}, make("i", {}, "from"), ...listed(said, state, found).flatMap((each) => [" ", item(each)]))];
+  const share = fromSource(said, rowOf(said, state));
+  return [make("span", {}, make("i", {}, "from"), ...listed(said, state, found).flatMap((each) => [" ", item(each)])),
+    ...(share === null ? [] : [make("span", { class: "share" }, "from the source ", make("span", { class: "number" }, percent(share)))])];
 }
 
 /** For whom the picture is a sound. */
 function spoken(said, state, found) {
-  return `${heading(said, state)}: ${listed(said, state, found).slice(0, 3).map((each) => each.join(" ")).join(", ")}`;
+  const share = fromSource(said, rowOf(said, state));
+  return `${heading(said, state)}: ${listed(said, state, found).slice(0, 3).map((each) => each.join(" ")).join(", ")}` +
+    (share === null ? "" : `; ${percent(share)} from the source`);
 }
 
 // Files ---------------------------------------------------------------------------------------------------------------

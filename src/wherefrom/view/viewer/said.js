@@ -39,6 +39,19 @@ export function rowOf(said, { from, to, foil }) {
   return { row, end: start + last };
 }
 
+/** How much of a row comes from the source of a translation, 0 to 1 (`Generation.source_contribution`); null without one. */
+export function fromSource(said, { row, end }) {
+  if (!said.source) return null;
+  let [source, all] = [0, 0];
+  for (let j = 0; j < end; j++) {
+    all += Math.abs(row[j]);
+    if (j < said.source) source += Math.abs(row[j]);
+  }
+  return all ? source / all : 0;
+}
+
+export const percent = (share) => `${Math.round(100 * share)}\u202f%`;
+
 /** A row over units, and what divides it so that its largest number is 1: { values, scale, end }.
  *
  *  Pieces of a unit add up where the method's scores do; elsewhere they have their mean. What the token that is read

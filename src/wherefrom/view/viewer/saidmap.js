@@ -2,7 +2,10 @@
 
 import { labelled, labelRoom, labelsAcross, labelsDown } from "./axes.js";
 import { readable, short } from "./data.js";
-import { reading, rowOf, unitText } from "./said.js";
+import { fromSource, percent, reading, rowOf, unitText } from "./said.js";
+import { textWidth } from "./surface.js";
+
+const [BAR, APART, SMALL] = [56, 10, 11]; // the longest bar of a source's share, what is left of it, its number's size
 
 const heatmaps = new WeakMap(); // of a generation, by unit: what each row reads
 
@@ -10,7 +13,10 @@ function rowsOf(said, unit) {
   const known = heatmaps.get(said) ?? heatmaps.set(said, new Map()).get(said);
   if (!known.has(unit)) {
     const steps = Array.from({ length: said.count }, (_, s) => s);
-    known.set(unit, steps.map((s) => reading(said, rowOf(said, { from: s, to: s, foil: null }), unit)));
+    known.set(unit, steps.map((s) => {
+      const row = rowOf(said, { from: s, to: s, foil: null });
+      return { ...reading(said, row, unit), share: fromSource(said, row) };
+    }));
   }
   return known.get(unit);
 }
@@ -38,15 +44,16 @@ export const saidMap = {
     const [left, room] = [labelRoom(words, down, 90), labelRoom(sources, across, 90)];
     const density = window.devicePixelRatio || 1;
     const whole = (size) => Math.max(1 / density, Math.floor(size * density) / density); // device pixels
-    const step = whole(Math.min(["token", "word"].includes(unit) ? 28 : 120, (width - left - 1) / columns));
+    const right = said.source ? APART + BAR + 4 + Math.ceil(textWidth(percent(1), SMALL)) : 0;
+    const step = whole(Math.min(["token", "word"].includes(unit) ? 28 : 120, (width - left - right - 1) / columns));
     const tall = whole(Math.max(3, Math.min(18, 640 / rows.length)));
     return { said, rows, columns, down, across, words, sources, left, top: 1, room, step, tall,
-      width: left + step * columns + 1, height: tall * rows.length + room + 5 };
+      edge: said.source ? said.places[unit][said.source] : 0, width: left + step * columns + right + 1, height: tall * rows.length + room + 5 };
   },
 
   depends: ({ unit }) => [unit],
 
-  draw(surface, { said, rows, columns, down, across, words, sources, left, top, room, step, tall }, state, look) {
+  draw(surface, { said, rows, columns, down, across, words, sources, left, top, room, step, tall, edge }, state, look) {
     const ramp = look.ramp(said.signed);
     const pixels = new Uint32Array(rows.length * columns).fill(ramp.pixel(0));
     rows.forEach(({ values, scale, sources: there }, s) => {
@@ -55,6 +62,13 @@ export const saidMap = {
     const [wide, high] = [step * columns, tall * rows.length];
     surface.cells(left, top, wide, high, rows.length, columns, pixels);
     surface.rect(left - 0.5, top - 0.5, wide + 1, high + 1, null, { stroke: look.line });
+    if (edge) surface.rect(left + step * edge - 0.75, top, 1.5, high + room, look.muted); // source | target
+    rows.forEach(({ share }, s) => {
+      if (share === null) return;
+      const [x, y, thick] = [left + wide + APART, top + tall * s, Math.max(1, Math.min(8, tall - 2))];
+      surface.rect(x, y + (tall - thick) / 2, Math.max(0.5, BAR * share), thick, look.variables["--accent"]);
+      if (tall > SMALL) surface.text(percent(share), x + BAR * share + 4, y + tall / 2 + 4, { size: SMALL, fill: look.soft });
+    });
     const weights = new Float64Array(columns);
     rows.forEach(({ values, scale }) => across.forEach((u) => (weights[u] += Math.abs(values[u] / scale))));
     const fill = look.soft;
@@ -87,7 +101,8 @@ export const saidMap = {
 
   say: ({ said }, cell, { unit }) => cellText(said, unit, cell),
 
-  caption: ({ rows, columns }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns · each row in its own scale`,
+  caption: ({ rows, columns, edge }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns · each row in its own scale${edge
+    ? " · source and target apart · bars: how much of a token comes from the source" : ""}`,
 
   describe: ({ rows, columns }) => `Heatmap of ${rows.length} tokens that were said by ${columns} sources`,
 };

@@ -18,7 +18,7 @@ function letters(piece) {
 export function saidText(said, { choose, point }) {
   const chat = said.segments.some((name) => name && !["prompt", "answer"].includes(name));
   const marks = said.tokens.map((piece, token) => markOf(said, piece, token));
-  const element = make("div", { class: "text said", role: "group", "aria-label": "Prompt and answer: choose a word of the answer" },
+  const element = make("div", { class: "text said", role: "group", "aria-label": said.source ? "Source and target: choose a word of the target" : "Prompt and answer: choose a word of the answer" },
     ...blocks(said, marks, chat));
   let joined = null; // the unit whose parts are drawn as one
   let active = 0;
@@ -125,8 +125,9 @@ function blocks(said, marks, chat) {
   if (!chat) return parts.flat();
   const turns = [];
   parts.forEach((part, i) => {
-    if (!i || said.segments[i] !== said.segments[i - 1]) turns.push({ name: said.segments[i], parts: [] });
-    turns.at(-1).parts.push(...part);
+    const begins = !i || said.segments[i] !== said.segments[i - 1];
+    if (begins) turns.push({ name: said.segments[i], parts: [] });
+    turns.at(-1).parts.push(...(begins ? part.slice(-1) : part)); // without what parts it from the turn before
   });
   return turns.map(({ name, parts: inside }) =>
     make("div", { class: "turn" }, make("div", { class: "who", "aria-hidden": "true" }, name), make("div", {}, ...inside)));
