@@ -46,6 +46,7 @@ ORDER = (
     "metric",
     "cost",
     "api",
+    "streaming",
     "generating",
     "aligning",
     "lens",

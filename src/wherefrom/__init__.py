@@ -17,7 +17,7 @@ from wherefrom.version import __version__
 # Public name -> the module that holds it (PEP 562: resolved on first use).
 _HOMES = {
     "explain": "wherefrom.api",
-    "explain_stream": "wherefrom.api",
+    "explain_stream": "wherefrom.streaming",
     "compare": "wherefrom.api",
     "generate": "wherefrom.generating",
     "align": "wherefrom.aligning",
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from wherefrom import errors as errors
     from wherefrom.aligning import align
     from wherefrom.analysis import anisotropy, mixing_ratios, norm_outliers
-    from wherefrom.api import capture, compare, explain, explain_stream
+    from wherefrom.api import capture, compare, explain
     from wherefrom.cost import Estimate, estimate
     from wherefrom.diagnosis import Diagnosis, doctor
     from wherefrom.errors import WherefromError, WherefromWarning
@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from wherefrom.result.explanations import Explanations
     from wherefrom.result.generation import Generation
     from wherefrom.result.routes import Routes
+    from wherefrom.streaming import explain_stream
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,12 @@
-"""`explain`, `explain_stream`, `compare` and `capture`: text in, explanations out."""
+"""`explain`, `compare` and `capture`: text in, explanations out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack, overload
 
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
-from wherefrom.errors import InvalidOption, warn
+from wherefrom.errors import warn
 from wherefrom.method import MethodLike, MethodSpec, choose, choose_each, list_of_names
 from wherefrom.model import (
     Encoded,
@@ -40,7 +40,7 @@ from wherefrom.options import (
 )
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
-from wherefrom.pipeline.bulk import Given, How, beside_phrases, chunks, explained, followed, read
+from wherefrom.pipeline.bulk import Given, How, beside_phrases, explained, followed, read
 from wherefrom.pipeline.outcome import by_name, by_target
 from wherefrom.pipeline.resolution import (
     AUTO,
@@ -53,7 +53,6 @@ from wherefrom.pipeline.resolution import (
     resolve_questions,
 )
 from wherefrom.pipeline.windows import as_read
-from wherefrom.progress import bar
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.explanations import Explanations
@@ -63,8 +62,6 @@ if TYPE_CHECKING:
     from wherefrom.cost import Estimate
 
 Explained: TypeAlias = Explanation | Comparison | Explanations[Explanation] | Explanations[Comparison]
-
-AHEAD = 16  # batches that a stream reads before it explains them, sentences of similar length together
 
 
 # One overload for each kind of result; what they have in common is ExplainOptions (wherefrom/options.py). They overlap,
@@ -252,116 +249,6 @@ def explain(
         return result
 
     return auto.first_suited(choices, by)
-
-
-# fmt: off
-@overload
-def explain_stream(  # type: ignore[overload-overlap]
-    inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
-    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
-    on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
-    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
-) -> Iterator[Comparison]: ...
-@overload
-def explain_stream(
-    inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
-    aggregate: str | None = ..., layers: LayerRange = ..., receptive_field: bool = ..., rows: RowsKept = ...,
-    head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
-    batch_size: BatchSize = ..., long: LongText = ..., overlap: Overlap = ..., truncate: bool = ...,
-    on_error: OnError = ..., progress: bool | None = ...,
-    task: str | None = ..., device: DeviceLike = ..., dtype: DtypeLike = ..., prove: bool = ...,
-    model_kwargs: Keywords = ..., tokenizer_kwargs: Keywords = ..., **options: object,
-) -> Iterator[Explanation]: ...
-# fmt: on
-@checks_arguments
-def explain_stream(
-    inputs: ManyInputs,
-    model: ModelLike = DEFAULT_MODEL,
-    tokenizer: TokenizerLike = None,
-    method: MethodLike = DEFAULT_METHOD,
-    *,
-    target: TargetLike = None,
-    foil: TargetLike = None,
-    position: TargetLike = None,
-    aggregate: str | None = AUTO,
-    layers: LayerRange = None,
-    receptive_field: bool = False,
-    rows: RowsKept = "all",
-    head: HeadLike = None,
-    drop_self: bool = False,
-    sink: Sink = "keep",
-    keep: Kept = None,
-    batch_size: BatchSize = 16,
-    long: LongText = "error",
-    overlap: Overlap = None,
-    truncate: bool = False,
-    on_error: OnError = "raise",
-    progress: bool | None = None,
-    task: str | None = None,
-    device: DeviceLike = None,
-    dtype: DtypeLike = None,
-    prove: bool = True,
-    model_kwargs: Keywords = None,
-    tokenizer_kwargs: Keywords = None,
-    **options: object,
-) -> Iterator[Explanation | Comparison]:
-    """Explain inputs as they come: an iterator that gives what `explain` would, in their order, and keeps nothing.
-
-    `inputs` may be endless; a few batches of it are read ahead. Arguments as in `explain`; target, foil and position
-    are the same for all.
-
-    >>> [ex.prediction for ex in wherefrom.explain_stream(iter(["a deep film .", "a dull film ."]), keep="scores")]
-    ['positive', 'negative']
-    """
-    if "estimate" in options:
-        raise InvalidOption(
-            "the length of a stream is not known before it ends; estimate a few of its inputs by explain"
-        )
-    refuse_misspelt(explain_stream, options)
-    for name, value in (("target", target), ("foil", foil), ("position", position)):
-        if isinstance(value, list | tuple):
-            raise InvalidOption(
-                f"{name} is a list; a stream asks the same of every input: leave it out, or use explain"
-            )
-    if not is_default(method):
-        choose(method, options)
-    opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
-    asked: dict[str, Any] = {
-        "target": target,
-        "foil": foil,
-        "position": position,
-        "aggregate": aggregate,
-        "layers": layers,
-        "receptive_field": receptive_field,
-        "rows": rows,
-        "head": head,
-        "drop_self": drop_self,
-        "sink": sink,
-        "keep": keep,
-        "batch_size": batch_size,
-        "long": long,
-        "overlap": overlap,
-        "truncate": truncate,
-        "on_error": on_error,
-        "tokenizer_kwargs": tokenizer_kwargs,
-        **options,
-    }
-    parts = chunks(inputs, batch_size * AHEAD)
-    total = len(inputs) if isinstance(inputs, Sized) else None
-
-    def stream() -> Iterator[Explanation | Comparison]:
-        with bar(total, progress, worth=total is None or total > batch_size) as advance:
-            for part in parts:
-                for each in explain(part, opened, None, method, progress=False, **asked):
-                    yield each
-                    advance(1)
-
-    return stream()
 
 
 @overload
