@@ -6,13 +6,15 @@ the log-probability of either whole sentence (Warstadt et al. 2020, BLiMP).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -71,11 +73,9 @@ def labels(
     classify.check_labels(asked, list(network.config.label2id), data)
     tokenizer = AutoTokenizer.from_pretrained(place)
     encoded = classify.encode(asked, network, tokenizer, longest)
-    collate = DataCollatorWithPadding(tokenizer)
     right: list[bool] = []
     with torch.inference_mode():
-        for start in range(0, len(encoded), batch):
-            part = {key: value.to(device) for key, value in collate(encoded[start : start + batch]).items()}
+        for part in _batches(encoded, DataCollatorWithPadding(tokenizer), batch, device):
             truth = part.pop("labels")
             right += (network(**part).logits.argmax(-1) == truth).tolist()
     return _scores([groups.get(e.row, "") for e in asked], right, [e.label for e in asked])
@@ -99,10 +99,8 @@ def prompts(
     network = AutoModelForMaskedLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
     encoded = prompt.encode(whole, tokenizer)
     right: list[bool] = []
-    collate = prompt.Pad(tokenizer)
     with torch.inference_mode():
-        for start in range(0, len(encoded), batch):
-            part = {k: v.to(device) for k, v in collate(encoded[start : start + batch]).items()}
+        for part in _batches(encoded, prompt.Pad(tokenizer), batch, device):
             logits = prompt.compare(network, part)
             right += (logits[:, 0] > logits[:, 1]).tolist()
     scores = _scores([item.group for item in whole], right)
@@ -110,6 +108,13 @@ def prompts(
     return [
         Score(s.group, s.right, s.rows, (len(asked) if s.group == ALL else total[s.group]) - s.rows) for s in scores
     ]
+
+
+def _batches(
+    encoded: Sequence[Any], collate: Callable[..., Any], size: int, device: str
+) -> Iterator[dict[str, Tensor]]:
+    for start in range(0, len(encoded), size):
+        yield {name: value.to(device) for name, value in collate(encoded[start : start + size]).items()}
 
 
 def is_causal(model: str) -> bool:
