@@ -1,4 +1,4 @@
-"""Every relative link of every page leads to a file of the repository, and to a heading that is in it."""
+"""What pages say of the repository: links lead to its files and to headings in them, and the version is its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from pages import DOCS, ROOT
+
+import wherefrom
 
 pytestmark = pytest.mark.skipif(not (DOCS / "index.md").exists(), reason="the documentation is not beside the tests")
 FOLDERS = (".github", "bench", "docs", "tests/fixtures")
@@ -52,6 +54,14 @@ def dead(page: Path) -> Iterator[str]:
 def test_every_link_of_a_page_leads_somewhere() -> None:
     assert len(PAGES) > 35
     assert not [address for page in PAGES for address in dead(page)]
+
+
+def test_citation_and_changelog_name_this_version() -> None:
+    cited = dict(re.findall(r"^([\w-]+): (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
+    changed = re.search(r"^# ([\d.]+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert changed is not None
+    assert (cited["version"], cited["date-released"]) == changed.groups()
+    assert cited["version"] == wherefrom.__version__
 
 
 def test_a_dead_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

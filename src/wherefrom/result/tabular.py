@@ -93,7 +93,8 @@ def dataframe(explanations: Numbered) -> DataFrame:
         for name, column in columns.items():
             column += found[name] if name in EACH else [found[name]] * len(each)
     table = pandas.DataFrame(columns)
-    return table.astype(dict.fromkeys(("part", "start", "end"), "Int64"))
+    kinds = {"Int64": ("part", "start", "end"), "float64": ("probability", "log_probability")}  # or None
+    return table.astype({name: kind for kind, names in kinds.items() for name in names})
 
 
 def save(explanations: Numbered, path: Path) -> Path:
