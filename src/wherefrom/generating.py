@@ -35,6 +35,7 @@ from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
+from wherefrom.result.words import in_sight
 from wherefrom.typecheck import checks_arguments, least
 
 SEEDS = 2**31
@@ -195,9 +196,11 @@ def _gathered(
     for place, each in enumerate(found):
         step, which = divmod(place, every)
         rows[step, which, : n + step] = each.scores[: n + step]
-    steps = [_answered(found[step * every : (step + 1) * every]) for step in range(k)]
     scores, foils = rows[:, 0].copy(), rows[:, 1:].copy() if every > 1 else None
     whole = _whole(opened, sentence, found[::every], scores)
+    written = zip(whole.tokens[n:], whole.pieces[n:], strict=True)
+    answered = (_answered(found[step * every : (step + 1) * every]) for step in range(k))
+    steps = [_as_written(each, *names) for each, names in zip(answered, written, strict=True)]
     return Generation(whole, scores, [*sentence.ids, said[-1]], steps, sampling, seed, foils)
 
 
@@ -212,6 +215,27 @@ def _answered(found: Sequence[Explanation]) -> Answered:
 def _log(found: Explanation) -> float:
     """The log-probability of the token that was said."""
     return found.log_probabilities.get(str(found.measured.label), -np.inf)
+
+
+def _as_written(said: Answered, token: str, piece: str) -> Answered:
+    """A token that has its vocabulary's name ("ĥ", a byte of a character) by what stands in the text, unless another
+    that was likely has that name.
+    """
+    text = in_sight(piece)
+    if said.target.label != token or not text or text in said.probabilities:
+        return said
+
+    def named(words: Mapping[str, Any]) -> dict[str, Any]:
+        return {text if word == token else word: value for word, value in words.items()}
+
+    return replace(
+        said,
+        target=replace(said.target, label=text),
+        prediction=text if said.prediction == token else said.prediction,
+        probabilities=named(said.probabilities),
+        candidates=named(said.candidates),
+        foils=tuple(replace(each, label=text) for each in said.foils),
+    )
 
 
 def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scores: Any) -> Explanation:

@@ -29,6 +29,7 @@ from wherefrom.pipeline.resolution import Question
 from wherefrom.result.answer import Answer
 from wherefrom.result.by_layer import LogitLens, Said
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.words import as_written
 from wherefrom.typecheck import checks_arguments, least
 
 
@@ -102,7 +103,9 @@ def _seen(opened: Model, sentence: Any, question: tuple[Any, Any, Any], top: int
     place = states[-1].device
     made = (from_layer(opened, batch, opened.depth, each.to(place), tuples=trace.tuples) for each in states)
     found = [_said(opened, sentence, output, layer, final, question[2], top) for layer, output in enumerate(made)]
-    return LogitLens(sentence.tokens, final.target, final.readout, found)
+    places = zip(sentence.tokens, sentence.spans, strict=True)
+    pieces = [as_written(token, sentence.texts, span) for token, span in places]
+    return LogitLens(sentence.tokens, final.target, final.readout, found, pieces)
 
 
 def _said(opened: Model, sentence: Any, output: Any, layer: int, final: Answer, position: Any, top: int) -> Said:

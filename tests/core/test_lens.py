@@ -46,6 +46,12 @@ def test_every_layer_says_what_norm_and_head_make_of_its_state(kind: str) -> Non
     )
 
 
+def test_the_token_that_is_read_stands_as_in_the_text() -> None:
+    lens = wherefrom.logit_lens("Alice gave", model="wherefrom/lm", top=1)
+    assert lens.tokens[-1] == "Ġgave"
+    assert "'gave'" in lens.title
+
+
 def test_an_explanation_and_a_token_that_was_said_are_questions_too() -> None:
     model, tokenizer = tiny.model("llama", "causal-lm"), tiny.tokenizer()
     said = wherefrom.generate(TEXT, model, tokenizer, max_new_tokens=3, do_sample=False)

@@ -32,6 +32,7 @@ class LogitLens:
     target: Target  # what is followed through the layers: what was asked for, or what the model says in the end
     readout: Readout
     layers: list[Said]  # L + 1: the embeddings first
+    pieces: list[str]  # the tokens as they stand in the text
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -49,7 +50,7 @@ class LogitLens:
     @property
     def title(self) -> str:
         where = self.readout.position
-        at = self.readout.why if where is None else f"token {where} '{self.tokens[where]}'"
+        at = self.readout.why if where is None else f"token {where} '{self.pieces[where]}'"
         return f"logit lens at {at}, {self.target}"
 
     @property
