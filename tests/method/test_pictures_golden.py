@@ -1,4 +1,4 @@
-"""The authors' own numbers on vision transformers: Chefer et al. (2021a, 2021b) on ViT and CLIP, DecompX on ViT."""
+"""The authors' numbers on vision transformers: Chefer et al. (2021a, 2021b) on ViT and CLIP, Grad-ECLIP, DecompX."""
 
 from __future__ import annotations
 
@@ -95,6 +95,45 @@ def test_generic_relevance_of_clip_is_the_authors() -> None:
             found = wherefrom.explain(given, model, method="generic-attention", target=target, layers=layers)
             near(found.scores[1:], theirs[f"generic_start{start}/image"][number])
             assert float(found.prediction or 0) == pytest.approx(inputs["logits_per_image"][0, number], rel=1e-3)
+
+
+def eclip(model: Any, pixels: Any, ids: Any) -> Any:
+    """Grad-ECLIP of an image and a text by its formula, with hooks on the last layer."""
+    last, kept = model.vision_model.encoder.layers[-1].self_attn, {}
+    hooks = [
+        getattr(last, name).register_forward_hook(lambda _, __, made, name=name: kept.update({name: made}))
+        for name in ("q_proj", "k_proj", "v_proj")
+    ]
+    hooks += [last.out_proj.register_forward_pre_hook(lambda _, given: kept.update(o=given[0]))]
+    found = model(pixel_values=pixels, input_ids=ids)
+    (gradient,) = torch.autograd.grad((found.image_embeds * found.text_embeds).sum(), kept["o"])
+    for hook in hooks:
+        hook.remove()
+    query, keys = last.out_proj(kept["q_proj"][0, :1]), last.out_proj(kept["k_proj"][0, 1:])
+    alike = torch.cosine_similarity(query, keys, dim=-1)
+    weight = (alike - alike.min()) / (alike.max() - alike.min())
+    return (weight * (gradient[0, 0] * kept["v_proj"][0, 1:]).sum(-1)).relu().detach().numpy()
+
+
+def test_grad_eclip_is_the_formula_and_that_the_authors_on_their_one_head() -> None:
+    inputs, theirs = arrays("clip", "inputs"), arrays("clip", "clip")
+    pixels, texts = torch.tensor(inputs["pixel_values"]), torch.tensor(inputs["input_ids"])
+    model = opened("clip", "CLIPModel", Ids())
+    given = {"pixel_values": pixels[0]}
+    clip = transformers.CLIPModel.from_pretrained(BEYOND / "clip" / "model", dtype=torch.float64).eval()
+    for ids in texts:
+        target = wherefrom.similarity(" ".join(map(str, ids.tolist())))
+        scores = wherefrom.explain(given, model, method="grad-eclip", target=target).scores
+        expected = eclip(clip, pixels, ids[None])
+        near(scores[1:] / scores.max(), expected / expected.max())
+        assert scores[0] == 0
+    last = clip.vision_model.encoder.layers[-1].self_attn
+    last.num_heads, last.head_dim, last.scale = 1, last.embed_dim, last.embed_dim**-0.5
+    for number, ids in enumerate(texts):
+        near_theirs = {"rtol": 0, "atol": 1e-6}  # they add something small to the divisor
+        np.testing.assert_allclose(
+            eclip(clip, pixels, ids[None]), theirs[f"grad_eclip/image{number}"].ravel(), **near_theirs
+        )
 
 
 @pytest.mark.parametrize("case", ["vit", "vit14"])

@@ -14,6 +14,7 @@ from wherefrom.method import deeplift as deeplift
 from wherefrom.method import gradients as gradients
 from wherefrom.method import integrated_gradients as integrated_gradients
 from wherefrom.method import attention_gradients as attention_gradients
+from wherefrom.method import grad_eclip as grad_eclip
 from wherefrom.method import cat as cat
 from wherefrom.method import relevance as relevance
 from wherefrom.method import attn_lrp as attn_lrp

@@ -167,6 +167,12 @@ CHEFER_2021B = Paper(
     "Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder Transformers",
     "ICCV",
 )
+ZHAO_2024 = Paper(
+    "Chenyang Zhao and Kun Wang and Xingyu Zeng and Rui Zhao and Antoni B. Chan",
+    2024,
+    "Gradient-based Visual Explanation for Transformer-based CLIP",
+    "ICML",
+)
 MODARRESSI_2023 = Paper(
     "Ali Modarressi and Mohsen Fayyaz and Ehsan Aghazadeh and Yadollah Yaghoobzadeh and Mohammad Taher Pilehvar",
     2023,
