@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import CONFIG_MAPPING, PreTrainedModel, PreTrainedTokenizerFast
 
 import wherefrom
 
@@ -258,6 +259,8 @@ LETTERS = [*"abcdefghi", *(f"##{letter}" for letter in "abcdefghi")]
 
 def config(variant: str, **changes: Any) -> Any:
     model_type, more = {**VARIANTS, **LAYOUTS}[variant]
+    if model_type not in CONFIG_MAPPING:  # flint, gte, kolibri1, ultrabert: younger than our lower bound
+        pytest.skip(f"transformers {transformers.__version__} has no type {model_type!r}")
     return transformers.AutoConfig.for_model(model_type, **{**{**CONFIGS, **OTHERS}[model_type], **more, **changes})
 
 

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import torch
@@ -59,7 +60,7 @@ class Block:
     def part(self, path: str) -> Any:
         path, _, function = path.partition(":")
         found = submodule(self.module, path)
-        return getattr(sys.modules[type(found).__module__], function) if function else found
+        return attrgetter(function)(sys.modules[type(found).__module__]) if function else found
 
     @property
     def first(self) -> nn.Module:

@@ -34,7 +34,25 @@ DINOV2 = VIT.but(
     ffn={"norm": "norm2", "scale": "layer_scale2.lambda1"},
     reads="class-and-patches",
 )
+# As transformers wrote it until 5.17: other names, and both halves of a gated FFN in one matrix.
+DINOV2_OLD = DINOV2.but(
+    "dinov2",
+    attention={
+        "query": "attention.attention.query",
+        "key": "attention.attention.key",
+        "value": "attention.attention.value",
+        "output": "attention.output.dense",
+    },
+    ffn={"activation": "mlp.activation"},
+)
+PACKED = {
+    "up": "mlp.weights_in",
+    "packed": "gate-up",
+    "activation": "mlp:nn.functional.silu",
+    "down": "mlp.weights_out",
+}
 GATED = {"up": "mlp.up_proj", "gate": "mlp.gate_proj", "activation": "mlp.act_fn", "down": "mlp.down_proj"}
+DINOV2S = (DINOV2, DINOV2.but("", ffn=GATED), DINOV2_OLD, DINOV2_OLD.but("", ffn=PACKED))
 CLIP = VIT.but(
     "clip",
     layers="encoder.layers.*",
@@ -69,11 +87,8 @@ VISION: dict[str, tuple[Family, ...]] = {
         "clip": (CLIP_CLASSIFIER,),
         "clip_vision_model": (CLIP,),
         "deit": (VIT.but("", special=("[CLS]", "[DIST]")),),
-        "dinov2": (DINOV2, DINOV2.but("", ffn=GATED)),
-        "dinov2_with_registers": (
-            DINOV2.but("", registers="num_register_tokens"),
-            DINOV2.but("", registers="num_register_tokens", ffn=GATED),
-        ),
+        "dinov2": DINOV2S,
+        "dinov2_with_registers": tuple(row.but("", registers="num_register_tokens") for row in DINOV2S),
         "siglip": (SIGLIP_CLASSIFIER,),
         "siglip_vision_model": (SIGLIP,),
         "vit": (VIT,),
