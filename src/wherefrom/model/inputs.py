@@ -327,7 +327,11 @@ class Reader:
         if encoding.get("position_ids") is not None:
             raise InvalidInput("position_ids are not supported: a sentence's positions count from its first token")
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
-        decoder = _lists(encoding[DECODER]) if self.two_streams and encoding.get(DECODER) is not None else None
+        decoder = None if encoding.get(DECODER) is None else _lists(encoding[DECODER])
+        if decoder is not None and not self.two_streams:
+            raise InvalidInput(
+                f"{DECODER} were given, and this model has one stream of tokens; expected input_ids alone"
+            )
         if self.two_streams and encoding.get(FEATURES) is not None:
             sources, single = heard(encoding)
             return self._prefixed(sources, [decoder] if single else decoder) if decoder else [*sources], single
