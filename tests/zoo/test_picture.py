@@ -32,4 +32,5 @@ def test_cifar10_is_as_the_card_says() -> None:
     from wherefrom.training import images
 
     score = images.measure("wherefrom/picture", SHARED / "cifar10" / "test.parquet", images.ImageColumns())
+    assert score.accuracy >= 0.88
     assert score.accuracy == pytest.approx(zoo.card("wherefrom/picture").measured["CIFAR-10 test accuracy"], abs=0.002)
