@@ -46,6 +46,21 @@ def test_the_same_command_computes_nothing_twice(measured: tuple[Path, list[str]
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.slow
+def test_workers_change_no_number(measured: tuple[Path, list[str]], tmp_path: Path) -> None:
+    out, asked = measured
+    beside = [*asked, "--parts", "faithful,sane", "--workers", "2", "--shard", "4"]
+    beside[beside.index("--out") + 1] = str(tmp_path)
+    found = CliRunner().invoke(app, beside)
+    assert found.exit_code == 0, found.output
+    (one,), (two,) = (board.read_board(each).tables for each in (out, tmp_path))
+    for before, after in ((one.values, two.values), (one.sane, two.sane)):
+        assert list(before) == list(after)
+        for metric in before:
+            for method in METHODS:
+                assert after[metric][method] == pytest.approx(before[metric][method], abs=1e-5, nan_ok=True)
+
+
 def test_a_board_knows_every_question_that_the_data_can_answer(measured: tuple[Path, list[str]]) -> None:
     found = board.read_board(measured[0])
     assert set(found.methods) == set(METHODS)

@@ -50,6 +50,7 @@ class Measuring:
     parts: tuple[str, ...] = PARTS
     batch_size: int = 16
     shard: int = 64
+    workers: int = 1
     seed: int = 0
     truncate: bool = True
     opening: dict[str, Any] = field(default_factory=dict)  # device, dtype, task, prove
@@ -72,7 +73,7 @@ def measure(models: Sequence[str], out: Path, how: Measuring) -> Iterator[Path]:
             )
         for called, data in suiting:
             folder = out / f"{_plain(name)} on {_plain(called)}"
-            _measure(opened, drawn(data, how.rows, how.seed), folder, how)
+            _measure(name, opened, drawn(data, how.rows, how.seed), folder, how)
             yield folder
 
 
@@ -81,12 +82,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.:-]+", "-", Path(name).name)
 
 
-def _measure(opened: Model, data: Dataset, folder: Path, how: Measuring) -> None:
+def _measure(name: str, opened: Model, data: Dataset, folder: Path, how: Measuring) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names, refused = _able(opened, data, folder, how)
     asked: dict[str, Any] = {
-        "model": opened,
+        **({"model": opened} if how.workers == 1 else {"model": name, **how.opening}),  # which every worker opens
         "methods": names,
+        "workers": how.workers,
         "batch_size": how.batch_size,
         "seed": how.seed,
         "truncate": how.truncate,
@@ -95,7 +97,7 @@ def _measure(opened: Model, data: Dataset, folder: Path, how: Measuring) -> None
         evaluate(data, metrics=metrics(opened, data), shard=how.shard, out=folder / "faithful", **asked)
     if "sane" in how.parts:
         few = drawn(data, how.sane_rows, how.seed)
-        evaluate(few, metrics=sane(opened), shard=how.sane_rows, out=folder / "sane", **asked)
+        evaluate(few, metrics=sane(opened), shard=min(how.shard, how.sane_rows), out=folder / "sane", **asked)
     known = _known(folder)
     if "cost" in how.parts and "passes" not in known:
         known["passes"] = _passes(opened, data, names, how)

@@ -43,6 +43,7 @@ def benchmark_command(
     folder: Annotated[Path | None, typer.Option(help="The folder of datasets; or set WHEREFROM_DATA.")] = None,
     batch_size: BatchSize = 16,
     shard: Annotated[int, typer.Option(help="Rows in one shard; a kill loses at most one.", min=1)] = 64,
+    workers: Annotated[int, typer.Option(help="Worker processes, which share the shards.", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="The seed that draws the examples.", min=0)] = 0,
     *,
     asked: Asked,
@@ -61,6 +62,7 @@ def benchmark_command(
         parts=tuple(split(parts)),
         batch_size=batch_size,
         shard=shard,
+        workers=workers,
         seed=seed,
         opening=asked,
     )
