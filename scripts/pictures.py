@@ -114,13 +114,13 @@ def llama(file: Path) -> None:
 
 
 def main() -> None:
-    methods = ["deeplift", "attcat", "transformer-attribution", "alti", "globenc", "attention-rollout"]
+    methods = ["cp-lrp", "deeplift", "transformer-attribution", "alti", "globenc", "attention-rollout"]
     compared = wherefrom.compare(REVIEW, methods=methods)
     picture(
         "compare", list(compared.values()), width=120, title=f"wherefrom compare … --methods {','.join(methods[:3])},…"
     )
-    single = wherefrom.explain("a deep and meaningful film .", method="attcat")
-    picture("explain", [single], width=104, layers=True, title="wherefrom explain … --method attcat --layers")
+    single = wherefrom.explain("a deep and meaningful film .")
+    picture("explain", [single], width=104, layers=True, title="wherefrom explain … --layers")
     gallery(DOCS / "gallery.md")
     gallery(DOCS / "concepts.md")
     tour(DOCS / "tour.ipynb")

@@ -2,11 +2,13 @@
 
 DEFAULT_MODEL = "wherefrom/sentiment"
 SPEAKER = "wherefrom/lm"  # where something is to be said
-DEFAULT_METHOD = "auto"  # resolved by wherefrom/pipeline/auto.py:
-TOWARDS = ("deeplift", "attcat")  # where something is predicted; the second where the first cannot answer
+DEFAULT_METHOD = "auto"  # resolved by wherefrom/pipeline/auto.py, each where those before it cannot answer:
+# Where something is predicted: the first on the leaderboard of all that cost few passes, then those that need less.
+TOWARDS = ("cp-lrp", "deeplift", "attcat")
+MASKED = ("deeplift", "cp-lrp", "attcat")  # the same of a word at a mask, where the second is told apart as the better
 UNMAPPED = ("integrated-gradients", "gradient-x-input")  # the same of models whose blocks are not known
 MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
 HEADS = ("attention-rollout",)  # where one head is asked for
-# Side by side, methods that differ in kind: differences, gradients, what tokens give, attention alone.
-COMPARED = ("deeplift", "attcat", "alti", "attention-rollout")
+# Side by side, the best of methods that differ in kind: relevance, differences, what tokens give, attention alone.
+COMPARED = ("cp-lrp", "deeplift", "alti", "attention-rollout")
 COMPARED_MAPS = ("alti", "value-zeroing", "globenc", "attention-rollout")

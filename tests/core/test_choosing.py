@@ -10,7 +10,7 @@ import torch
 
 import tiny
 import wherefrom
-from wherefrom.defaults import COMPARED, COMPARED_MAPS, TOWARDS
+from wherefrom.defaults import COMPARED, COMPARED_MAPS, MASKED, TOWARDS
 from wherefrom.method import choose, lookup
 from wherefrom.metric.spotcheck import checks
 from wherefrom.pipeline import execution
@@ -28,20 +28,20 @@ def explain(task: str = "classification", text: str = "the deep film", **asked: 
 
 
 @pytest.mark.parametrize(
-    ("task", "text", "asked"),
+    ("task", "text", "asked", "method"),
     [
-        ("classification", "the deep film", {}),
-        ("classification", "the deep film", {"target": 1, "foil": 0}),
-        ("masked-lm", "the [MASK] film", {}),
-        ("masked-lm", "the deep film", {"position": 1}),
-        ("causal-lm", "the deep", {}),
-        ("token-classification", "the deep film", {"position": 2}),
-        ("question-answering", "the deep film", {}),
+        ("classification", "the deep film", {}, "cp-lrp"),
+        ("classification", "the deep film", {"target": 1, "foil": 0}, "cp-lrp"),
+        ("masked-lm", "the [MASK] film", {}, "deeplift"),
+        ("masked-lm", "the deep film", {"position": 1}, "deeplift"),
+        ("causal-lm", "the deep", {}, "cp-lrp"),
+        ("token-classification", "the deep film", {"position": 2}, "cp-lrp"),
+        ("question-answering", "the deep film", {}, "cp-lrp"),
     ],
 )
-def test_an_output_is_explained_with_signs(task: str, text: str, asked: dict[str, Any]) -> None:
+def test_an_output_is_explained_with_signs(task: str, text: str, asked: dict[str, Any], method: str) -> None:
     found = explain(task, text, **asked)
-    assert (found.method, found.signed) == ("deeplift", True)
+    assert (found.method, found.signed) == (method, True)
     assert found.target == found.measured
     assert found.target.kind != "none"
 
@@ -83,25 +83,26 @@ def test_every_family_has_an_answer(variant: str, dtype: torch.dtype) -> None:
 @pytest.mark.filterwarnings("error::wherefrom.WherefromWarning")
 def test_what_cannot_answer_is_not_chosen() -> None:
     """Without a tokenizer there is no token for a baseline; the result says which method it was."""
-    assert wherefrom.explain([5, 6, 7], tiny.model()).method == "attcat"
+    assert wherefrom.explain([5, 6, 7], tiny.model()).method == "cp-lrp"
     assert wherefrom.explain([5, 6, 7], tiny.model(), baseline=4).method == "deeplift"
-    assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
+    assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["cp-lrp", "alti", "attention-rollout"]
 
 
 def test_falling_back_to_the_next_method_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its own check fails, which nobody knows before."""
     monkeypatch.setattr("wherefrom.method.deeplift.LARGE", -1)
+    monkeypatch.setattr("wherefrom.pipeline.auto.TOWARDS", ("deeplift", "attcat"))
     with pytest.warns(wherefrom.WherefromWarning, match=r"deeplift misses the change.*Explained by attcat instead"):
         assert wherefrom.explain("a good film", tiny.model(), TOKENIZER).method == "attcat"
     with pytest.warns(wherefrom.WherefromWarning, match="deeplift is missing from the comparison"):
         compared = wherefrom.compare("a good film", tiny.model(), TOKENIZER)
-    assert list(compared) == ["attcat", "alti", "attention-rollout"]
+    assert list(compared) == ["cp-lrp", "alti", "attention-rollout"]
 
 
 def test_a_method_that_was_named_is_not_replaced() -> None:
     with pytest.raises(wherefrom.WherefromError, match="token for a baseline"):
         wherefrom.explain([5, 6, 7], tiny.model(), method="deeplift")
-    with pytest.raises(wherefrom.WherefromError, match="it is deeplift: 'deeplift' has no option 'odd'"):
+    with pytest.raises(wherefrom.WherefromError, match="it is cp-lrp: 'cp-lrp' has no option 'odd'"):
         explain(odd=1)
     assert explain(baseline="pad").options == {"baseline": "pad"}
 
@@ -112,12 +113,13 @@ def test_compared_by_default() -> None:
 
 
 def test_what_is_named_in_the_defaults_exists() -> None:
-    assert all(lookup(name)[0].signed and lookup(name)[0].class_specific for name in TOWARDS)
+    assert all(lookup(name)[0].signed and lookup(name)[0].class_specific for name in (*TOWARDS, *MASKED))
     assert all(lookup(name)[0].kind == "map" for name in COMPARED_MAPS)
 
 
 def test_the_estimate_is_of_the_same_method() -> None:
-    assert wherefrom.estimate("the film", tiny.model(), TOKENIZER).method == "deeplift"
+    assert wherefrom.estimate("the film", tiny.model(), TOKENIZER).method == "cp-lrp"
+    assert wherefrom.estimate("the [MASK]", tiny.model(task="masked-lm"), TOKENIZER).method == "deeplift"
     assert wherefrom.estimate("the film", tiny.model(task="encoder"), TOKENIZER).method == "alti"
 
 

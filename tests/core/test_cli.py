@@ -76,7 +76,7 @@ def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
     out = run("explain", "a deep film .", "--model", folder)
     found = wherefrom.explain("a deep film .", folder)
     assert f"predicts {found.prediction} ({found.probabilities[found.prediction]:.3f})" in out
-    assert f"film {found.scores[3]:.3g}" in out
+    assert f"film {found.scores[3]:+.3g}" in out
     assert "read at: first token [CLS]" in out
 
 
@@ -127,7 +127,7 @@ def test_compare_prints_every_method(folder: str) -> None:
     out = run("compare", "a deep film .", "-m", folder, "--methods", "attention, rollout", "--layers")
     assert out.index("attention") < out.index("rollout")
     data = json.loads(run("compare", "a deep film .", "-m", folder, "--json"))
-    assert list(data["explanations"]) == ["deeplift", "attcat", "alti", "attention-rollout"]
+    assert list(data["explanations"]) == ["cp-lrp", "deeplift", "alti", "attention-rollout"]
 
 
 def test_methods_lists_every_name(typed: Callable[..., Outcome]) -> None:

@@ -80,7 +80,7 @@ def test_the_default_answers_without_a_warning(layout: str) -> None:
         compared = wherefrom.compare(text, model, tokenizer)
         assert found.method in compared
         assert not compared.failed
-        assert {"attcat", "alti", "attention-rollout"} <= set(compared)
+        assert {"cp-lrp", "alti", "attention-rollout"} <= set(compared)
     assert wherefrom.explain(tiny.ids(4), tiny.model(layout, "encoder")).method == "alti"
 
 
@@ -102,15 +102,17 @@ def test_every_method_that_is_defined_can_be_resolved() -> None:
 @pytest.mark.parametrize(
     ("layout", "method"),
     [
-        ("qwen3", "deeplift"),
-        ("olmo2", "deeplift"),
-        ("falcon", "deeplift"),
-        ("mixtral", "attcat"),
-        ("deberta-v2", "attcat"),
+        ("qwen3", "cp-lrp"),
+        ("falcon", "cp-lrp"),
+        ("mixtral", "cp-lrp"),
+        ("deberta-v2", "cp-lrp"),
+        ("deepseek_v3", "attcat"),
     ],
 )
-def test_the_default_is_deeplift_or_attcat_as_the_readme_says(layout: str, method: str) -> None:
-    assert wherefrom.explain("a good film", tiny.model(layout), tiny.tokenizer()).method == method
+def test_the_default_is_cp_lrp_or_attcat_as_the_readme_says(layout: str, method: str) -> None:
+    model = tiny.model(layout)
+    assert wherefrom.explain("a good film", model, tiny.tokenizer()).method == method
+    assert next(iter(wherefrom.compare("a good film", model, tiny.tokenizer()))) == method
 
 
 def test_a_target_that_nobody_looks_at_brings_up_only_methods_that_are_defined() -> None:

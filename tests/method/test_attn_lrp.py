@@ -109,7 +109,7 @@ def test_all_of_the_logit_arrives_where_attention_is_constant_and_biases_are_non
     assert found.delta is None
     assert found.arrived == pytest.approx(found.scores.sum() / logit)
     assert abs(found.arrived - 1) > 1e-3
-    assert f"{found.arrived:.0%} arrives" in found.to_html()
+    assert f"sums to {found.arrived:.0%} of the output" in found.to_html()
 
 
 def test_positions_keep_their_share_at_the_word_embeddings() -> None:

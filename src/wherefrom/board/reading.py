@@ -41,6 +41,7 @@ class BoardTable:
     sane: Mapping[str, Mapping[str, Array]]
     left_out: Mapping[str, str]
     passes: Mapping[str, float]
+    retrained: bool = False  # whether the sanity checks are of the same model trained once more
 
     @property
     def task(self) -> str:
@@ -209,6 +210,7 @@ def _table(path: Path) -> BoardTable:
         sane=dict(_values(sane)) if sane.finished is not None else {},
         left_out=known.get("left_out", {}),
         passes=known.get("passes", {}),
+        retrained=sane.finished is not None and sane.manifest["model"]["hash"] != run.manifest["model"]["hash"],
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from wherefrom.board.choosing import CUES, FAITHFUL, PLAUSIBLE
 from wherefrom.board.reading import Board, BoardTable
 from wherefrom.board.recommending import CHANCE
+from wherefrom.defaults import TOWARDS
 from wherefrom.files import write
 from wherefrom.metric.standings import LEVEL, Standings
 
@@ -35,6 +36,9 @@ CANNOT = (
     "the question by which it is judged here.",
     "**Maps.** Methods that look at no output say what a representation is made of. They are judged here by a question "
     "that they do not ask, and stand lower for it; for a map of every layer the others are no answer at all.",
+    "**Pictures and translations.** Every table is of texts and of encoders and decoders by themselves.",
+    "**A sum.** Erasure looks at the order of tokens. Whether scores add up to the output, or by how much one token "
+    "weighs more than another, is not in it.",
     "**People.** What people marked is what persuades them, not what the model used.",
     "**Small differences.** A bar joins methods that these examples do not tell apart; with more examples some would "
     "be. Tests are over examples: they say that a difference holds for other examples of the same data and model.",
@@ -82,7 +86,8 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
     )
     lacking = [f"{table.name} lacks {_listed(names)}" for table in board.tables if (names := board.lacking(table))]
     if lacking:
-        yield f"Not every method is defined on every model, or cheap enough for a CPU: {'; '.join(lacking)}."
+        why = "Not every method is defined on every model, or cheap enough for a CPU or a long text"
+        yield f"{why}: {'; '.join(lacking)}."
     if board.left_out:
         yield "Left out: " + "; ".join(f"`{name}` ({why})" for name, why in board.left_out.items()) + "."
     if board.unfinished:
@@ -91,7 +96,7 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
 
 
 _COLUMNS = f"""Means over the tables, of erasure over those of classifiers, in the order of the first standing.
-A star: some tables lack the method (below), and its means, over the others alone, do not compare with the rest.
+A star: only so many of the tables have the method; its means, over these alone, do not compare with the rest.
 *Beaten*: the share of the other methods that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF:
 higher is better; log-odds, sufficiency: lower. *Randomised*: rank correlation with the scores after all weights were
 drawn anew; near 1 the scores do not depend on what was learnt. *Padding*: the largest change of a score beside a
@@ -131,7 +136,8 @@ def _cheap(board: Board, found: Standings) -> str:
         return ""
     share, dear = found.beaten[found.methods.index(cheap)], known[found.methods[0]]
     return (
-        f"It costs {dear:.0f} forward passes; of those that cost {CHEAP:g} at most, `{cheap}` is first ({share:.0%}). "
+        f"It costs {dear:.0f} forward passes; of those that cost {CHEAP:g} at most, `{cheap}` is first ({share:.0%})"
+        f"{', and the default of `wherefrom explain`' if cheap == TOWARDS[0] else ''}. "
     )
 
 
@@ -184,7 +190,8 @@ def _methods(board: Board) -> str:
             *("–" if each is None else f"{each:.0%}" for each in shares),
         ]
         cells += [_number(board.mean(method, metric)) for metric in metrics]
-        star = r" \*" if any(isnan(each[at]) for each in found.tables.values()) else ""
+        having = sum(not isnan(each[at]) for each in found.tables.values())
+        star = rf" \* ({having} of {len(found.tables)})" if having < len(found.tables) else ""
         rows.append(
             [
                 f"[`{method}`](methods.md){star}",
@@ -213,7 +220,8 @@ def _table(table: BoardTable) -> list[str]:
         max((len(v) for each in found.values() for v in each.values()), default=0)
         for found in (table.values, table.sane)
     )
-    return [table.name, str(rows), str(few or "–"), by, f"{told['device']}, {told['dtype']}"]
+    checked = f"{few}, of a second training" if table.retrained else str(few or "–")
+    return [table.name, str(rows), checked, by, f"{told['device']}, {told['dtype']}"]
 
 
 def _rows(head: Sequence[str], rows: object) -> Iterator[str]:

@@ -58,7 +58,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         "-M",
-        help="A name from `wherefrom methods`; auto is deeplift, or what suits the model and the question.",
+        help="A name from `wherefrom methods`; auto is cp-lrp, or what suits the model and the question.",
         autocompletion=complete_method,
     ),
 ]

@@ -5,7 +5,7 @@ it is done, how far the methods agree, and the evidence of each on this very tex
 
     {"event": "waiting", "ahead": 3}                      while others are served
     {"event": "progress", "done": 1, "of": 9, "doing": "layer 1 of 4"}               the pass that all methods share,
-    {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
+    {"event": "progress", "done": 5, "of": 9, "doing": "cp-lrp"}                     then each method by itself
     {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
     {"event": "failed", "input": 0, "name": "…", "detail": "…", "code": "…"}        this one alone; the others go on
     {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]], "by_magnitude": ["alti"], …}

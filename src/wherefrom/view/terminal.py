@@ -112,7 +112,7 @@ def _beside(explanation: Explanation, common: str | None) -> Text:
     """What stands beside a method's name: what it explains if not the same, what it misses, how long it took."""
     text = Text("" if explanation.explained == common else f"  explained: {explanation.explained}")
     missed = "" if explanation.delta is None else f"  delta {explanation.delta:+.2g}"
-    missed += "" if explanation.arrived is None else f"  {explanation.arrived:.0%} arrives"
+    missed += "" if explanation.arrived is None else f"  sums to {explanation.arrived:.0%} of the output"
     missed += f"  {explanation.fit}" if explanation.fit else ""
     took = f"  {explanation.seconds * 1000:.0f} ms" if explanation.seconds else ""
     shares = "" if np.array_equal(readable(explanation, explanation.scores), explanation.scores) else "  shares"
