@@ -117,7 +117,7 @@ def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, a
     share = int("".join(filter(str.isdigit, page.locator(".readout .share").inner_text())))
     said = wherefrom.generate("the film is good", translator(), method="attn-lrp", target="the dog is not good")
     assert share == pytest.approx(100 * said.source_contribution[2], abs=1)
-    expect(page.locator(".picture figcaption")).to_contain_text("how much of a token comes from the source")
+    expect(page.locator(".picture figcaption")).to_contain_text("how much comes from the source")
     page.locator(".why").first.click()  # asks the server
     expect(page.locator(".viewer h1")).to_contain_text("rather than")
     # The other page compares methods on a target that is given.

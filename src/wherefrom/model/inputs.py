@@ -330,7 +330,7 @@ class Reader:
         decoder = None if encoding.get(DECODER) is None else _lists(encoding[DECODER])
         if decoder is not None and not self.two_streams:
             raise InvalidInput(
-                f"{DECODER} were given, and this model has one stream of tokens; expected input_ids alone"
+                f"{DECODER} were given, but the model has one stream of tokens; expected input_ids alone"
             )
         if self.two_streams and encoding.get(FEATURES) is not None:
             sources, single = heard(encoding)

@@ -101,8 +101,8 @@ export const saidMap = {
 
   say: ({ said }, cell, { unit }) => cellText(said, unit, cell),
 
-  caption: ({ rows, columns, edge }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns · each row in its own scale${edge
-    ? " · source and target apart · bars: how much of a token comes from the source" : ""}`,
+  caption: ({ rows, columns, edge }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns${edge ? ", source | target" : ""} · ` +
+    `each row in its own scale${edge ? " · bars: how much comes from the source" : ""}`,
 
   describe: ({ rows, columns }) => `Heatmap of ${rows.length} tokens that were said by ${columns} sources`,
 };
