@@ -329,9 +329,7 @@ class Reader:
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         decoder = None if encoding.get(DECODER) is None else _lists(encoding[DECODER])
         if decoder is not None and not self.two_streams:
-            raise InvalidInput(
-                f"{DECODER} were given, but the model has one stream of tokens; expected input_ids alone"
-            )
+            raise InvalidInput(f"{DECODER} were given to a model of one stream of tokens; expected input_ids alone")
         if self.two_streams and encoding.get(FEATURES) is not None:
             sources, single = heard(encoding)
             return self._prefixed(sources, [decoder] if single else decoder) if decoder else [*sources], single
