@@ -148,3 +148,11 @@ def test_bytes_are_a_picture(model: Any, photos: list[Any]) -> None:
     buffer = io.BytesIO()
     pillow.fromarray(photos[0]).save(buffer, "JPEG")
     assert wherefrom.explain(buffer.getvalue(), model, method="saliency").picture is not None
+
+
+def test_what_masks_texts_hides_patches_behind_the_mean_colour(model: Any, photos: list[Any]) -> None:
+    names = [f"{name}{by}" for name in ("masked-accuracy", "prediction-performance") for by in ("", "(by=mean)")]
+    rows = [{"image": each, "label": 0} for each in photos]
+    run = wherefrom.evaluate(rows, model, methods=["saliency"], metrics=names, target="label")
+    plain, painted = ([run.mean("saliency", name) for name in names[i::2]] for i in (0, 1))
+    assert plain == painted

@@ -34,10 +34,10 @@ def ways(opened: Model) -> list[str]:
 
 def left_out(opened: Model, by: str | int) -> str | int:
     """How what is left out goes: "auto" deletes it from a text, and paints it over in a picture, where nothing can be
-    deleted."""
-    if by != "auto":
-        return by
-    return PAINT if opened.images else "delete"
+    deleted; so does "mask", as no mask token is there."""
+    if opened.images:
+        return PAINT if by in ("auto", "mask") else by
+    return "delete" if by == "auto" else by
 
 
 def suggested(opened: Model) -> str:
