@@ -18,7 +18,7 @@ from wherefrom.method.needs import undefined
 from wherefrom.model import Model, open_model
 from wherefrom.model.capture import rerunning
 from wherefrom.model.double_casts import computing_in_double
-from wherefrom.model.inputs import collate
+from wherefrom.model.sentences import collate
 from wherefrom.model.undo import attending_eagerly, borrowed, hook, routing_eagerly
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ IDS = ("a token id", "a list of token ids")
 def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
     """The pass on the sentences, and the pass on their baselines."""
     from wherefrom.model.capture import capture
-    from wherefrom.model.inputs import collate
+    from wherefrom.model.sentences import collate
 
     opened, sentences = output.trace.opened, output.trace.batch.sentences
     yield capture(opened, collate(sentences, opened.pad_id))

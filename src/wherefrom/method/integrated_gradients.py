@@ -143,8 +143,8 @@ def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.d
 
 def _ends(output: OutputTrace, baseline: Any, layer: int | None) -> tuple[Tensor, Tensor]:
     """The states at the input and at the baseline: [B, n, ·] each."""
-    from wherefrom.model.inputs import collate
     from wherefrom.model.rerun import states_at
+    from wherefrom.model.sentences import collate
 
     check_layer(output, layer)
     opened, sentences = output.trace.opened, output.trace.batch.sentences

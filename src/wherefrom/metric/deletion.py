@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.model import Model, Sentence
-from wherefrom.model.inputs import Batch
 from wherefrom.model.output import one_class_each
 from wherefrom.model.parts import promote
 from wherefrom.model.rerun import batched_readings
+from wherefrom.model.sentences import Batch
 from wherefrom.result.explanation import Explanation
 
 if TYPE_CHECKING:

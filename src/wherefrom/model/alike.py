@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from wherefrom.model.capture import rerunning
-from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
+from wherefrom.model.sentences import Sentence
 from wherefrom.model.undo import borrowed, hook
 from wherefrom.result.answer import Answer
 

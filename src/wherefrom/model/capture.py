@@ -27,12 +27,12 @@ from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_finite, check_order
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
-from wherefrom.model.inputs import Batch
 from wherefrom.model.kept import once_in
 from wherefrom.model.later import Later
 from wherefrom.model.linear import HALF
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
+from wherefrom.model.sentences import Batch
 from wherefrom.model.two_streams import Streams, StreamStep, step_of, streams_of, taken
 from wherefrom.model.undo import (
     attending,

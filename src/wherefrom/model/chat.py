@@ -11,8 +11,9 @@ from wherefrom.errors import InvalidInput
 from wherefrom.typecheck import shown
 
 if TYPE_CHECKING:
-    from wherefrom.model.inputs import Reader, Sentence
+    from wherefrom.model.inputs import Reader
     from wherefrom.model.model import Model
+    from wherefrom.model.sentences import Sentence
 
 Chat: TypeAlias = Sequence[Mapping[str, Any]]  # turns
 

@@ -18,10 +18,10 @@ from torch.utils.hooks import RemovableHandle
 
 from wherefrom.errors import Unsuited
 from wherefrom.model.capture import LayerTrace, Trace, stream
-from wherefrom.model.inputs import Batch
 from wherefrom.model.linear import Linear, device_of, linear_of
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, original
+from wherefrom.model.sentences import Batch
 
 HOOKS = (
     "_forward_hooks",

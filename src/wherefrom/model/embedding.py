@@ -17,10 +17,10 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidTarget, UnsupportedModel
 from wherefrom.model.capture import rerunning
-from wherefrom.model.inputs import collate
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.pictures import text_direction
+from wherefrom.model.sentences import collate
 from wherefrom.options import other_text
 from wherefrom.result.answer import Readout, Target
 

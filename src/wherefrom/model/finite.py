@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from wherefrom.errors import NotDefined, UnsupportedModel
-from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
+from wherefrom.model.sentences import Batch
 
 
 def check_finite(opened: Model, output: Any) -> None:

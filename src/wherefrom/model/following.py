@@ -11,8 +11,8 @@ import re
 import unicodedata
 from typing import Any
 
-from wherefrom.model.inputs import Sentence
 from wherefrom.model.kept import once_in
+from wherefrom.model.sentences import Sentence
 
 GOES_ON = "##"
 WORDS, OPENING = ("L", "N"), ("Ps", "Pi", "Sc")  # kinds of characters (Unicode) that a blank stands before

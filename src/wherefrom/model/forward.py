@@ -12,8 +12,8 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from wherefrom.errors import UnsupportedModel
-from wherefrom.model.inputs import Batch
 from wherefrom.model.later import sent
+from wherefrom.model.sentences import Batch
 from wherefrom.model.sound import FEATURES, features_of
 from wherefrom.model.two_streams import streams_of, taken
 from wherefrom.model.undo import borrowed, hook

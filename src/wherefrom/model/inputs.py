@@ -1,36 +1,33 @@
-"""What a user may hand in, and the padded batches that the model reads.
+"""What a user may hand in, read into sentences (sentences.py).
 
 A string; a pair of strings (a tuple); token ids (a list, an array or a tensor with one axis); an encoding
 (anything with `input_ids`); a row with a `text`; a chat (a list of turns, chat.py). A list of these or another
 container (containers.py), an array with two axes or an encoding with a batch axis is several inputs. Where the
 tokenizer is told `is_split_into_words`, a list of words stands for a string.
 
-Padding is taken off whatever comes in, on either side, and put back on the right: the answer for a sentence
-must not depend on where its neighbours were padded.
+Padding is taken off whatever comes in, on either side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import are_ints, is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
-from wherefrom.model.later import sent
 from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, word_of
-from wherefrom.model.pictures import Preparing, is_picture, painted
+from wherefrom.model.pictures import Preparing, is_picture
+from wherefrom.model.sentences import Sentence
 from wherefrom.model.sound import FEATURES, heard
 from wherefrom.model.two_streams import prefixed
-from wherefrom.result.picture import Patches
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
 
@@ -42,129 +39,11 @@ EDGES = ("bos", "eos", "cls", "sep", "pad", "mask")
 RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """One input, tokenised: ids and what is known of where they came from."""
-
-    ids: list[int]
-    tokens: list[str]
-    special: list[bool]  # a token of the tokenizer's own ([CLS], [SEP], padding) rather than one of the text
-    spans: list[Span | None]  # (which text, start, end) of each token; a blank's may be empty
-    texts: tuple[str, ...]
-    types: list[int] | None = None
-    visible: list[int] | None = None  # the caller's own attention mask over these tokens, when it hides some
-    word_ids: list[int | None] | None = None  # the caller's own word of each token, when the text came in words
-    unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
-    given: dict[str, Any] | None = None  # the ids, mask and types, or the file, where these came in and not a text
-    read_by: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `explain` that read the text so
-    embedded: list[int] | None = None  # the ids whose embeddings are read, where others stand in for some of `ids`
-    unseen: tuple[int, ...] = ()  # tokens that attention may not see, the others keeping their positions
-    said: tuple[int, ...] = ()  # what comes after the prompt, all but its last token also at the end of `ids`
-    segments: list[str] = field(default_factory=list)  # the part of the input each token is of, where it has several
-    pixels: Tensor | None = field(default=None, compare=False)  # of a picture: what its processor made, [3, H, W],
-    picture: Patches | None = field(default=None, compare=False)  # how it is shown and where its patches lie,
-    black: tuple[float, ...] | None = None  # and what black is after normalisation
-    sound: Tensor | None = field(default=None, compare=False)  # of a recording: its spectrogram, [bins, frames]
-    after: dict[str, Any] = field(default_factory=dict, init=False, compare=False)  # what texts become after it
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of a picture, that of its pixels: no two of different shapes share a batch."""
-        return () if self.pixels is None else tuple(self.pixels.shape)
-
-    def blanked(self, gone: Collection[int], blank: int) -> Sentence:
-        """The same sentence with the embedding of another token in these places.
-
-        `ids` stay, because models read more from them: RoBERTa counts positions without padding, and a GPT-2
-        classifier reads the last token that is no padding. What stands in may be the padding token.
-        """
-        before = self.embedded or self.ids
-        return replace(self, embedded=[blank if i in gone else token for i, token in enumerate(before)])
-
-    def without(self, gone: Collection[int]) -> Sentence:
-        """What the model reads when these tokens are deleted; only what it reads is what is left."""
-
-        def left(values: list[T]) -> list[T]:
-            return [value for i, value in enumerate(values) if i not in gone]
-
-        beside = (self.types, self.visible, self.embedded)
-        types, visible, embedded = (None if values is None else left(values) for values in beside)
-        segments = left(self.segments)
-        return replace(self, ids=left(self.ids), types=types, visible=visible, embedded=embedded, segments=segments)
-
-
 TextInput: TypeAlias = str | tuple[str, str]  # a text, or a pair of texts
 OneInput: TypeAlias = TextInput | Path | Sequence[int] | Sentence  # a path: of an image
 Encoded: TypeAlias = Mapping[str, Any] | Tensor | NDArray[Any]  # one input, or several by a batch axis
 ManyInputs: TypeAlias = Iterable[OneInput | Encoded | Sequence[str]]
 Inputs: TypeAlias = OneInput | Encoded | ManyInputs
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Sentences side by side, right-padded."""
-
-    sentences: list[Sentence]
-    ids: Tensor  # [B, n]
-    mask: Tensor  # [B, n] bool: real tokens
-    attention_mask: Tensor  # [B, n]: the real tokens that attention may see
-    types: Tensor | None
-    embedded: Tensor | None = None  # [B, n]: the ids whose embeddings are read, where they are not `ids`
-    unseen: Tensor | None = None  # [B, n] bool: what attention may not see, the others keeping their positions
-    pixels: Tensor | None = None  # [B, 3, H, W], of pictures
-    _moved: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
-
-    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`ids` and `mask` on a device, sent there once and not in every layer."""
-        if device not in self._moved:
-            self._moved[device] = sent(self.ids, device), sent(self.mask, device)
-        return self._moved[device]
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(sentence) for sentence in self.sentences]
-
-    def take(self, rows: Tensor) -> Batch:
-        """These rows of the batch, each as often as it is named, at the same padded length."""
-        rows = rows.cpu()
-        beside = (self.types, self.embedded, self.pixels)
-        types, embedded, pixels = (None if each is None else each[rows] for each in beside)
-        chosen = [self.sentences[int(row)] for row in rows]
-        read = self.ids[rows], self.mask[rows], self.attention_mask[rows]
-        return Batch(chosen, *read, types, embedded, pixels=pixels)
-
-
-def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
-    """Pad sentences on the right into one batch."""
-    n = max(len(s) for s in sentences)
-
-    def padded(rows: Iterable[Sequence[int]], fill: int) -> Tensor:
-        return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows], dtype=torch.long)
-
-    real = torch.arange(n) < torch.tensor([len(s) for s in sentences])[:, None]
-    pictures = all(s.pixels is not None for s in sentences)
-    types = embedded = None
-    if any(s.types is not None for s in sentences):
-        types = padded([s.types or [0] * len(s) for s in sentences], 0)
-    if any(s.embedded is not None for s in sentences) and not pictures:
-        embedded = padded([s.embedded or s.ids for s in sentences], pad_id or 0)
-    return Batch(
-        sentences=list(sentences),
-        ids=padded([s.ids for s in sentences], pad_id or 0),
-        mask=real,
-        attention_mask=padded([s.visible or [1] * len(s) for s in sentences], 0)
-        if any(s.visible for s in sentences)
-        else real.long(),
-        types=types,
-        embedded=embedded,
-        unseen=padded([[i in s.unseen for i in range(len(s))] for s in sentences], 0).bool()
-        if any(s.unseen for s in sentences)
-        else None,
-        pixels=torch.stack([painted(s) for s in sentences]) if pictures else None,
-    )
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from torch import nn
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.model.batching import by_length
 from wherefrom.model.forward import forward
-from wherefrom.model.inputs import Batch, Reader, Sentence
+from wherefrom.model.inputs import Reader
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
 from wherefrom.model.norm import norms_of
 from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.pictures import Preparing, reads
 from wherefrom.model.proof import Proof, proved
+from wherefrom.model.sentences import Batch, Sentence
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import outside_inference_mode, parts_of

@@ -14,13 +14,13 @@ from torch import nn
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, UnsupportedModel, WherefromError
 from wherefrom.model.families import candidates, has_row, unmapped
-from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.loading import TASKS, Request, Sides, dtype_of, load, pooling, sides_of, stamp, unread
 from wherefrom.model.model import Model, pretrained_in
 from wherefrom.model.pairs import PAIRS
 from wherefrom.model.parts import Block
 from wherefrom.model.pictures import image_side
 from wherefrom.model.proof import Proof, refuse_broken
+from wherefrom.model.sentences import Sentence, collate
 from wherefrom.model.undo import borrowed, evaluating
 from wherefrom.model.vision import VISION
 from wherefrom.model.wrapped import unwrapped

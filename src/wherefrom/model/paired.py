@@ -15,10 +15,10 @@ from dataclasses import replace
 import torch
 
 from wherefrom.errors import InvalidTarget
-from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.phrase import continued
+from wherefrom.model.sentences import Sentence
 from wherefrom.model.two_streams import TARGET, prefixed
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from wherefrom.errors import InvalidTarget, TooLong
 from wherefrom.model.following import following
-from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import special_ids, token_names
+from wherefrom.model.sentences import Sentence
 from wherefrom.model.two_streams import TARGET
 from wherefrom.result.words import Span
 

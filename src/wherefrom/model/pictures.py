@@ -33,8 +33,8 @@ from wherefrom.result.picture import Patches, Pixels, decoded
 from wherefrom.typecheck import kind_of, shown
 
 if TYPE_CHECKING:
-    from wherefrom.model.inputs import Sentence
     from wherefrom.model.model import Model
+    from wherefrom.model.sentences import Sentence
 
 PAINTS = {"mean": -1, "black": -2, "blur": -3}
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
@@ -53,7 +53,7 @@ class Preparing:
 
     def read_each(self, inputs: Any, first: int = 0) -> tuple[list[Sentence | WherefromError], bool]:
         """The pictures, and whether the caller handed in just one; where one of several cannot be read, why."""
-        from wherefrom.model.inputs import Sentence
+        from wherefrom.model.sentences import Sentence
 
         if isinstance(inputs, Sentence):
             return [inputs], True
@@ -114,7 +114,7 @@ class Preparing:
 
     def sentence(self, values: Tensor) -> Sentence:
         """A prepared picture as the row of its tokens."""
-        from wherefrom.model.inputs import Sentence
+        from wherefrom.model.sentences import Sentence
 
         if values.ndim != 3 or not values.is_floating_point() or not bool(values.isfinite().all()):
             raise InvalidInput(

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.attended import by_head
 from wherefrom.model.families import has_row
-from wherefrom.model.inputs import Sentence, collate
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
+from wherefrom.model.sentences import Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
 from wherefrom.model.stock import shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET, prefixed

@@ -15,9 +15,9 @@ from wherefrom.model.alike import numbers_alike
 from wherefrom.model.batching import by_length
 from wherefrom.model.capture import rerunning
 from wherefrom.model.finite import check_order
-from wherefrom.model.inputs import Batch, Sentence, collate
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
+from wherefrom.model.sentences import Batch, Sentence, collate
 from wherefrom.model.two_streams import Streams, streams_of, taken
 from wherefrom.model.undo import borrowed, hook, stand_in
 from wherefrom.model.unseen import forward_unseen

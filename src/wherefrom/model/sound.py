@@ -17,7 +17,7 @@ from wherefrom.errors import InvalidInput
 from wherefrom.model.two_streams import SOURCE
 
 if TYPE_CHECKING:
-    from wherefrom.model.inputs import Sentence
+    from wherefrom.model.sentences import Sentence
 
 FEATURES = "input_features"
 SECONDS = 0.02  # between two frames of the encoder
@@ -35,7 +35,7 @@ def heard(encoding: Mapping[str, Any]) -> tuple[list[Sentence], bool]:
 
 def recording(features: Tensor) -> Sentence:
     """One recording, from its spectrogram [bins, frames]."""
-    from wherefrom.model.inputs import Sentence
+    from wherefrom.model.sentences import Sentence
 
     s = features.shape[-1] // STRIDE
     names = [f"{i * SECONDS:.2f}s" for i in range(s)]

@@ -19,10 +19,10 @@ from torch import Tensor
 from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, Unsuited, WherefromError
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.embedding import embedding, embedding_number, embedding_target
-from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.pictures import readout as readout_of_picture
+from wherefrom.model.sentences import Sentence
 from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, token_id, token_name
 from wherefrom.result.answer import Answer, Readout, Target, finite
 from wherefrom.result.words import group

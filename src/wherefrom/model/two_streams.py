@@ -25,8 +25,8 @@ from wherefrom.errors import InvalidTarget
 
 if TYPE_CHECKING:
     from wherefrom.model.capture import Trace
-    from wherefrom.model.inputs import Batch, Sentence
     from wherefrom.model.parts import Block
+    from wherefrom.model.sentences import Batch, Sentence
 
 SOURCE, TARGET = "source", "target"
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from wherefrom.errors import InvalidOption
-from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
+from wherefrom.model.sentences import Batch
 from wherefrom.model.undo import borrowed, on_leaving, stand_in
 
 ALIBI = "build_alibi_tensor"  # BLOOM's method that counts positions along the mask

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from wherefrom.model.capture import rerunning
-from wherefrom.model.inputs import Batch
 from wherefrom.model.model import Model
+from wherefrom.model.sentences import Batch
 from wherefrom.model.undo import hook
 from wherefrom.typecheck import checked
 

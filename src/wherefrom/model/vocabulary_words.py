@@ -9,9 +9,9 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidTarget
 from wherefrom.model.following import as_it_follows, following
-from wherefrom.model.inputs import Sentence
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
+from wherefrom.model.sentences import Sentence
 from wherefrom.result.words import in_sight
 
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
