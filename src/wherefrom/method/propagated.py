@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 
 from wherefrom.model.backward import taken_back
-from wherefrom.model.capture import Trace, capture
+from wherefrom.model.capture import capture
 from wherefrom.model.frozen_pass import Freezing, Shares
 from wherefrom.model.output import explained, ways_of
 from wherefrom.model.parts import promote
+from wherefrom.model.trace import Trace
 from wherefrom.model.two_streams import gathered, leaves
 
 if TYPE_CHECKING:

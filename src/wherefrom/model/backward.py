@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.model.capture import Trace
+from wherefrom.model.trace import Trace
 from wherefrom.model.two_streams import last_state, leaves, rows_of_last
 
 # Bytes of the largest tensor of a stack, and of all that is kept of one. Beyond the first, a CPU's allocator asks the

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from wherefrom.errors import Unsuited
-from wherefrom.model.capture import LayerTrace, Trace, stream
+from wherefrom.model.capture import stream
 from wherefrom.model.linear import Linear, device_of, linear_of
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, original
 from wherefrom.model.sentences import Batch
+from wherefrom.model.trace import LayerTrace, Trace
 
 HOOKS = (
     "_forward_hooks",

@@ -19,7 +19,7 @@ from wherefrom.errors import Unsuited
 from wherefrom.model.parts import Block, Linear, Norm, linear_of, norm_of, promote
 
 if TYPE_CHECKING:
-    from wherefrom.model.capture import Trace
+    from wherefrom.model.trace import Trace
 
 Function = Callable[[Tensor], Tensor]
 FUNCTIONS: dict[str, Function] = {

@@ -22,7 +22,7 @@ from wherefrom.errors import Unsuited, UnsupportedModel
 from wherefrom.model.parts import Block, Linear, Norm, norm_of
 
 if TYPE_CHECKING:
-    from wherefrom.model.capture import LayerTrace
+    from wherefrom.model.trace import LayerTrace
 
 # How far rebuilt queries, keys and scores may lie from the model's own, as a share; and how near is near enough.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # RoFormer keeps its sines in float32

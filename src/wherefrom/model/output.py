@@ -12,12 +12,12 @@ from torch.nn import functional
 
 from wherefrom.errors import InvalidOption
 from wherefrom.model.backward import Ways, at_once, by_row, taken_back, ways
-from wherefrom.model.capture import Trace
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.kept import once_in
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
+from wherefrom.model.trace import Trace
 from wherefrom.model.two_streams import gathered, leaves
 from wherefrom.result.answer import Answer, Target
 

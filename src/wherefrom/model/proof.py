@@ -31,8 +31,8 @@ from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
 from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
 
 if TYPE_CHECKING:
-    from wherefrom.model.capture import LayerTrace
     from wherefrom.model.model import Model
+    from wherefrom.model.trace import LayerTrace
 
 OUTPUTS = ("logits", "last_hidden_state", "start_logits", "end_logits")
 LOOSER = 0.2  # a gap of the output, in half precision, as it counts beside those of single blocks

@@ -24,9 +24,9 @@ from torch import Tensor
 from wherefrom.errors import InvalidTarget
 
 if TYPE_CHECKING:
-    from wherefrom.model.capture import Trace
     from wherefrom.model.parts import Block
     from wherefrom.model.sentences import Batch, Sentence
+    from wherefrom.model.trace import Trace
 
 SOURCE, TARGET = "source", "target"
 
