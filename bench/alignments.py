@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 import wherefrom
-from wherefrom.aligning import in_words, token_rows
+from wherefrom.aligning import SourceRows, has_rows, in_words, rows_of_maps, token_rows
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.method import choose, lookup, methods, presets
 from wherefrom.method.needs import undefined
@@ -30,6 +30,8 @@ from wherefrom.result.alignment import GoldLinks, Link, alignment_error_rate, go
 Words = list[str]
 Links = Sequence[Link]
 Row = tuple[Words, Words, GoldLinks]
+Found = Mapping[str, Sequence[Links]]
+SLOW = ("attention-flow", "information-flow", "value-zeroing")  # which would keep the others waiting
 
 
 def defined(opened: wherefrom.Model) -> list[str]:
@@ -49,34 +51,61 @@ def diagonal(source: Words, target: Words) -> list[Link]:
     return [(i * len(source) // len(target), i) for i in range(len(target))]
 
 
-def found_links(opened: wherefrom.Model, source: Words, target: Words, method: str) -> dict[str, list[list[Link]]]:
-    """Of the word that is put out and of the one that was read: the links by decoder layer."""
-    told = token_rows(opened, source, target, choose(method), AUTO)
-    both = {word: in_words(opened, told, (source, target), word) for word in ("output", "input")}
-    return {word: [found.links(layer) for layer in range(len(found.layers))] for word, found in both.items()}
+def found_links(opened: wherefrom.Model, row: Row, methods: Sequence[str]) -> dict[str, Found]:
+    """Of each method, of the word that is put out and of the one that was read: the links by decoder layer.
+
+    Methods whose map has all rows share a pass.
+    """
+    source, target, _ = row
+    mapping = [name for name in methods if has_rows(choose(name))]
+    told = {name: token_rows(opened, source, target, choose(name), AUTO) for name in methods if name not in mapping}
+    if mapping:
+        texts = " ".join(source), " ".join(target)
+        found = wherefrom.compare(texts[0], opened, target=texts[1], methods=mapping, keep="maps")
+        told |= {name: rows_of_maps(opened, source, each) for name, each in found.items()}
+    return {name: linked(opened, told[name], (source, target)) for name in methods}
 
 
-def rates(found: Sequence[Mapping[str, Sequence[Links]]], gold: Sequence[GoldLinks], word: str) -> list[float]:
+def linked(opened: wherefrom.Model, told: SourceRows, texts: tuple[Words, Words]) -> Found:
+    both = {word: in_words(opened, told, texts, word) for word in ("output", "input")}
+    return {word: [each.links(layer) for layer in range(len(each.layers))] for word, each in both.items()}
+
+
+def rates(found: Sequence[Found], gold: Sequence[GoldLinks], word: str) -> list[float]:
     """AER by decoder layer."""
     layers = range(len(found[0][word]))
     links = [[[(i, j) for i, j in each[word][layer]] for each in found] for layer in layers]
     return [alignment_error_rate(each, gold) for each in links]
 
 
-def measured(opened: wherefrom.Model, rows: Sequence[Row], method: str, out: Path | None) -> str:
-    """A line of the table. What `out` has is not computed anew, and what is computed is written there at once."""
-    name = "".join(letter if letter.isalnum() or letter in "-=" else "_" for letter in method)
-    kept = out / f"{name}.jsonl" if out else None
-    found = [json.loads(line) for line in kept.read_text().splitlines()] if kept and kept.exists() else []
+def measured(opened: wherefrom.Model, rows: Sequence[Row], methods: Sequence[str], out: Path | None) -> list[str]:
+    """Lines of the table. What `out` has is not computed anew, and what is computed is written there at once."""
+    kept = {name: file_of(out, name) for name in methods}
+    found = {name: stored(file) for name, file in kept.items()}
     begun = time.perf_counter()
-    for source, target, _ in rows[len(found) :]:
-        found.append(found_links(opened, source, target, method))
-        if kept:
-            with kept.open("a") as file:
-                file.write(json.dumps(found[-1]) + "\n")
+    for place, row in enumerate(rows):
+        lacking = [name for name in methods if len(found[name]) <= place]
+        for name, each in found_links(opened, row, lacking).items() if lacking else ():
+            found[name].append(each)
+            if file := kept[name]:
+                with file.open("a") as lines:
+                    lines.write(json.dumps(each) + "\n")
+    took = f"{time.perf_counter() - begun:.0f}"
+    return [f"| `{name}` | {len(rows)} | {written(found[name][: len(rows)], rows)} | {took} |" for name in methods]
+
+
+def written(found: Sequence[Found], rows: Sequence[Row]) -> str:
     gold = [links for _, _, links in rows]
-    both = [", ".join(f"{rate:.3f}" for rate in rates(found[: len(rows)], gold, word)) for word in ("output", "input")]
-    return f"| `{method}` | {len(rows)} | {both[0]} | {both[1]} | {time.perf_counter() - begun:.0f} |"
+    return " | ".join(", ".join(f"{rate:.3f}" for rate in rates(found, gold, word)) for word in ("output", "input"))
+
+
+def file_of(out: Path | None, method: str) -> Path | None:
+    name = "".join(letter if letter.isalnum() or letter in "-=" else "_" for letter in method)
+    return out / f"{name}.jsonl" if out else None
+
+
+def stored(file: Path | None) -> list[Found]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
 
 
 def main() -> None:
@@ -96,11 +125,13 @@ def main() -> None:
     print("| method | sentences | by the word that is put out | by the word that was read | seconds |", flush=True)
     straight = alignment_error_rate([diagonal(s, t) for s, t, _ in rows], [links for _, _, links in rows])
     print(f"|---|---|---|---|---|\n| the diagonal | {len(rows)} | {straight:.3f} | | |", flush=True)
-    for method in given.methods.split() if given.methods else defined(opened):
+    names = given.methods.split() if given.methods else defined(opened)
+    together = [name for name in names if has_rows(choose(name)) and name not in SLOW]
+    for group in ([together] if together else []) + [[name] for name in names if name not in together]:
         try:
-            print(measured(opened, rows, method, given.out), flush=True)
+            print(*measured(opened, rows, group, given.out), sep="\n", flush=True)
         except WherefromError as error:
-            print(f"| `{method}` | | {error} | | |", flush=True)
+            print(f"| {', '.join(group)} | | {error} | | |", flush=True)
 
 
 if __name__ == "__main__":

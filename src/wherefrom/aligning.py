@@ -17,7 +17,7 @@ from wherefrom.model.phrase import spelt
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.pipeline.resolution import AUTO
 from wherefrom.result.alignment import Alignment, word_rows
-from wherefrom.result.explanation import Array
+from wherefrom.result.explanation import Array, Explanation
 from wherefrom.result.words import word_spans
 from wherefrom.typecheck import checks_arguments
 
@@ -72,17 +72,31 @@ class SourceRows(NamedTuple):
 def token_rows(opened: Model, source: Words, target: Words, chosen: MethodSpec, aggregate: str | None) -> SourceRows:
     """What a method says: every layer of the decoder, or the scores of each token by itself."""
     texts = [text if isinstance(text, str) else " ".join(text) for text in (source, target)]
-    if chosen.method.kind == "map" and not chosen.method.class_specific:
+    if has_rows(chosen):
         found = explain(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate, keep="maps")
-        maps = found.maps if found.aggregated is None else found.aggregated
-        assert maps is not None
-        s = found.segments.count("source")
-        last = -2 * sum(block.family.crosses for block in opened.blocks) + 1
-        rows, said = np.abs(maps[last::2, s:, :s]), found.measured.tokens
-    else:
-        written = generate(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate)
-        found, s = written.whole, written.whole.segments.count("source")
-        rows, said = np.abs(written.scores[None, :, :s]), tuple(written.ids[written.start :])
+        return rows_of_maps(opened, source, found)
+    written = generate(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate)
+    s = written.whole.segments.count("source")
+    rows = np.abs(written.scores[None, :, :s])
+    return _source_rows(opened, source, written.whole, rows, tuple(written.ids[written.start :]))
+
+
+def has_rows(chosen: MethodSpec) -> bool:
+    """Whether one map of a method has the rows of all tokens that are written."""
+    return chosen.method.kind == "map" and not chosen.method.class_specific
+
+
+def rows_of_maps(opened: Model, source: Words, found: Explanation) -> SourceRows:
+    """The decoder's layers of an explanation that has its maps."""
+    maps = found.maps if found.aggregated is None else found.aggregated
+    assert maps is not None
+    s = found.segments.count("source")
+    last = -2 * sum(block.family.crosses for block in opened.blocks) + 1
+    return _source_rows(opened, source, found, np.abs(maps[last::2, s:, :s]), found.measured.tokens)
+
+
+def _source_rows(opened: Model, source: Words, found: Explanation, rows: Array, said: Sequence[int]) -> SourceRows:
+    s = found.segments.count("source")
     columns = _grouped(_places(source), [None if place is None else place[1:] for place in found.spans[:s]])
     assert opened.tokenizer is not None
     end = [i for i, token in enumerate(found.tokens[:s]) if token == opened.tokenizer.eos_token]

@@ -256,7 +256,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         special=[*sentence.special, False],
         unknown=[*sentence.unknown, False],
         segments=[*sentence.segments, TARGET if opened.two_streams else ANSWER],
-        target=phrase if towards else Target("none", label="what was said"),
+        target=phrase if towards else Target("none", label="the answer"),
         measured=phrase,
         readout=Readout(None, BEFORE_EACH, rows),
         log_probabilities=finite({str(phrase.label): sum(map(_log, found))}),

@@ -170,7 +170,7 @@ class Generation:
         spans = dict.fromkeys(self.whole.spans[self.start + step] for step in steps)  # bytes of one character share one
         label = "".join(self.text[span[1] : span[2]] for span in spans if span).strip()
         label = label or "".join(self.tokens[step] for step in steps)
-        phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="what was said")
+        phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="the answer")
         read = Readout(None, BEFORE_EACH, tuple(self.start + step - 1 for step in steps))
         total = (rows.sum(0) if adds else rows.mean(0))[:n]
         known = finite({label: float(self.log_probabilities[steps].sum())})
