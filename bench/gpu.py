@@ -42,6 +42,7 @@ MAPS = ("attention-rollout", "globenc", "alti")
 ZEROING = ("value-zeroing", "value-zeroing(precision=split)", "value-zeroing(precision=fast)")
 LAYERS, HEADS, WIDTH, UNITS = 12, 12, 768, 3072  # of BERT-base
 SIDE = 8192  # of the square matrices whose product is the peak
+BAR = 40  # letters from the floor to the roof
 SETTINGS = [
     Setting(torch.float32, 64, 128, (*MAPS, *ZEROING, "attcat", "TransAtt")),
     Setting(torch.float32, 64, 128, MAPS[:1], batches=8),  # a pass runs while the results of the last are read
@@ -98,10 +99,25 @@ def peak(dtype: torch.dtype) -> float:
     return 2 * SIDE**3 / min(timed(lambda: a @ b, "cuda") for _ in range(4))
 
 
-def rows(setting: Setting, runs: int, rates: dict[torch.dtype, float]) -> list[str]:
+class Row(NamedTuple):
+    """A row of the table, and what the picture shows of it."""
+
+    line: str
+    name: str
+    share: float  # of the device's peak
+
+    @property
+    def bar(self) -> str:
+        """How far it reaches below the roof."""
+        full = round(BAR * self.share)
+        return f"{self.name:<58}{'█' * full}{'·' * (BAR - full)} {self.share:4.0%}"
+
+
+def rows(setting: Setting, runs: int, rates: dict[torch.dtype, float]) -> list[Row]:
     torch.manual_seed(0)
     gc.collect()  # the model of the setting before
-    model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval().to("cuda", setting.dtype)
+    with torch.device("cuda"):  # a hundred million random numbers take a processor seconds
+        model = transformers.BertForSequenceClassification(transformers.BertConfig()).eval().to(setting.dtype)
     weights, found = torch.cuda.memory_allocated(), contestants(model, setting)
     seconds: dict[str, list[float]] = {name: [] for name in found}
     peaks: dict[str, float] = {}
@@ -113,16 +129,18 @@ def rows(setting: Setting, runs: int, rates: dict[torch.dtype, float]) -> list[s
             peaks[name] = (torch.cuda.max_memory_allocated() - weights) / 2**30
     forward = statistics.median(seconds["forward"][1:])
     kind = str(setting.dtype).removeprefix("torch.")
-    lines = []
+    found_rows = []
     for name, each in seconds.items():
         time = statistics.median(each[1:])
         floor = sum(count / rates[dtype] for dtype, count in arithmetic(name, setting).items())
-        lines.append(
-            f"| {kind} | {setting.texts} × {setting.n} | {name} | {1000 * time:.1f} ms | **{time / forward:.2f} ×** | "
+        size = f"{setting.texts} × {setting.n}"
+        line = (
+            f"| {kind} | {size} | {name} | {1000 * time:.1f} ms | **{time / forward:.2f} ×** | "
             f"{peaks[name]:.2f} GB | {each[0]:.1f} s | {floor / time:.0%} |"
         )
-        print(lines[-1], flush=True)
-    return lines
+        found_rows.append(Row(line, f"{kind:<9}{size:<11}{name}", floor / time))
+        print(line, flush=True)
+    return found_rows
 
 
 def main() -> None:
@@ -144,8 +162,16 @@ def main() -> None:
         "of the device's peak |",
         "|---" * 8 + "|",
     ]
-    for setting in SETTINGS[:1] if options.quick else SETTINGS:
-        lines += rows(setting, options.runs, rates)
+    every = [row for setting in SETTINGS[: 1 if options.quick else None] for row in rows(setting, options.runs, rates)]
+    lines += [row.line for row in every]
+    lines += [
+        "",
+        "The last column as a picture, the roof at its right:",
+        "",
+        "```text",
+        *(row.bar for row in every),
+        "```",
+    ]
     if not options.quick:
         put("gpu", "\n".join(lines))
 

@@ -105,3 +105,15 @@ def test_value_zeroing_of_a_batch_is_that_of_its_sentences(variant: str, metric:
     for precision, digits in (("exact", 1e-5), ("split", 2e-5), ("fast", 2e-2)):
         found = to_one_or_self(at_once(layer, metric, precision, budget, zeroing), layer, "value-zeroing")
         assert (found - expected).abs().max() <= digits * expected.abs().max()
+
+
+def test_value_zeroing_keeps_its_digits_where_one_number_outweighs_all_others() -> None:
+    """γ of 30, as some models have: what changes points nearly along what is there, and its rest is what counts."""
+    model = tiny.model("bert", "encoder", dtype=torch.float64).to(DEVICE)
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.weight.data[3] = 30
+    ids = [tiny.ids(5), tiny.ids(3, 1)]
+    exact = by_sentence(wherefrom.capture(ids, model).layers[1], "cosine")
+    found = at_once(wherefrom.capture(ids, model.float()).layers[1], "cosine", "exact", 10**9, zeroing)
+    assert ((found - exact).abs() <= 1e-4 * exact + 1e-9).all()

@@ -40,8 +40,10 @@ def product(x: Tensor, weight: Tensor, precision: Precision) -> Tensor:
 def of_halves(both: Tensor, weight: Tensor) -> Tensor:
     """The same of rows that are split already, both halves side by side: [R, 2 F] and [F, d] -> [R, d]."""
     first, second = halves(weight)
-    units = len(weight)
-    return _times(both, torch.cat([first, first]), weight.dtype) + _times(both[:, :units], second, weight.dtype)
+    found, left = _times(both, torch.cat([first, first]), weight.dtype), both[:, : len(weight)]
+    if both.is_cuda and weight.dtype == torch.float32:  # added where it is made: no third array of that size
+        return torch.addmm(found, left, second, out_dtype=torch.float32, out=found)
+    return found.add_(_times(left, second, weight.dtype))
 
 
 def rounded_bmm(a: Tensor, b: Tensor) -> Tensor:

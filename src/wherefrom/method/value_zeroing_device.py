@@ -72,7 +72,12 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     own = [(each(y), product(around, each.weight, precision)) for each in inputs]  # p and q
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
     found = torch.zeros_like(layer.attention[:, 0])
-    how = {"activation": kernels.ACTIVATIONS.index(block.activation_name), "causal": layer.causal, "metric": metric}
+    how = {
+        "activation": kernels.ACTIVATIONS.index(block.activation_name),
+        "causal": layer.causal,
+        "metric": metric,
+        "precision": precision,
+    }
     host = lengths.tolist()
     o, out = layer.output.contiguous(), _out_of(block.ffn_out.weight, precision)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):

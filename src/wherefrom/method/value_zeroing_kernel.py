@@ -6,6 +6,10 @@ r"""Value Zeroing's n² vectors in two kernels (Triton), with W₂ between them:
 The rows are the pairs of tokens that exist, sentence by sentence and source by source: no padding, and in a causal
 model no target that cannot see its source. A program has some targets and goes over `SOURCES` sources, for which it
 reads what belongs to its targets once.
+
+Where products are rounded (`fast`), the distance comes of sums that are taken as δ passes: Σ δ, |δ|², ⟨w, δ⟩, the same
+weighed by γ², and ⟨γ o, δ⟩. That takes a third of the time, but it is a difference of squares: where δ points along o
+it loses digits, which rounding has lost before.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 
-TARGETS, SOURCES, UNITS, WARPS = 32, 8, 64, 4  # of eleven tried on an H200 the fastest
-NUMBERS, MEASURING = 8192, 4  # of all targets of a program after W₂, and its warps: of seven
+TARGETS, SOURCES, UNITS, WARPS = 16, 16, 128, 4  # of eleven tried on an H200 the fastest
+NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
+ROUNDED = 32, 1, 64, 4  # where products are rounded: targets, sources, numbers at once and warps, of eleven
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
 
 
@@ -30,6 +35,10 @@ def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
         return t * tl.sigmoid(1.5957691216057308 * (t + 0.044715 * t * t * t))
     elif KIND == 2:
         return t * tl.sigmoid(t)
+    elif KIND == 4:  # GELU with erf to 1.5e-7 (Abramowitz and Stegun 7.1.26), where bfloat16 comes of it
+        k = 1.0 / (1.0 + 0.23164189 * tl.abs(t))
+        tail = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027 + k * 1.061405429))))
+        return tl.maximum(t, 0.0) - 0.5 * tl.abs(t) * tail * tl.exp(-0.5 * t * t)
     else:
         return tl.maximum(t, 0.0)
 
@@ -204,6 +213,116 @@ def _leaving(  # type: ignore[no-untyped-def]
         tl.store(place, tl.where(touched != 0, distance, 0.0), mask=seen)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _normed(  # type: ignore[no-untyped-def]
+    square, along, x, on_w, g_sum, g_square, g_on_w, at, real, step, eps, width: tl.constexpr, NORM: tl.constexpr
+):
+    """|δ|² and ⟨o, δ⟩ after the last norm, from the sums before it."""
+    if NORM == 1:
+        mean = x / width
+        square -= width * mean * mean
+        g_square += mean * (mean * tl.load(at + 3 * step, mask=real, other=1.0)[None, :] - 2 * g_sum)
+        g_on_w -= mean * tl.load(at + 4 * step, mask=real, other=1.0)[None, :]
+        along -= mean * tl.load(at + 5 * step, mask=real, other=1.0)[None, :]
+    before, more = tl.load(at + step, mask=real, other=1.0)[None, :], (2 * on_w + square) / width
+    scale, other = tl.sqrt(before), tl.sqrt(tl.maximum(before + more, eps))
+    by = -more / (scale * other * (scale + other))
+    on_both = 2 * g_on_w / other + by * tl.load(at + 2 * step, mask=real, other=1.0)[None, :]
+    square = g_square / (other * other) + by * on_both
+    return square, along / other + by * tl.load(at + 6 * step, mask=real, other=1.0)[None, :]
+
+
+@triton.jit
+def _cosine_distance(square, along, size):  # type: ignore[no-untyped-def]
+    """1 − cos(o, o + δ) from |δ|², ⟨o, δ⟩ and |o|², as half the square of what lies between them at length one."""
+    more = 2 * along + square
+    before, after = tl.sqrt(size), tl.sqrt(tl.maximum(size + more, 0.0))
+    before, after = tl.where(before == 0, 1.0, before), tl.where(after == 0, 1.0, after)
+    by = -more / (before * after * (before + after))
+    return tl.maximum(square / (after * after) + by * (2 / after * along + by * size), 0.0) / 2
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _leaving_rounded(  # type: ignore[no-untyped-def]
+    fed,  # [rows, d]
+    weights,  # [B, J, n, H]
+    kappa,  # [B, J, n]
+    f,  # [H, B J, d]
+    own,  # [B, n, d]: r
+    w,  # [B, n, d]: what the last norm reads, centred
+    o,  # [B, n, d]
+    gamma,  # [d]
+    fixed,  # [7, B n]: what the targets have for all sources, `_of_targets`
+    out,  # [B, n, n]
+    starts,
+    lengths,
+    first,
+    sentences,
+    count,
+    n,
+    eps,
+    width: tl.constexpr,  # d
+    H: tl.constexpr,
+    OWN: tl.constexpr,
+    NORM: tl.constexpr,
+    COSINE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BI: tl.constexpr,
+    BJ: tl.constexpr,
+    BD: tl.constexpr,
+):
+    groups, blocks = tl.cdiv(count, BJ), tl.cdiv(n, BI)
+    i = (tl.program_id(0) % blocks) * BI + tl.arange(0, BI)
+    b = (tl.program_id(0) // blocks // groups).to(tl.int64)
+    j = (tl.program_id(0) // blocks % groups) * BJ + tl.arange(0, BJ)
+    length, start = tl.load(lengths + b), tl.load(starts + b)
+    real = (j < count) & (first + j < length)
+    seen = real[:, None] & (i[None, :] < length)
+    if CAUSAL:
+        seen = seen & (i[None, :] >= first + j[:, None])
+    if tl.sum(seen.to(tl.int32)) == 0:
+        return
+    source = b * count + j
+    pair, row = source[:, None] * n + i[None, :], _row(start, j[:, None], i[None, :], first, length, CAUSAL)
+    touched = tl.zeros((BJ, BI), dtype=tl.int32)
+    for h in tl.static_range(H):
+        touched = touched | (tl.load(weights + pair * H + h, mask=seen, other=0.0) != 0).to(tl.int32)
+    by_own = tl.load(kappa + pair, mask=seen, other=0.0)[:, :, None]
+    x1 = tl.zeros((BJ, BI, BD), dtype=tl.float32)  # sums over d, of x = δ, x², x w, γ² x, γ² x², γ² x w and γ x o
+    x2, xw, g1, g2, gw, go = x1, x1, x1, x1, x1, x1
+    for d0 in range(0, width, BD):
+        d = d0 + tl.arange(0, BD)
+        inside, there = d < width, (i[:, None] < length) & (d[None, :] < width)
+        mine, known = (b * n + i[:, None]) * width + d[None, :], seen[:, :, None] & inside[None, None, :]
+        x = tl.load(fed + row[:, :, None] * width + d[None, None, :], mask=known, other=0.0)
+        if OWN:
+            x += by_own * tl.load(own + mine, mask=there, other=0.0)[None, :, :]
+        for h in tl.static_range(H):
+            weight = tl.load(weights + pair * H + h, mask=seen, other=0.0)
+            place = (h * sentences * count + source[:, None]) * width + d[None, :]
+            vector = tl.load(f + place, mask=real[:, None] & inside[None, :], other=0.0)
+            x += weight[:, :, None] * vector[:, None, :]
+        scales = tl.load(gamma + d, mask=inside, other=0.0)[None, None, :]
+        go += x * scales * tl.load(o + mine, mask=there, other=0.0)[None, :, :]
+        x2 += x * x
+        if NORM > 0:
+            read, scaled = tl.load(w + mine, mask=there, other=0.0)[None, :, :], x * scales * scales
+            xw += x * read
+            g2 += x * scaled
+            gw += read * scaled
+            if NORM == 1:
+                x1 += x
+                g1 += scaled
+    along, square, at = tl.sum(go, 2), tl.sum(x2, 2), fixed + b * n + i  # ⟨o, δ⟩ and |δ|²
+    if NORM > 0:
+        sums = tl.sum(x1, 2), tl.sum(xw, 2), tl.sum(g1, 2), tl.sum(g2, 2), tl.sum(gw, 2)
+        square, along = _normed(square, along, *sums, at, i < length, sentences * n, eps, width, NORM)
+    size = tl.load(at, mask=i < length, other=1.0)[None, :]
+    distance = _cosine_distance(square, along, size) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
+    place = out + (b * n + i[None, :]) * n + first + j[:, None]
+    tl.store(place, tl.where(touched != 0, distance, 0.0), mask=seen)
+
+
 def entering(
     shift: tuple[Tensor, Tensor],
     inputs: list[tuple[Tensor, Tensor, Tensor]],
@@ -217,16 +336,17 @@ def entering(
     g, p, q = inputs[0]
     width = p.shape[-1]
     split = out.shape[-1] != width
+    rounded = out.dtype == torch.bfloat16 and not split
     blocks = (triton.cdiv(width, UNITS), triton.cdiv(n, TARGETS), batch * triton.cdiv(count, SOURCES))
     _entering[blocks](
         *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, batch, count, n, width),
         H=heads,
         HEADS=max(16, triton.next_power_of_2(heads)),
-        KIND=how["activation"],
+        KIND=4 if rounded and how["activation"] == 0 else how["activation"],
         GATED=len(inputs) > 1,
         CAUSAL=how["causal"],
         SPLIT=split,
-        DOT="tf32" if out.dtype == torch.bfloat16 and not split else "tf32x3",
+        DOT="tf32" if rounded else "tf32x3",
         BI=TARGETS,
         BJ=SOURCES,
         BF=UNITS,
@@ -249,19 +369,35 @@ def leaving(
     weights, kappa = shift
     batch, count, n, heads = weights.shape
     width = o.shape[-1]
+    norm, read = (None, o) if last is None else last
+    eps, gamma = (1.0, torch.ones_like(o[0, 0])) if norm is None else (norm.eps, norm.gamma)
+    given = fed, weights, kappa, f, o if own is None else own, read, o, gamma
+    where = rows.starts, rows.lengths, rows.first, batch, count, n
+    kind = {
+        "H": heads,
+        "OWN": own is not None,
+        "NORM": 0 if norm is None else 1 if norm.centres else 2,
+        "COSINE": how["metric"] == "cosine",
+        "CAUSAL": how["causal"],
+    }
+    if how["precision"] == "fast":
+        targets, sources, numbers, warps = ROUNDED
+        sizes = {"BI": targets, "BJ": sources, "BD": numbers, "num_warps": warps}
+        blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, sources)
+        _leaving_rounded[(blocks,)](*given, _of_targets(o, gamma, read, eps), out, *where, eps, width, **kind, **sizes)
+        return
     size = triton.next_power_of_2(width)
     targets = max(1, min(triton.next_power_of_2(n), NUMBERS // size))
-    norm, read = (None, o) if last is None else last
-    _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, SOURCES))](
-        *(fed, weights, kappa, f, o if own is None else own, read, o, o if norm is None else norm.gamma, out),
-        *(rows.starts, rows.lengths, rows.first, batch, count, n, width, 1.0 if norm is None else norm.eps),
-        H=heads,
-        OWN=own is not None,
-        NORM=0 if norm is None else 1 if norm.centres else 2,
-        COSINE=how["metric"] == "cosine",
-        CAUSAL=how["causal"],
-        BI=targets,
-        BJ=SOURCES,
-        BD=size,
-        num_warps=MEASURING,
+    sizes = {"BI": targets, "BJ": OVER, "BD": size, "num_warps": MEASURING}
+    _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, OVER))](
+        *given, out, *where, width, eps, **kind, **sizes
     )
+
+
+def _of_targets(o: Tensor, gamma: Tensor, read: Tensor, eps: float) -> Tensor:
+    """Of each target |o|², w² on the average, Σ γ² w², Σ γ², Σ γ² w, Σ γ o and Σ γ o w: [7, B, n]."""
+    squares, aims = gamma.square(), gamma * o
+    on_average, weighted = read.square().mean(-1) + eps, read * squares
+    sums = [o.square(), weighted * read, squares.expand_as(o), weighted, aims, aims * read]
+    size, *others = (each.sum(-1) for each in sums)
+    return torch.stack([size, on_average, *others])
