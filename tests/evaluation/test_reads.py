@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import wherefrom
 from wherefrom.data import Dataset, Dropped, Example, drawn, example
 from wherefrom.evaluation import planning
 from wherefrom.evaluation.config import Setting
+from wherefrom.evaluation.local import SELDOM, settled
 from wherefrom.evaluation.task import Item
 from wherefrom.evaluation.worker import Worker
 from wherefrom.model import Reader
@@ -42,13 +44,13 @@ class Source:
 def texts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each text was tokenised in this process."""
     found: Counter[str] = Counter()
-    read = Reader.read
+    encode = type(TOKENIZER).__call__
 
-    def counted(self: Reader, inputs: Any) -> Any:
-        found[str(inputs)] += 1
-        return read(self, inputs)
+    def counted(self: Any, given: Any, **options: Any) -> Any:
+        found.update([given] if isinstance(given, str) else given)
+        return encode(self, given, **options)
 
-    monkeypatch.setattr(Reader, "read", counted)
+    monkeypatch.setattr(type(TOKENIZER), "__call__", counted)
     return found
 
 
@@ -76,6 +78,19 @@ def test_each_text_is_tokenised_once(texts: Counter[str]) -> None:
     assert {text: texts[text] for text in data} == Counter(data)  # beside the sentence of ours that is tried first
 
 
+@pytest.mark.parametrize("truncate", [False, True])
+def test_texts_are_read_together_as_each_by_itself(truncate: bool) -> None:
+    """What cannot be read is refused in the same words, and hinders no other."""
+    worker = Worker.open(Setting(MODEL, ("globenc",), ("aopc",), tokenizer=TOKENIZER, truncate=truncate))
+    texts = ["the good film", "zyx is bad", "the good film", "", "a" + " long" * 80, ("the film", "is good"), "[SEP]"]
+    examples = [Example(str(row), text) for row, text in enumerate(texts)]
+    reads = worker.reading(examples)
+    assert [reads(each) for each in examples] == [worker.try_read(each) for each in examples]
+    broken = [*examples, Example("half", "half \ud800 of a pair")]  # no tokenizer takes it, so that each is read alone
+    reads = worker.reading(broken)
+    assert [reads(each) for each in broken] == [worker.try_read(each) for each in broken]
+
+
 def test_workers_get_the_texts_as_planning_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that cannot be read: they say of the example what planning found."""
     worker = Worker.open(Setting(MODEL, ("globenc",), ("aopc",), tokenizer=TOKENIZER))
@@ -98,3 +113,10 @@ def test_what_is_drawn_does_not_depend_on_what_fits_in_memory(monkeypatch: pytes
     found = drawn(source.data, 7, 3)
     assert [each.id for each in found] == [each.id for each in every if each.id in lowest]
     assert [each.row for each in found.dropped] == [row for row in range(40) if row % 5 == 4]
+
+
+def test_garbage_is_searched_for_as_often_as_before_when_shards_are_computed() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    with settled():
+        assert gc.get_threshold() == SELDOM
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before

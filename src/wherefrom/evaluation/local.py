@@ -30,6 +30,11 @@ from wherefrom.evaluation.task import ShardTask
 from wherefrom.evaluation.worker import Worker
 
 ATTEMPTS = 3
+SELDOM = (
+    50_000,
+    50,
+    50,
+)  # objects made between two searches for garbage: a shard makes a million, nearly none of it such
 SIZE = struct.Struct(">Q")
 
 
@@ -71,15 +76,22 @@ def ahead(tasks: Iterator[ShardTask]) -> Iterator[ShardTask]:
             yield task
 
 
+def settle(freeze: bool = True) -> None:
+    """In a process that computes shards: garbage is searched for seldom, and not among what is there now."""
+    if freeze:
+        gc.freeze()
+    gc.set_threshold(*SELDOM)
+
+
 @contextmanager
 def settled() -> Iterator[None]:
-    """What is there now is not searched for garbage again and again: with torch, a tenth of a second each time."""
-    mine = not gc.get_freeze_count()
-    if mine:
-        gc.freeze()
+    """The same for as long as this lasts: with torch, a search of everything takes a tenth of a second."""
+    mine, often = not gc.get_freeze_count(), gc.get_threshold()
+    settle(freeze=mine)
     try:
         yield
     finally:
+        gc.set_threshold(*often)
         if mine:
             gc.unfreeze()
 
@@ -241,7 +253,7 @@ def _serve() -> None:
         try:
             if worker is None:
                 worker = Worker.open(setting)
-                gc.freeze()
+                settle()
             answer: tuple[str, Any] = ("done", compute(worker, task)[1:])
         except WherefromError as error:
             answer = ("error", error)

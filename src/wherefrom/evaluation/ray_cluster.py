@@ -7,13 +7,12 @@ its machine perhaps, is replaced and its shard computed again.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
 from wherefrom.errors import ResourceUnavailable, WherefromError
 from wherefrom.evaluation.config import Setting
-from wherefrom.evaluation.local import ATTEMPTS, Done, compute
+from wherefrom.evaluation.local import ATTEMPTS, Done, compute, settle
 from wherefrom.evaluation.task import ShardTask
 from wherefrom.evaluation.worker import Worker
 from wherefrom.extras import need
@@ -24,7 +23,7 @@ class Actor:
 
     def __init__(self, setting: Setting) -> None:
         self.worker = Worker.open(setting)
-        gc.freeze()  # as in `settled`
+        settle()
 
     def compute(self, task: ShardTask) -> tuple[bytes, float]:
         return compute(self.worker, task)[1:]

@@ -320,7 +320,8 @@ class _Plan:
             if number in full:
                 clock.skips(characters)
                 continue
-            every = planning.cut(number, window, self.worker.try_read, self.shard)
+            reads = self.worker.reading([item.example for item in window])
+            every = planning.cut(number, window, reads, self.shard)
             waiting = planning.pending(every, whole)
             clock.reads(
                 characters, *(planning.load(n for each in some for n in each.tokens) for some in (every, waiting))

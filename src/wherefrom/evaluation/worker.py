@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -129,13 +129,18 @@ class Worker:
         mask = self.opened.mask_token
         return example if mask is None else example.with_mask(mask)
 
-    def read(self, example: Example) -> Sentence:
+    def read(self, example: Example, encodings: Mapping[str, Any] | None = None) -> Sentence:
         """An example as this model reads it; a target of several tokens stands at the end of a language model's, and
-        that of an encoder with a decoder is the text that it writes.
+        that of an encoder with a decoder is the text that it writes. `encodings`: of texts that are tokenised already.
         """
         if example.image is not None and not self.opened.images:
             raise InvalidInput(f"the example is a picture, and {self.opened.name} reads texts")
-        found = self.reader.read(self._masked(example).text if example.image is None else example.image)[0][0]
+        words = self._masked(example).text if example.image is None else None
+        encoding = (encodings or {}).get(words) if isinstance(words, str) else None
+        if isinstance(words, str) and encoding is not None:
+            found = self.reader.text(words, encoding=encoding)
+        else:
+            found = self.reader.read(example.image if words is None else words)[0][0]
         continues = self.opened.task == "causal-lm" and not self._has_mask(example)
         if not (continues or self.opened.two_streams) or self.setting.target is not None:
             return found
@@ -144,10 +149,15 @@ class Worker:
             raise InvalidInput("a phrase is measured by itself, and not against another; leave the example's foil out")
         return found
 
-    def try_read(self, example: Example) -> Sentence | str:
+    def reading(self, examples: Sequence[Example]) -> Callable[[Example], Sentence | str]:
+        """`try_read` for these examples, whose texts are tokenised together."""
+        texts = [self._masked(each).text for each in examples if each.image is None]
+        return partial(self.try_read, encodings=self.reader.together([each for each in texts if isinstance(each, str)]))
+
+    def try_read(self, example: Example, encodings: Mapping[str, Any] | None = None) -> Sentence | str:
         """An example as this model reads it, or why it cannot."""
         try:
-            return self.read(example)
+            return self.read(example, encodings)
         except (InvalidInput, InvalidTarget) as error:
             return str(error)
 

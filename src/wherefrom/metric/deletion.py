@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.model import Model, Sentence
+from wherefrom.model.later import sent
 from wherefrom.model.output import one_class_each
 from wherefrom.model.parts import promote
 from wherefrom.model.rerun import batched_readings
@@ -158,7 +159,7 @@ def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) 
 
     def read(output: Any, members: Sequence[int]) -> Tensor:
         logits = promote(output.logits)
-        chosen = logits.softmax(-1).gather(1, wanted[members, None].to(logits.device))
+        chosen = logits.softmax(-1).gather(1, sent(wanted[members, None], logits.device))
         return torch.cat([chosen, logits.argmax(-1, keepdim=True).to(chosen)], 1)
 
     found = batched_readings(

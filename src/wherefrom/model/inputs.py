@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -23,7 +24,8 @@ from torch import Tensor
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.chat import is_chat, read_chat
 from wherefrom.model.containers import are_ints, is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
-from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, word_of
+from wherefrom.model.encoding import check_texts, encoded, encoded_together, is_fast, options
+from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, unknown_id, word_of
 from wherefrom.model.pictures import Preparing, is_picture
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.sound import FEATURES, heard
@@ -35,8 +37,6 @@ T = TypeVar("T")
 DECODER = "decoder_input_ids"
 COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
 NAMED = 5  # inputs that an error names one by one
-EDGES = ("bos", "eos", "cls", "sep", "pad", "mask")
-RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
 
 
 TextInput: TypeAlias = str | tuple[str, str]  # a text, or a pair of texts
@@ -141,38 +141,15 @@ class Reader:
             return _placed(row, error)
         return found[0]
 
-    def text(self, *given: str | Sequence[str]) -> Sentence:
-        """A text or a pair, tokenised."""
+    def text(self, *given: str | Sequence[str], encoding: Any = None) -> Sentence:
+        """A text or a pair, tokenised; or encoded already, by `together`."""
         if self.tokenizer is None:
             raise InvalidOption("a text was given but no tokenizer; pass tokenizer=, or token ids instead of the text")
         texts = tuple(each if isinstance(each, str) else " ".join(each) for each in given)
-        if any(not part.strip() for part in texts):
-            raise InvalidInput("the text is empty; expected at least one word")
-        if any("\ud800" <= char <= "\udfff" for part in texts for char in part):
-            raise InvalidInput(
-                "the text holds half of a surrogate pair, which is not a character; decode it properly first"
-            )
-        extra = dict(self.tokenizer_kwargs or {})
-        if clash := RESERVED & set(extra):
-            raise InvalidOption(
-                f"tokenizer_kwargs may not set {', '.join(sorted(clash))}: wherefrom sets these itself "
-                f"(to cut long texts use truncate=True)"
-            )
-        if self.truncate:
-            extra = {"max_length": self.max_length, **extra, "truncation": self.max_length is not None}
-        fast = bool(getattr(self.tokenizer, "is_fast", False))
-        try:
-            encoding = self.tokenizer(
-                *given, return_special_tokens_mask=True, return_offsets_mapping=fast, verbose=False, **extra
-            )
-        except AssertionError as error:  # byte-level tokenizers want to be told about the blank before a word
-            raise InvalidOption(f"the tokenizer takes no words as it was loaded: {error}") from error
-        except Exception as error:  # whatever a tokenizer makes of arguments that it does not know
-            if not self.tokenizer_kwargs:
-                raise
-            raise InvalidOption(
-                f"the tokenizer cannot be called with tokenizer_kwargs {shown(extra)}: {error}"
-            ) from error
+        check_texts(texts)
+        told, fast = self._told, is_fast(self.tokenizer)
+        if encoding is None:
+            encoding = encoded(self.tokenizer, given, told, chosen=bool(self.tokenizer_kwargs))
         ids = [int(i) for i in encoding["input_ids"]]
         added = [bool(flag) for flag in encoding["special_tokens_mask"]]
         if all(added):
@@ -180,7 +157,7 @@ class Reader:
         words = [] if not self.in_words else [places_of_words(each) for each in given]
         spans = offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
         self._check(ids)
-        own = special_ids(self.tokenizer)
+        own, unknown = self._own_ids
         return Sentence(
             ids,
             token_names(self.tokenizer, ids),
@@ -189,18 +166,26 @@ class Reader:
             texts,
             types=_ints(encoding.get("token_type_ids")),
             word_ids=[word_of(span, words) for span in spans] if words else None,
-            unknown=self._unknown(ids),
+            unknown=[i == unknown for i in ids],
             read_by={
                 **({"tokenizer_kwargs": plain} if (plain := _recordable(self.tokenizer_kwargs or {})) else {}),
-                **({"long": "truncate"} if self.truncate and len(ids) >= (extra["max_length"] or inf) else {}),
+                **({"long": "truncate"} if self.truncate and len(ids) >= (told["max_length"] or inf) else {}),
             },
         )
 
-    def _unknown(self, ids: list[int]) -> list[bool]:
-        """Where the model reads [UNK]. GPT-2 calls its end of text unknown, though nothing is unknown to it."""
-        others = {getattr(self.tokenizer, f"{name}_token_id", None) for name in EDGES}
-        unknown = getattr(self.tokenizer, "unk_token_id", None)
-        return [False] * len(ids) if unknown is None or unknown in others else [i == unknown for i in ids]
+    def together(self, texts: Sequence[str]) -> dict[str, Any]:
+        """By text its encoding, all of them made at once; nothing where each must be read by itself."""
+        plain = self.tokenizer is not None and self.pictures is None and not self.tokenizer_kwargs
+        return encoded_together(self.tokenizer, texts, self._told) if plain else {}
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        return options(self.tokenizer_kwargs or {}, self.truncate, self.max_length)
+
+    @cached_property
+    def _own_ids(self) -> tuple[set[int], int | None]:
+        """The tokenizer's own tokens, and [UNK], if any: to ask for them takes as long as to read a text."""
+        return set() if self.tokenizer is None else special_ids(self.tokenizer), unknown_id(self.tokenizer)
 
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if encoding.get("position_ids") is not None:
@@ -288,14 +273,15 @@ class Reader:
         special, spans, texts = self._aligned(ids)
         names = token_names(self.tokenizer, ids)
         given = {name: cell for name, cell in zip(COLUMNS, (ids, visible, types), strict=True) if cell is not None}
-        return Sentence(ids, names, special, spans, texts, types, visible, unknown=self._unknown(ids), given=given)
+        unknown = [i == self._own_ids[1] for i in ids]
+        return Sentence(ids, names, special, spans, texts, types, visible, unknown=unknown, given=given)
 
     def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:
         """Text and offsets for bare ids: decode each run between special tokens and see that it encodes back."""
         spans: list[Span | None] = [None] * len(ids)
         if self.tokenizer is None:
             return [False] * len(ids), spans, ()
-        own = special_ids(self.tokenizer)
+        own = self._own_ids[0]
         special = [i in own for i in ids]
         texts: list[str] = []
         for start, end in _runs(special):

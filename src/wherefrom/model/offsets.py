@@ -74,6 +74,13 @@ def special_ids(tokenizer: Any) -> set[int]:
     return set(tokenizer.all_special_ids) - ({tokenizer.mask_token_id, tokenizer.unk_token_id} - edges)
 
 
+def unknown_id(tokenizer: Any) -> int | None:
+    """The id of [UNK]; None of GPT-2, which calls its end of text unknown, though nothing is unknown to it."""
+    others = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep", "pad", "mask")}
+    found: int | None = getattr(tokenizer, "unk_token_id", None)
+    return None if found in others else found
+
+
 def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
     """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
     if tokenizer is None:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from wherefrom.aggregate import AGGREGATIONS, aggregate
 from wherefrom.aggregate.rollout import in_range
+from wherefrom.model.later import sent
 from wherefrom.pipeline.joint_maps import MapPadding
 from wherefrom.pipeline.resolution import Job
 from wherefrom.result.answer import Readout
@@ -72,7 +73,7 @@ class ReadoutRows:
 
     def targets(self, like: Tensor) -> Tensor:
         """The readout token of each sentence: [B]."""
-        return torch.tensor([each.position for each in self.readouts], device=like.device)
+        return sent(torch.tensor([each.position for each in self.readouts]), like.device)
 
     def add(self, maps: Tensor, below: Tensor | None = None) -> None:
         """One layer's maps, [B, n, n], or their readout rows alone, [B, 1, n]; `below` all heads' maps."""

@@ -87,23 +87,30 @@ class Explanation:
             object.__setattr__(self, "measured", self.target)
         if not self.spans:
             object.__setattr__(self, "spans", [None] * n)
-        for name in ("special", "unknown"):
-            if not getattr(self, name):
-                object.__setattr__(self, name, [False] * n)
-        beside = ("spans", "special", "unknown", *(name for name in ("word_ids", "segments") if getattr(self, name)))
-        wrong = [] if self.scores.shape == (n,) else ["scores"]
-        wrong += [name for name in beside if len(getattr(self, name)) != n]
+        if not self.special:
+            object.__setattr__(self, "special", [False] * n)
+        if not self.unknown:
+            object.__setattr__(self, "unknown", [False] * n)
         arrays = self._arrays()
-        wrong += [
-            name
-            for name, array in arrays.items()
-            if name != "scores" and set(array.shape[(1 if name == "layer_scores" else -2) :]) != {n}
-        ]
-        if wrong:
+        if wrong := self._unfit(n, arrays):
             raise InvalidInput(f"{', '.join(wrong)} do not fit the {n} tokens")
         broken = [] if known_finite else [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if broken:
             raise InvalidInput(f"{', '.join(broken)} contain NaN or infinite values")
+
+    def _unfit(self, n: int, arrays: Mapping[str, Array]) -> list[str]:
+        """What has another length than the tokens. Thousands of explanations a second are looked at."""
+        wrong = [] if self.scores.shape == (n,) else ["scores"]
+        counts = (len(self.spans), len(self.special), len(self.unknown), len(self.word_ids or ()), len(self.segments))
+        names = ("spans", "special", "unknown", "word_ids", "segments")
+        wrong += [
+            name for name, count in zip(names, counts, strict=True) if count != n and (count or name in names[:3])
+        ]
+        for name, array in arrays.items():
+            shape = array.shape[1:] if name == "layer_scores" else array.shape[-2:]
+            if name != "scores" and shape not in ((n,), (n, n)):
+                wrong.append(name)
+        return wrong
 
     def _arrays(self) -> dict[str, Array]:
         names = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
