@@ -73,6 +73,8 @@ def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
         over = found.over("prompt")
         assert np.allclose(over.scores, alone.scores[: found.start], atol=1e-9)
         assert set(over.segments) == {"prompt"}
+        assert over.words(how="sum").scores.sum() == pytest.approx(over.scores.sum())
+        assert over.readout.rows == (found.start - 1,)
     assert found.over("answer").tokens == found.whole.tokens[found.start : -1]
     with pytest.raises(InvalidOption, match="unknown segment"):
         found.over("question")

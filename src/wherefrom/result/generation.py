@@ -334,4 +334,6 @@ def _taken(whole: Explanation, places: Any) -> Explanation:
     places = list(places)
     names = ("tokens", "spans", "special", "unknown", "segments")
     cut: dict[str, Any] = {name: [getattr(whole, name)[i] for i in places] for name in names}
-    return replace(whole, scores=whole.scores[places], word_ids=None, layer_scores=None, **cut)
+    rows = tuple(places.index(row) for row in whole.readout.rows if row in places)
+    readout = replace(whole.readout, rows=rows)
+    return replace(whole, scores=whole.scores[places], word_ids=None, layer_scores=None, readout=readout, **cut)
