@@ -249,7 +249,7 @@ def test_every_method_gives_the_same_alone_or_says_why_it_cannot(layout: str) ->
         np.testing.assert_allclose(
             found.scores, wherefrom.explain(both[1], model, method=method.name).scores, atol=1e-6, err_msg=method.name
         )
-    heads = {"partial-lrp", "transformer-attribution", "full-lrp", "decompx", "alti-logit"}  # of one token, unscaled
+    heads = {"partial-lrp", "transformer-attribution", "full-lrp", "decompx", "alti-logit", "grad-eclip"}
     biased = {"deeplift", "hta", "hta-x-input"} if layout == "beit" else set()  # a softmax with positions in it
     assert refused <= biased | (set() if layout in ("vit", "deit") else heads)
 
@@ -266,6 +266,14 @@ class Words:
 
     def convert_ids_to_tokens(self, ids: Any) -> Any:
         return ids
+
+
+def test_grad_eclip_is_of_one_token_that_is_read() -> None:
+    asked = {"method": "grad-eclip", "target": wherefrom.similarity("a cat")}
+    clip, siglip = (open_model(pictures.model(each), Words()) for each in ("clip-both", "siglip-both"))
+    assert wherefrom.explain(pictures.pixels(), clip, **asked).scores[0] == 0
+    with pytest.raises(NotDefined, match=r"here several are \(mean"):
+        wherefrom.explain(pictures.pixels(), siglip, **asked)
 
 
 @pytest.mark.parametrize("layout", ["clip-both", "siglip-both"])

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from wherefrom.errors import NotDefined
 from wherefrom.method.attention_gradients import IDEA
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ZHAO_2024
@@ -44,10 +45,16 @@ if TYPE_CHECKING:
 )
 def grad_eclip(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Gradients of the last layer's attention weights, weighed by how alike queries and keys are (CLIP)."""
-    layer = output.trace.layers[-1]
+    others = output.mask.clone()
+    for row, answer in zip(others, output.answers, strict=True):
+        if answer.readout.position is None:
+            raise NotDefined(
+                f"grad-eclip looks at the one token that is read, and here several are ({answer.readout.why}); choose "
+                f"attn-lrp, generic-attention or gradient-x-input"
+            )
+        row[answer.readout.position] = False
     given = output.row(output.gradients(of, attention=True).attention[-1].sum(1))  # Σ_c ∂y/∂o_ic v_jc
-    others = output.mask & (output.row(torch.eye(given.shape[1]).to(given).expand(len(given), -1, -1)) == 0)
-    alike = output.row(likeness(layer))
+    alike = output.row(likeness(output.trace.layers[-1]))
     low = alike.masked_fill(~others, torch.inf).amin(1, keepdim=True)
     high = alike.masked_fill(~others, -torch.inf).amax(1, keepdim=True)
     weight = (alike - low) / (high - low).clamp(min=torch.finfo(alike.dtype).tiny)
