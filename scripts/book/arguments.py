@@ -1,4 +1,7 @@
-"""Docstrings for the reference of the API: what a function says of its arguments becomes a list, one item for each."""
+"""Docstrings for the reference of the API: what a function says of its arguments becomes a list, one item for each.
+
+What stands behind >>> becomes a block of code, which Markdown would take for quotations and links.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ from typing import Any
 
 import griffe
 
+EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)  # up to an empty line
 OPENS = re.compile(r"^(?P<names>[a-z_]+(?:, [a-z_]+)*)(?P<says>: | go(?:es)? to )")
 
 
 class Arguments(griffe.Extension):
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", obj.docstring.value)
+
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         if func.docstring is not None:
             known = {each.name for each in func.parameters} | {"tokenizer_kwargs", "model_kwargs"}

@@ -20,14 +20,16 @@ TOKEN = re.compile(
 SCRIPT = re.compile(r"\{(?P<braced>[^{}]*(?:\{[^{}]*\}[^{}]*)*)\}|(?P<bare>[^\W_]+)|(?P<one>.)")
 RAISED, LOWERED = re.compile("[²³¹⁰⁴-⁹⁺⁻ᵀ]+"), re.compile("[₀-₉]+")
 EQUATION = re.compile(r"^(\S+) +(=|∝) +")
+INDENTED = " " * 6
 PROSE = re.compile(r"^[^=_^‖Σ|⟨√→∂∫]*$")
 
 
 def table(block: str) -> str:
     """A block of a docstring: a row for each line, a cell for each of its columns."""
     lines = [line for line in block.splitlines() if line.strip()]
-    equations = all(EQUATION.match(line.strip()) or line.startswith(" " * 6) for line in lines)
-    rows = [_columns(line, equations) for line in lines]
+    equations = all(EQUATION.match(line.strip()) or line.startswith(INDENTED) for line in lines)
+    starts = [] if equations else _starts(lines)
+    rows = [_columns(line, equations, starts) for line in lines]
     width = max(len(row) for row in rows)
     body = "".join(
         "<tr>" + "".join(f"<td>{_cell(part)}</td>" for part in row + [""] * (width - len(row))) + "</tr>"
@@ -36,9 +38,19 @@ def table(block: str) -> str:
     return f'<div class="formula"><table class="lines">{body}</table></div>'
 
 
-def _columns(line: str, equations: bool) -> list[str]:
-    """Two blanks part columns, and in a list of equations the first equals sign; a line that goes on is indented."""
-    goes_on = [""] * 2 if line.startswith(" " * 6) else []
+def _starts(lines: list[str]) -> list[int]:
+    """Where the columns begin in the first line that is not indented."""
+    first = next((line for line in lines if not line.startswith(INDENTED)), lines[0])
+    return [found.start(1) for found in re.finditer(r"(?:^| ) *(\S+(?: \S+)*)", first)]
+
+
+def _columns(line: str, equations: bool, starts: list[int]) -> list[str]:
+    """Two blanks part columns, and in a list of equations the first equals sign.
+
+    An indented line goes on, in the third column of an equation, elsewhere below the column that begins where it does.
+    """
+    indent = len(line) - len(line.lstrip())
+    goes_on = [""] * (2 if equations else sum(start < indent for start in starts)) if line.startswith(INDENTED) else []
     if equations:
         line = EQUATION.sub(r"\1  \2  ", line.strip())
     return goes_on + re.split(r" {2,}", line.strip())

@@ -115,3 +115,6 @@ def test_formulas_become_mathml() -> None:
     )
     assert formulas.math("g_{u_i}(t)").startswith("<msub><mi>g</mi><mrow><msub><mi>u</mi>")
     assert formulas.table("    N = x    its name").count("<td>") == 4
+    headed = formulas.table("              one     two\n    softmax   kept    left")
+    assert headed.startswith('<div class="formula"><table class="lines"><tr><td></td><td>')  # a head above its column
+    assert headed.count("<td>") == 6

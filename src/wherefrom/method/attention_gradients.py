@@ -6,7 +6,7 @@ r"""Attention weights and the gradients of the explained number with respect to 
                           map, the readout row (what AttCAT's code calls AttGrads)
     generic-attention     R^l = R^{l-1} + Ā^l R^{l-1}, R^0 = I, with Ā = mean_h (α^h ⊙ ∂y/∂α^h)⁺: the rollout of the
                           maps I + Ā, which are not normalised (Chefer et al. 2021b, equations 5 and 6); of an
-                          encoder with a decoder by the rules of generic_streams.py
+                          encoder with a decoder by their rules for two streams
 
 The gradient is taken at the weights after the softmax. Where every entry of a gradcam is clamped away, the authors'
 code gives 0/0 and this one 0. Of generic-attention the authors show the readout row without its own token
