@@ -211,9 +211,9 @@ def test_the_last_explanations_are_kept(visit: Open) -> None:
     page.locator("html[data-ready]").wait_for(state="attached")
     assert page.locator("#history li b").all_inner_texts() == ["a good film", TEXT]
     page.locator("#history .run").nth(1).click()
-    assert page.locator(".viewer .card h2").first.inner_text().startswith("globenc")
-    assert page.locator(".evidence").count() == 1
-    assert page.input_value("#text") == TEXT
+    expect(page.locator(".viewer .card h2").first).to_contain_text("globenc")
+    expect(page.locator(".evidence")).to_have_count(1)
+    expect(page.locator("#text")).to_have_value(TEXT)
     page.get_by_role("button", name="Forget “a good film”").click()
     expect(page.locator("#history li")).to_have_count(1)
 

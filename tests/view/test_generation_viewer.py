@@ -89,13 +89,13 @@ def test_a_click_lights_up_the_sources(shown: Any, generation: Generation) -> No
     page.keyboard.press("ArrowRight")
     expect(tokens.nth(generation.start + 2)).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("Shift+ArrowRight")
-    assert page.locator('.token[aria-pressed="true"]').count() == 2
+    expect(page.locator('.token[aria-pressed="true"]')).to_have_count(2)
     page.keyboard.press("Escape")
     expect(page.locator("h1")).to_have_text("Where the answer comes from")
     # Why not another word?
     tokens.nth(generation.start + 1).click()
     foil = generation.steps[1].foils[1]
-    assert page.locator(".why").count() == 2
+    expect(page.locator(".why")).to_have_count(2)
     page.get_by_role("button", name=f"Why not “{foil.foil_label}”?").click()
     expect(page.locator("h1")).to_contain_text(f"rather than “{foil.foil_label}”")
     settle(page)
