@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,13 +19,13 @@ import torch
 from wherefrom.data import MASK, Example
 from wherefrom.errors import EXAMPLE_ERRORS, InvalidInput, InvalidTarget, WherefromError, WherefromWarning
 from wherefrom.evaluation.config import LABEL, Setting, jobs
+from wherefrom.evaluation.recording import compared_with, completed, is_of, of_all_curves, records, unexplained_answer
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.evaluation.task import ExampleOutcome, MethodCurve, Record, ShardTask
 from wherefrom.metric import erasure
-from wherefrom.metric.base import Again, Case, MetricSpec, Number, Rerun
+from wherefrom.metric.base import Case, MetricSpec, Number, Rerun
 from wherefrom.metric.consistency import Second
 from wherefrom.metric.probing import layer_states, readout_vectors
-from wherefrom.metric.sanity import Alone, Disturbed
 from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
 from wherefrom.model.target import class_index
 from wherefrom.pipeline.execution import run
@@ -225,7 +225,7 @@ class Worker:
         unexplained: list[EveryTarget] = []
         for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True)):
             said = answers(self.opened, sentence, trace.output, row, *_three(question))
-            unexplained.append({"": tuple(_unexplained(sentence, each) for each in said)})
+            unexplained.append({"": tuple(unexplained_answer(sentence, each) for each in said)})
         return unexplained
 
     def _measure(self, batch: list[tuple[ExampleOutcome, Sentence]], seconds: dict[str, float]) -> list[_Waiting]:
@@ -277,7 +277,7 @@ class Worker:
         for name in self.jobs:
             seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in found[name])
         for name in self.setting.given:
-            by_name[name] = _completed(outcome.item.given[name], sentence, first, name)
+            by_name[name] = completed(outcome.item.given[name], sentence, first, name)
         at_once = [asked for asked in self.asked if asked.at_once]
         later = any(not asked.at_once and asked.probe is None for asked in self.asked)
         inside = None if example.region is None else self.opened.preparing.region(example.region)
@@ -297,7 +297,7 @@ class Worker:
             return every[0]
         wanted = every[0].prediction if self.setting.target is None else self.setting.target
         wanted = self._gold(example) if wanted == LABEL else wanted
-        chosen = [each for each in every if _is_class(each, wanted)]
+        chosen = [each for each in every if is_of(each, wanted)]
         if len(chosen) != 1:
             raise InvalidTarget(f"there is no class {wanted!r}; the model's are {', '.join(map(_label, every))}")
         return chosen[0]
@@ -311,7 +311,7 @@ class Worker:
         found = self._curves(wanted) if wanted else []
         columns = [found[place :: len(ways)] for place in range(len(ways))]
         asked = [(each, ways.index(each.way)) for each in self.asked if each.way is not None]
-        many = [_many(each, columns[way]) for each, way in asked]
+        many = [of_all_curves(each, columns[way]) for each, way in asked]
         names = [str(way) for way in ways]
         for place, each in enumerate(waiting if ways else ()):
             mine, outcome = [column[place] for column in columns], each.outcome
@@ -330,7 +330,7 @@ class Worker:
         example = each.outcome.item.example
         known = {} if isinstance(found, str) else {way: found}
         case = Case(example, each.explanation, curves=known, gold=self._gold_class(example))
-        return _records(each.method, asked, case, found)
+        return records(each.method, asked, case, found)
 
     def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> list[erasure.Curve | str]:
         """A curve each; the reason where there is none."""
@@ -351,7 +351,7 @@ class Worker:
             for each, found in zip(waiting, self._measured(how, waiting), strict=True):
                 case = Case(each.outcome.item.example, each.explanation, reruns={how: found})
                 for asked in (asked for asked in self.asked if asked.rerun == how):
-                    each.outcome.records += _records(each.method, asked, case, found)
+                    each.outcome.records += records(each.method, asked, case, found)
 
     def _measured(self, how: Rerun, waiting: Sequence[_Waiting]) -> list[Any]:
         """What came of each; the reason where nothing did."""
@@ -374,12 +374,12 @@ class Worker:
             Explained(every[0].outcome.item.example, every[0].sentence, {e.method: e.explanation for e in every})
             for every in shared
         ]
-        wanted = dict.fromkeys(how for asked in self.asked for how in _compared(asked))
+        wanted = dict.fromkeys(how for asked in self.asked for how in compared_with(asked))
         found = {how: explained_again(self, how, rows) for how in wanted}
         for place, each in enumerate(waiting):
             row = place // methods
             for asked in (asked for asked in self.asked if asked.again is not None):
-                said = {how: found[how][row] for how in _compared(asked)}
+                said = {how: found[how][row] for how in compared_with(asked)}
                 missing = [reason for reason in said.values() if isinstance(reason, str)]
                 known = {
                     how: {part: every[each.method] for part, every in parts.items()}
@@ -387,7 +387,7 @@ class Worker:
                     if not isinstance(parts, str)
                 }
                 case = Case(each.outcome.item.example, each.explanation, again=known)
-                each.outcome.records += _records(each.method, asked, case, next(iter(missing), None))
+                each.outcome.records += records(each.method, asked, case, next(iter(missing), None))
 
     def _keep_vectors(self, explained: list[tuple[ExampleOutcome, Sentence]]) -> None:
         """The vector of the readout token in every layer."""
@@ -398,72 +398,12 @@ class Worker:
                 outcome.vectors = readout_vectors(states, row, len(sentence), outcome.answer.readout)
 
 
-def _many(asked: MetricSpec, curves: Sequence[erasure.Curve | str]) -> list[float] | None:
-    """The metric of all curves, NaN where one must be measured by itself; None where each must."""
-    of_curves, known = asked.metric.of_curves, [each for each in curves if isinstance(each, erasure.Curve)]
-    if of_curves is None or asked.options or not known or len(known) < len(curves):
-        return None
-    found: list[float] = of_curves(known).tolist()
-    return found
-
-
-def _records(method: str, asked: MetricSpec, case: Case, found: object) -> list[Record]:
-    """What a metric says of a case; where what was found for it is a reason, no number and that reason."""
-    why = found if isinstance(found, str) else None
-    numbers = asked.measure(case) if why is None else [Number(asked.name, None, float("nan"), why)]
-    return [Record(method, number) for number in numbers]
-
-
-def _compared(asked: MetricSpec) -> list[Again]:
-    """What an explanation is compared with; where it is disturbed, also the one by itself."""
-    more: list[Again] = [Alone()] if isinstance(asked.again, Disturbed) else []
-    return more if asked.again is None else [*more, asked.again]
-
-
-def _unexplained(sentence: Sentence, found: Answer) -> Explanation:
-    """What the model says, with scores that say nothing."""
-    return Explanation.from_scores(
-        sentence.tokens,
-        [0.0] * len(sentence),
-        target=found.target,
-        readout=found.readout,
-        prediction=found.prediction,
-        probabilities=found.probabilities,
-    )
-
-
 def _three(question: Question) -> tuple[Any, Any, Any]:
     return question.target, question.foil, question.position
 
 
-def _is_class(explanation: Explanation, wanted: Any) -> bool:
-    label, index = str(explanation.measured.label), explanation.measured.index
-    return index == wanted or label == wanted or label.casefold() == str(wanted).casefold() or str(index) == wanted
-
-
 def _label(explanation: Explanation) -> str:
     return str(explanation.measured.label)
-
-
-def _completed(given: Explanation, sentence: Sentence, main: Explanation, name: str) -> Explanation:
-    """An explanation made elsewhere, with what is known of the tokens and the answer put in where it says nothing."""
-    if list(given.tokens) != list(sentence.tokens):
-        raise InvalidInput(
-            f"'{name}' was given over other tokens than the model reads ({list(given.tokens)[:6]} … against "
-            f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
-        )
-    told = main if given.measured.kind == "none" else given
-    return replace(
-        given,
-        method=name,
-        texts=sentence.texts,
-        spans=sentence.spans,
-        special=sentence.special,
-        unknown=sentence.unknown,
-        target=told.target,
-        measured=told.measured,
-        readout=told.readout,
-    )
 
 
 def _seed(seed: int, name: str) -> int:
