@@ -82,6 +82,6 @@ def test_the_command_says_what_it_rests_on() -> None:
     assert "an average one of 120 examples of 1 pair" in said
     assert "not among them: wherefrom benchmark" in said  # where this question was answered
     among = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/lm"])
-    assert "Your model is among them: lm on two." in " ".join(among.output.split())
+    assert "Your model is among them: lm on two, where deeplift is first (90%)." in " ".join(among.output.split())
     refused = CliRunner().invoke(app, ["methods", "alti", "--budget", "5"])
     assert isinstance(refused.exception, InvalidOption)

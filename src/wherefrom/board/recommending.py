@@ -49,6 +49,13 @@ def resting_on(question: str) -> dict[str, int]:
     return {name: about["rows"] for name, about in shipped()["tables"].items() if name in names}
 
 
+def best_on(table: str, question: str, names: list[str]) -> tuple[str, float]:
+    """Of these methods the first on one table, and the share of the others that it beats there."""
+    standing, every = ASKED[question][0], shipped()["methods"]
+    shares = {name: every[name][standing]["tables"].get(table) for name in names}
+    return max(((name, share) for name, share in shares.items() if share is not None), key=lambda each: each[1])
+
+
 def recommend(opened: Model, question: str = "output", budget: float | None = None) -> list[Recommended]:
     """The methods in question, the recommended one first: of those not told apart from the best, the cheapest.
 

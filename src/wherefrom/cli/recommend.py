@@ -34,7 +34,7 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     console.print(table)
     said = (
         f"beats: of the other methods, {_resting(question)} (docs/leaderboard.md). Of methods not told apart the "
-        f"cheapest is recommended. {_measured(opened, model, question)}"
+        f"cheapest is recommended. {_measured(opened, model, question, [each.method for each in found])}"
     )
     console.print(fitted(said, console.width), markup=False, highlight=False, soft_wrap=True)
 
@@ -48,15 +48,20 @@ def _resting(question: str) -> str:
     return f"on an average one of {sum(tables.values())} examples of {pairs} of model and data"
 
 
-def _measured(opened: Model, model: str, question: str) -> str:
-    """Whether the model is one of those measured, and how it can be where it is not."""
+def _measured(opened: Model, model: str, question: str, names: list[str]) -> str:
+    """Whether the model is one of those measured, and which method is first on it; how it can be where it is not."""
     from wherefrom import zoo
     from wherefrom.board.choosing import MEASURED
-    from wherefrom.board.recommending import resting_on
+    from wherefrom.board.recommending import best_on, resting_on
 
     own = [name for name in resting_on(question) if model in zoo.names() and name.startswith(f"{Path(model).name} on ")]
     if own:
-        return f"Your model is among them: {', '.join(own)}."
+        said = (
+            f"{table}, where {name} is first ({share:.0%})"
+            for table in own
+            for name, share in [best_on(table, question, names)]
+        )
+        return f"Your model is among them: {'; '.join(said)}."
     if opened.task in MEASURED:
         advice = f"wherefrom benchmark --model {model} --data YOURS --out runs/mine measures it"
     else:
