@@ -86,7 +86,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     here = page.file.src_uri
     markdown = GRAPH.sub(_told, markdown)
-    markdown = LIVE.sub(r'<iframe class="view" src="img/live.html" height="620" title="\1"></iframe>', markdown)
+    markdown = LIVE.sub(r'<iframe class="view" src="img/live.html" height="680" title="\1"></iframe>', markdown)
     made = next((path for path, name in MOVED.items() if name == here), "")
     source = made if made and not (ROOT / "docs" / here).exists() else f"docs/{here}"
     return outside_code(markdown, lambda text: LINK.sub(lambda link: _turned(link, source, here, files), text))
