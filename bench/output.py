@@ -3,8 +3,9 @@
     python bench/output.py [--quick] [--threads 2]
 
 A randomly initialised BERT-base classifier; every time is a ratio to a plain float32 forward pass measured in the same
-process, the contestants taking turns; one that takes long gets fewer of them. Peak memory is that of a process of its
-own, beyond what it held once the model was loaded. Writes its table into bench/README.md.
+process, the contestants taking turns; one that takes long gets fewer of them. With one thread it is the process's own
+time, which others' work on the machine changes little. Peak memory is that of a process of its own, beyond what it held
+once the model was loaded. Writes its table into bench/README.md.
 """
 
 from __future__ import annotations
@@ -75,13 +76,14 @@ def contestants(n: int) -> dict[str, Callable[[], Any]]:
 def timed(n: int, runs: int) -> dict[str, float]:
     """Median seconds of each contestant; its first run warms up, where there are others."""
     entries = contestants(n)
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in entries}
     for _ in range(runs + 1):
         for name, go in entries.items():
             if sum(times[name]) < ENOUGH:
-                begin = time.perf_counter()
+                begin = clock()
                 go()
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(clock() - begin)
     return {name: statistics.median(values[1:] or values) for name, values in times.items()}
 
 
@@ -117,8 +119,8 @@ def table(lengths: list[int], runs: int, threads: int) -> str:
     names = [name for name in times[lengths[0]] if name != "forward"]
     memory = {n: child("--peak", str(n), *shared) for n in lengths}
     lines = [
-        f"BERT-base, one sentence of n tokens, {threads} threads, median of {runs} runs (of fewer where they take over "
-        f"{ENOUGH:.0f} s); times in forward passes ("
+        f"BERT-base, one sentence of n tokens, {threads} thread{'s' * (threads > 1)}, median of {runs} runs (of fewer "
+        f"where they take over {ENOUGH:.0f} s); times in forward passes ("
         + ", ".join(f"n = {n}: {times[n]['forward'] * 1000:.0f} ms" for n in lengths)
         + f"); integrated gradients with {STEPS} steps.",
         "",
