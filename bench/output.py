@@ -117,10 +117,11 @@ def table(lengths: list[int], runs: int, threads: int) -> str:
     shared = ["--threads", str(threads)]
     times = {n: child("--time", str(n), "--runs", str(runs), *shared) for n in lengths}
     names = [name for name in times[lengths[0]] if name != "forward"]
+    own = " by the process's own time" if threads == 1 else ""
     memory = {n: child("--peak", str(n), *shared) for n in lengths}
     lines = [
         f"BERT-base, one sentence of n tokens, {threads} thread{'s' * (threads > 1)}, median of {runs} runs (of fewer "
-        f"where they take over {ENOUGH:.0f} s); times in forward passes ("
+        f"where they take over {ENOUGH:.0f} s); times in forward passes{own} ("
         + ", ".join(f"n = {n}: {times[n]['forward'] * 1000:.0f} ms" for n in lengths)
         + f"); integrated gradients with {STEPS} steps.",
         "",
@@ -149,7 +150,7 @@ def main() -> None:
     text = table([32] if options.quick else [32, 128], 3 if options.quick else options.runs, options.threads)
     print(text)
     if not options.quick:
-        put("output", f"## Towards one output (`python bench/output.py`)\n\n{text}")
+        put("output", f"## Towards one output (`python bench/output.py --threads {options.threads}`)\n\n{text}")
 
 
 if __name__ == "__main__":
