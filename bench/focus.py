@@ -84,14 +84,14 @@ def main() -> None:
     said = []
     for name, (most, _) in ASKED.items():
         right, of = predicted(opened, name, most)
-        said.append(f"{len(right)} of the first {of} of `{name}`")
+        said.append(f"the {len(right)} that it predicts among the first {of} of `{name}`")
         print("predicted:", said[-1], flush=True)
         for method in given.methods.split(","):
             some = right[: max(1, given.pictures // SIXTH) if method in DEAR else given.pictures]
             folder = given.out / f"{name.replace(':', '-')}-{method}"
             rows |= measured(opened, [method], some, name, folder)
             print(method, [value for (each, _), value in rows.items() if each == method], flush=True)
-    counts = f"{given.pictures} pictures (* {given.pictures // SIXTH}) of {', and as many of '.join(said)}."
+    counts = f"The first {given.pictures} (* {given.pictures // SIXTH}) of {' and of '.join(said)}:"
     text = f"{counts}\n\n{table(rows)}"
     print(text)
     if given.write:
