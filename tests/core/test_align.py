@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,21 @@ def test_gold_links_and_their_error_rate() -> None:
     assert alignment_error_rate([[(0, 0), (1, 2)]], [gold]) == pytest.approx(1 - (2 + 1) / (2 + 2))
     with pytest.raises(InvalidOption, match="no line of gold links"):
         gold_links("1:1")
+
+
+def test_gold_links_that_count_from_0_are_not_taken_for_others() -> None:
+    with pytest.raises(InvalidOption, match=r"'0-0 1-1' has a word before number 1, .*pass first=0"):
+        gold_links("0-0 1-1")
+    assert gold_links("0-0 1p2", first=0) == gold_links("1-1 2p3")
+
+
+def test_error_rate_of_one_sentence_or_of_lists() -> None:
+    links, gold = [(0, 0), (1, 2)], gold_links("1-1 2-2 2p3")
+    assert alignment_error_rate(links, gold) == alignment_error_rate([links], [gold]) == pytest.approx(0.25)
+    wrong: list[tuple[Any, Any]] = [(links, [gold, gold]), ([links], gold), ([links], ["1-1"]), ([links], [gold] * 2)]
+    for found, wanted in wrong:
+        with pytest.raises(InvalidOption, match="of one sentence, or lists with these of each sentence"):
+            alignment_error_rate(found, wanted)
 
 
 @pytest.mark.parametrize("method", ["alti", "attention", "gradient-x-input"])

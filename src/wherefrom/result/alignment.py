@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Link = tuple[int, int]  # (source word, target word), from 0
 WRITTEN = re.compile(r"(\d+)([-p])(\d+)")
+EXPECTED = "expected `alignment.links()` and `gold_links(line)` of one sentence, or lists with these of each sentence"
 
 
 class GoldLinks(NamedTuple):
@@ -83,27 +84,54 @@ def word_rows(
     return found
 
 
-def gold_links(line: str) -> GoldLinks:
-    """Those of a line such as "1-1 2p3": source and target word from 1, "-" sure and "p" possible.
+def gold_links(line: str, first: int = 1) -> GoldLinks:
+    """Those of a line such as "1-1 2p3": source and target word, "-" sure and "p" possible.
+
+    first: the number of a text's first word, 1 as in RWTH's gold alignments; `str(alignment)` and fast_align have 0.
 
     >>> gold_links("1-1 2p3").possible == {(0, 0), (1, 2)}
+    True
+    >>> gold_links("0-0 1p2", first=0) == gold_links("1-1 2p3")
     True
     """
     parts = [WRITTEN.fullmatch(part) for part in line.split()]
     if None in parts:
         raise InvalidOption(f"{line[:60]!r} is no line of gold links; expected such as '1-1 2p3'")
-    found = [(int(part[1]) - 1, int(part[3]) - 1, part[2]) for part in parts if part is not None]
+    found = [(int(part[1]) - first, int(part[3]) - first, part[2]) for part in parts if part is not None]
+    if any(min(s, t) < 0 for s, t, _ in found):
+        raise InvalidOption(
+            f"{line[:60]!r} has a word before number {first}, the first; where words count from 0, pass first=0"
+        )
     sure = frozenset((s, t) for s, t, kind in found if kind == "-")
     return GoldLinks(sure, frozenset((s, t) for s, t, _ in found))
 
 
-def alignment_error_rate(found: Iterable[Iterable[Link]], gold: Iterable[GoldLinks]) -> float:
-    """AER of the links of a corpus: from 0, where they are the gold ones, to 1."""
+def alignment_error_rate(
+    found: Iterable[Link] | Iterable[Iterable[Link]], gold: GoldLinks | Iterable[GoldLinks]
+) -> float:
+    """AER of the links of one sentence, or of a list of sentences: from 0, where they are the gold ones, to 1.
+
+    >>> alignment_error_rate([(0, 0), (1, 1)], gold_links("1-1 2p2 3-3"))
+    0.25
+    """
+    ours, theirs = ([found], [gold]) if isinstance(gold, GoldLinks) else ([*found], [*gold])
+    if len(ours) != len(theirs):
+        raise InvalidOption(f"there are links of {len(ours)} sentences and gold links of {len(theirs)}; {EXPECTED}")
     hits = drawn = 0
-    for links, (sure, possible) in zip(found, gold, strict=True):
-        ours = set(links)
-        hits += len(ours & possible) + len(ours & sure)
-        drawn += len(ours) + len(sure)
+    for links, wanted in zip(map(_checked, ours), theirs, strict=True):
+        if not isinstance(wanted, GoldLinks):
+            raise InvalidOption(f"{str(wanted)[:60]!r} are no gold links; {EXPECTED}")
+        sure, possible = wanted
+        hits += len(links & possible) + len(links & sure)
+        drawn += len(links) + len(sure)
     if not drawn:
         raise InvalidOption("there are no links to compare; expected at least one")
     return 1 - hits / drawn
+
+
+def _checked(links: object) -> set[Link]:
+    """The links of one sentence; a single link in their place would be a set of numbers, and the rate a quiet 1."""
+    every: list[Any] = list(links) if isinstance(links, Iterable) else [links]
+    if not all(isinstance(link, tuple) and len(link) == 2 for link in every):
+        raise InvalidOption(f"{str(links)[:60]!r} are no links of a sentence; {EXPECTED}")
+    return set(every)
