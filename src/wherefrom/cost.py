@@ -40,6 +40,7 @@ from wherefrom.options import (
     TargetLike,
 )
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
+from wherefrom.pipeline.phrases import with_phrases
 from wherefrom.pipeline.resolution import (
     AUTO,
     UNASKED,
@@ -125,6 +126,9 @@ def estimate(
     if chosen is None:
         questions = resolve_questions(len(sentences), single, target, foil, position)
         asked = [_somewhere(opened, question) for question in questions]
+        if target is not None and inputs is not None:
+            both = zip(sentences, questions, strict=True)
+            sentences = [with_phrases(opened, *each)[0] for each in both]
         chosen = candidates(opened, sentences, asked, wanted, options)[0]
     return estimate_job(opened, as_read(opened, sentences, overlap), resolve_job(opened, chosen, wanted), batch_size)
 

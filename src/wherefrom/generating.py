@@ -209,7 +209,8 @@ def _answered(found: Sequence[Explanation]) -> Answered:
     first, *foils = found
     said = first.measured
     contrasts = tuple(each.target for each in foils)
-    return Answered(said, first.prediction, first.probabilities, _log(first), first.candidates, contrasts)
+    known = (first.prediction, first.probabilities, _log(first), first.candidates)
+    return Answered(said, *known, contrasts, first.arrived)
 
 
 def _log(found: Explanation) -> float:

@@ -35,6 +35,9 @@ def explain(task: str = "classification", text: str = "the deep film", **asked: 
         ("masked-lm", "the [MASK] film", {}, "deeplift"),
         ("masked-lm", "the deep film", {"position": 1}, "deeplift"),
         ("causal-lm", "the deep", {}, "cp-lrp"),
+        ("causal-lm", "the deep", {"target": "film"}, "cp-lrp"),
+        ("causal-lm", "the deep", {"target": "film is good"}, "deeplift"),
+        ("causal-lm", "the deep", {"target": "film is good", "foil": "cat"}, "deeplift"),
         ("token-classification", "the deep film", {"position": 2}, "cp-lrp"),
         ("question-answering", "the deep film", {}, "cp-lrp"),
     ],
@@ -121,6 +124,8 @@ def test_the_estimate_is_of_the_same_method() -> None:
     assert wherefrom.estimate("the film", tiny.model(), TOKENIZER).method == "cp-lrp"
     assert wherefrom.estimate("the [MASK]", tiny.model(task="masked-lm"), TOKENIZER).method == "deeplift"
     assert wherefrom.estimate("the film", tiny.model(task="encoder"), TOKENIZER).method == "alti"
+    phrase = wherefrom.estimate("the", tiny.model("gpt2", "causal-lm"), TOKENIZER, target="film is good")
+    assert (phrase.method, phrase.longest) == ("deeplift", len(TOKENIZER("the").input_ids) + 2)
 
 
 # What is explained ------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def test_each_token_is_explained_as_by_itself(model: Any, method: str) -> None:
         assert (one.scores == found.scores[step, :n]).all()
         again = wherefrom.explain(model=model, **one.arguments)  # the token after what stands before it
         assert np.allclose(again.scores, one.scores, atol=1e-9)
+        assert one.arrived == (None if again.arrived is None else pytest.approx(again.arrived))
         assert one.measured.index == found.ids[n]
         assert one.target.towards == (method not in ("alti", "information-flow"))
         assert one.position == n - 1
@@ -70,7 +71,11 @@ def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
         found = wherefrom.generate(prompt, model, method=method, max_new_tokens=3, do_sample=False)
         alone = wherefrom.explain(prompt, model, method=method, target=found.text)
         assert np.allclose(found[:].scores, alone.scores, atol=1e-9)
+        assert found[:].arrived == (None if alone.arrived is None else pytest.approx(alone.arrived))
+        assert found[:].notes == (alone.notes if method == "alti-logit" else [])
         over = found.over("prompt")
+        if over.arrived is not None:
+            assert over.arrived / alone.arrived == pytest.approx(over.scores.sum() / alone.scores.sum())
         assert np.allclose(over.scores, alone.scores[: found.start], atol=1e-9)
         assert set(over.segments) == {"prompt"}
         assert over.words(how="sum").scores.sum() == pytest.approx(over.scores.sum())

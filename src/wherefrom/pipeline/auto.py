@@ -1,12 +1,12 @@
 """Which method answers when none is named.
 
 A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS` (of a word
-at a mask, `MASKED`) that is defined on its blocks, has the options given and a token for its baseline where it needs
-one, and by the next where its own check fails. Of a model whose blocks are not known, methods answer that look at none
-(`UNMAPPED`). Where nothing is predicted (a bare encoder), or where a map is asked for (a row, layers, a head, an
-aggregation), `MAPS` says what a representation is made of. A model that predicts at a place which nobody has named (a
-masked language model without a mask, a tagger without a position) is refused: nobody meant [CLS]. docs/methods.md has
-the numbers behind the choice.
+at a mask, `MASKED`; of several tokens, `PHRASES`) that is defined on its blocks, has the options given and a token for
+its baseline where it needs one, and by the next where its own check fails. Of a model whose blocks are not known,
+methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder), or where a map is asked for
+(a row, layers, a head, an aggregation), `MAPS` says what a representation is made of. A model that predicts at a place
+which nobody has named (a masked language model without a mask, a tagger without a position) is refused: nobody meant
+[CLS]. docs/methods.md has the numbers behind the choice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, MASKED, TOWARDS, UNMAPPED
+from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, MASKED, PHRASES, TOWARDS, UNMAPPED
 from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
 from wherefrom.method.baseline import BLANKS
@@ -42,7 +42,7 @@ def candidates(
     options: Mapping[str, Any],
 ) -> list[MethodSpec]:
     """The methods that may answer, the first choice first: those that have the options given."""
-    names = _explaining(opened)
+    names = _explaining(opened, any(each.said for each in sentences))
     if wanted.head is not None:
         names = HEADS
     elif opened.two_streams or wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
@@ -77,10 +77,12 @@ def usual(opened: Model, towards: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*own[:1], *suited(opened, COMPARED)]) if opened.family.mapped else own)
 
 
-def _explaining(opened: Model) -> tuple[str, ...]:
-    """The methods that explain an output where none is named, the first choice first."""
+def _explaining(opened: Model, phrases: bool = False) -> tuple[str, ...]:
+    """The methods that explain an output (or one of several tokens) where none is named, the first choice first."""
     if not opened.family.mapped:
         return UNMAPPED
+    if phrases:
+        return PHRASES
     return MASKED if opened.task == "masked-lm" else TOWARDS
 
 

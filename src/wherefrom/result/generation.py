@@ -100,6 +100,7 @@ class Generation:
             log_probabilities=finite({str(said.target.label): said.log_probability}),
             given=self._given(n),
             readout=Readout(n - 1, "token before it"),
+            arrived=said.arrived,
             notes=[],
         )
         return replace(found, options={**found.options, **({"target": self.ids[n]} if looks else {})})
@@ -140,7 +141,8 @@ class Generation:
                 f"wherefrom.explain(model=…, foil={foil!r}, **g[{token}].arguments) asks the model"
             )
         row, target = self.foil_scores[token, which[0], : len(said)], foils[which[0]]
-        return replace(said, scores=row, target=target, measured=target, options={**said.options, "foil": target.foil})
+        options = {**said.options, "foil": target.foil}
+        return replace(said, scores=row, target=target, measured=target, arrived=None, options=options)
 
     def over(self, segment: str = "prompt", said: slice = slice(None)) -> Explanation:
         """All that was said as one (or the tokens of the slice `said`), with the sources of one segment alone:
@@ -155,7 +157,10 @@ class Generation:
             inside = [i for i, name in enumerate(found.segments) if name != ANSWER]
         if not inside:
             raise InvalidOption(f"unknown segment {segment!r}; expected 'prompt' or one of {', '.join(names)}")
-        return _taken(found, inside)
+        part = _taken(found, inside)
+        whole = float(found.scores.sum())
+        arrived = found.arrived * float(part.scores.sum()) / whole if found.arrived and whole else None
+        return replace(part, arrived=arrived)
 
     def by(self, unit: Unit) -> Explanation:
         """All that was said as one, over larger units (`Explanation.by`)."""
@@ -175,7 +180,18 @@ class Generation:
         total = (rows.sum(0) if adds else rows.mean(0))[:n]
         known = finite({label: float(self.log_probabilities[steps].sum())})
         part = _first(self.whole, n, total)
-        return replace(part, target=phrase, measured=phrase, readout=read, log_probabilities=known)
+        logits = adds and "of" not in self.whole.options and len(steps) > 1
+        notes = [f"the sum of the logits of {len(steps)} tokens"] if logits else []
+        said = replace(part, target=phrase, measured=phrase, readout=read, log_probabilities=known)
+        return replace(said, arrived=self._arrived(steps), notes=notes)
+
+    def _arrived(self, steps: list[int]) -> float | None:
+        """What part of the sum of several explained numbers the scores add up to, where that is known of each."""
+        parts, sums = [self.steps[step].arrived for step in steps], self.scores[steps].sum(1)
+        if not all(parts):
+            return None
+        numbers = [float(each) / part for each, part in zip(sums, parts, strict=True) if part]
+        return float(sums.sum()) / sum(numbers) if sum(numbers) else None
 
     # Keeping and showing ----------------------------------------------------------------------------------
 
@@ -301,6 +317,7 @@ class Answered:
     log_probability: float  # NaN where it is not known
     candidates: dict[str, int] = field(default_factory=dict)  # the token that each of these words is
     foils: tuple[Target, ...] = ()  # the token rather than others, whose scores were taken along
+    arrived: float | None = None  # what part of the explained number the scores add up to, as in Explanation
 
     def to_dict(self) -> dict[str, Any]:
         known = self.log_probability if np.isfinite(self.log_probability) else None  # JSON has no NaN

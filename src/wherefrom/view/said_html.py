@@ -89,7 +89,8 @@ def _step(generation: Generation, step: int) -> dict[str, Any]:
     names = {index: name for name, index in said.candidates.items()}
     others = [[i, name, said.probabilities[name]] for i, name in names.items() if i != said.target.index]
     probability = said.probabilities.get(str(said.target.label))
-    return {"probability": probability, "others": others, "foils": [each.foil for each in said.foils]}
+    foils = [each.foil for each in said.foils]
+    return {"probability": probability, "others": others, "foils": foils, "arrived": said.arrived}
 
 
 def _units(generation: Generation) -> dict[str, list[int]]:
