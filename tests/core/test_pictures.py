@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import tiny
 import wherefrom
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, NotDefined, Unsuited, UnsupportedModel
 from wherefrom.model import collate, open_model
-from wherefrom.model.pictures import PAINTS, painted
+from wherefrom.model.pictures import PAINTS, painted, pixels_of
 from wherefrom.model.vision import VISION
 from wherefrom.result.explanation import Explanation
-from wherefrom.result.picture import from_png, to_png
+from wherefrom.result.picture import BLACK, colours, decoded, from_png, to_png
 
 LAYOUTS = pytest.mark.parametrize("layout", pictures.LAYOUTS)
 CLASSIFIERS = pytest.mark.parametrize("layout", pictures.CLASSIFIERS)
@@ -112,14 +113,53 @@ def test_several_images_and_a_batch() -> None:
         np.testing.assert_array_equal(one.scores, other.scores)
 
 
-def test_gray_and_transparent_images_are_read() -> None:
+def test_gray_images_are_read() -> None:
     gray = pictures.photo()[..., 0]
     one, other = (
         wherefrom.explain(each, opened(), method="saliency") for each in (gray, np.repeat(gray[..., None], 3, -1))
     )
     np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def test_a_photograph_that_was_stored_sideways_is_read_upright(tmp_path: Path) -> None:
+    image, ops = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageOps")
+    for orientation in range(1, 9):
+        exif = image.Exif()
+        exif[0x0112] = orientation
+        image.fromarray(pictures.photo()).save(tmp_path / "photo.png", exif=exif)
+        with image.open(tmp_path / "photo.png") as stored:
+            own = np.asarray(ops.exif_transpose(stored))
+            np.testing.assert_array_equal(colours(stored), own)
+        np.testing.assert_array_equal(decoded(tmp_path / "photo.png"), own)
+
+
+def test_transparent_images_lie_on_white_and_masks_on_black() -> None:
+    image = pytest.importorskip("PIL.Image")
     clear = np.concatenate([pictures.photo(), pictures.photo()[..., :1]], -1)
-    assert len(wherefrom.explain(clear, opened(), method="saliency")) == 10
+    clear[:3, :, 3], clear[3:6, :, 3] = 0, 255
+    drawn = image.fromarray(clear)
+    own = np.asarray(image.alpha_composite(image.new("RGBA", drawn.size, "white"), drawn))[..., :3].astype(int)
+    for found in (pixels_of(drawn), pixels_of(clear), pixels_of(clear / 255), pixels_of(torch.tensor(clear))):
+        assert np.abs(found.astype(int) - own).max() <= 1
+        np.testing.assert_array_equal(found[:6], own[:6])
+    file = io.BytesIO()
+    drawn.save(file, "PNG")
+    assert not decoded(file.getvalue(), ground=BLACK)[:3].any()
+    indexed = drawn.convert("RGB").quantize(8)
+    indexed.info["transparency"] = 0
+    where = np.asarray(indexed) == 0
+    assert (pixels_of(indexed)[where] == 255).all()
+
+
+def test_sixteen_bits_of_grey_are_eight() -> None:
+    image = pytest.importorskip("PIL.Image")
+    gray = pictures.photo()[..., 0]
+    deep, file = image.fromarray(gray.astype(np.uint16) * 257), io.BytesIO()
+    deep.save(file, "PNG")
+    for found in (pixels_of(deep), decoded(file.getvalue())):
+        np.testing.assert_array_equal(found, np.repeat(gray[..., None], 3, -1))
+    with pytest.raises(InvalidInput, match="an image of mode 'F', whose numbers have no largest"):
+        pixels_of(image.fromarray(gray.astype(np.float32)))
 
 
 @pytest.mark.parametrize("height", [1, 3])

@@ -27,7 +27,7 @@ from wherefrom.evaluation.task import Item
 from wherefrom.model import TextInput
 from wherefrom.model.pictures import is_picture, pixels_of
 from wherefrom.result.explanation import Explanation
-from wherefrom.result.picture import to_png
+from wherefrom.result.picture import BLACK, WHITE, to_png
 from wherefrom.typecheck import shown as shown_value
 
 LABELS = 1000  # gold labels beyond which no more are looked at: they are no classes
@@ -119,19 +119,21 @@ def _example(id: str, given: Any, columns: Mapping[str, str] | None) -> Example:
     """A text or a pair, a picture, the cells of a row, or an example as it is."""
     if isinstance(given, Mapping):
         pictured = [name for name, each in given.items() if is_picture(each) or getattr(each, "ndim", 0) == 2]
-        cells = {**given, **{name: packed(given[name]) for name in pictured}}
+        region = (columns or {}).get("region", "region")  # where a mask is transparent, nothing is marked
+        grounds = {name: BLACK if name == region else WHITE for name in pictured}
+        cells = {**given, **{name: packed(given[name], ground) for name, ground in grounds.items()}}
         return from_row(id, cells, columns)
     if is_picture(given):
         return Example(id, "", image=packed(given))
     return given if isinstance(given, Example) else Example(id, _text(given))
 
 
-def packed(given: Any) -> bytes | str:
+def packed(given: Any, ground: int = WHITE) -> bytes | str:
     """A picture as an example holds it: the path of its file, or a PNG's bytes."""
     if isinstance(given, Path):
         return str(given)
     mask = isinstance(given, np.ndarray) and given.dtype == np.bool_
-    pixels = pixels_of(given.astype(np.float64) if mask else given)
+    pixels = pixels_of(given.astype(np.float64) if mask else given, ground)
     if pixels is None:
         raise InvalidInput(f"{shown_value(given)} is no picture that can be evaluated; expected an image or an array")
     return to_png(pixels)

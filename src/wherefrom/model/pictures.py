@@ -29,7 +29,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, WherefromError
 from wherefrom.extras import need
 from wherefrom.model.containers import several
 from wherefrom.result.answer import Readout
-from wherefrom.result.picture import Patches, Pixels, decoded
+from wherefrom.result.picture import BLACK, WHITE, Patches, Pixels, colours, decoded, laid
 from wherefrom.typecheck import kind_of, shown
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Preparing:
 
     def region(self, image: bytes) -> NDArray[np.bool_]:
         """Where a picture of the same size as another is not black, in the pixels that the model reads of that."""
-        white = (decoded(image) > 127).any(-1, keepdims=True)
+        white = (decoded(image, ground=BLACK) > 127).any(-1, keepdims=True)
         found: NDArray[np.bool_] = self.shown(self.prepared(white.repeat(3, -1).astype(np.uint8) * 255))[..., 0] > 127
         return found
 
@@ -208,10 +208,10 @@ def _opened(model: str, path: str | Path) -> Pixels:
     return decoded(file)
 
 
-def pixels_of(given: Any) -> Pixels | None:
+def pixels_of(given: Any, ground: int = WHITE) -> Pixels | None:
     """A Pillow image or an array as [height, width, 3] from 0 to 255; None of anything else."""
     if _is_pillow(given):
-        given = np.asarray(given.convert("RGB"))
+        given = colours(given, ground)
     if not isinstance(given, Tensor | np.ndarray):
         return None
     array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
@@ -234,7 +234,9 @@ def pixels_of(given: Any) -> Pixels | None:
         array = (array * 255).round().astype(np.uint8)
     if array.dtype != np.uint8:
         raise InvalidInput(f"an image of {array.dtype}; expected uint8 (0 to 255) or floats from 0 to 1")
-    return np.ascontiguousarray(np.repeat(array[..., :1], 3, -1) if array.shape[-1] == 1 else array[..., :3])
+    if array.shape[-1] == 4:
+        return laid(array, ground)
+    return np.ascontiguousarray(np.repeat(array, 3, -1) if array.shape[-1] == 1 else array)
 
 
 # Patches that are taken away ------------------------------------------------------------------------------

@@ -25,6 +25,17 @@ Pixels = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RGB = 2  # PNG's number for colours without transparency
+WHITE, BLACK = 255, 0
+ORIENTATION = 0x0112  # EXIF's number for how a camera was held, and what sets that right:
+UPRIGHT = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +97,7 @@ def spread(values: NDArray[np.float64], shape: tuple[int, int], smooth: bool) ->
     return values
 
 
-def decoded(image: bytes | str | Path, most: int | None = None) -> Pixels:
+def decoded(image: bytes | str | Path, most: int | None = None, ground: int = WHITE) -> Pixels:
     """The pixels of an image file, given by its path or its bytes; of a larger one than `most` pixels an error."""
     pillow = need("PIL.Image", extra="image")
     try:
@@ -94,13 +105,36 @@ def decoded(image: bytes | str | Path, most: int | None = None) -> Pixels:
             if most is not None and opened.width * opened.height > most:
                 size = f"{opened.width} × {opened.height}"
                 raise OverLimit(f"an image of {size} pixels; at most {most:,} are read here: make it smaller")
-            return np.asarray(opened.convert("RGB"))
-    except OverLimit:
+            return colours(opened, ground)
+    except (OverLimit, InvalidInput):
         raise
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:  # what Pillow raises of damage
         why = "its kind is not known" if isinstance(error, pillow.UnidentifiedImageError) else error
         name = f"what was given ({len(image):,} bytes)" if isinstance(image, bytes) else f"'{Path(image).name}'"
         raise InvalidInput(f"{name} is no image that Pillow can read: {why}") from error
+
+
+def colours(image: Any, ground: int = WHITE) -> Pixels:
+    """A Pillow image as programs show it: upright, on a ground where it is transparent, and 16 bits as 8."""
+    turned = UPRIGHT.get(image.getexif().get(ORIENTATION, 1))
+    upright = image.transpose(getattr(need("PIL.Image", extra="image").Transpose, turned)) if turned else image
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        gray = (np.asarray(upright) / 257).round().astype(np.uint8)
+        return np.repeat(gray[..., None], 3, -1)
+    if image.mode in ("I", "F"):  # Pillow would cut them off at 255
+        raise InvalidInput(
+            f"an image of mode {image.mode!r}, whose numbers have no largest; expected 8 or 16 bits for each colour: "
+            f"give an array of uint8 (0 to 255) or floats from 0 to 1"
+        )
+    if "A" in image.getbands() or "transparency" in image.info:
+        return laid(np.asarray(upright.convert("RGBA")), ground)
+    return np.asarray(upright.convert("RGB"))
+
+
+def laid(pixels: Pixels, ground: int = WHITE) -> Pixels:
+    """[height, width, 4], the last of which is how opaque a pixel is, on a ground of one brightness."""
+    opaque = pixels[..., 3:] / 255
+    return (pixels[..., :3] * opaque + ground * (1 - opaque)).round().astype(np.uint8)
 
 
 def to_png(pixels: Pixels) -> bytes:

@@ -14,7 +14,6 @@ A row is a table's: `image` holds the bytes of a PNG or JPEG file, `label` a num
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -39,6 +38,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from wherefrom.data.tables import BadRow, Problems, cell, label_names, label_text, rows
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.extras import need
+from wherefrom.result.picture import decoded
 from wherefrom.training import loop, replay, teacher
 from wherefrom.training.accuracy import Score
 from wherefrom.training.checkpoints import locate
@@ -250,9 +250,9 @@ def _decoded(value: object, column: str) -> Any:
     if not isinstance(data, bytes):
         raise BadRow(f"'{column}' is no image: expected the bytes of a PNG or JPEG file")
     try:
-        return pillow.open(io.BytesIO(data)).convert("RGB")
-    except OSError as error:
-        raise BadRow(f"'{column}' is no image that Pillow can read: {error}") from None
+        return pillow.fromarray(decoded(data))
+    except InvalidInput as error:
+        raise BadRow(f"'{column}': {error}") from None
 
 
 # Changing -------------------------------------------------------------------------------------------------
