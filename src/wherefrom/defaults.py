@@ -7,7 +7,7 @@ DEFAULT_METHOD = "auto"  # resolved by wherefrom/pipeline/auto.py, each where th
 TOWARDS = ("cp-lrp", "deeplift", "attcat")
 MASKED = ("deeplift", "cp-lrp", "attcat")  # the same of a word at a mask, where the second is told apart as the better
 PHRASES = MASKED  # the same of several tokens: their log-probability, where `cp-lrp` has but a sum of logits
-UNMAPPED = ("integrated-gradients", "gradient-x-input")  # the same of models whose blocks are not known
+UNMAPPED = ("integrated-gradients", "gradient-x-input", "ablation")  # the same of models whose blocks are not known
 MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
 HEADS = ("attention-rollout",)  # where one head is asked for
 # Side by side, the best of methods that differ in kind: relevance, differences, what tokens give, attention alone.

@@ -17,6 +17,7 @@ from torch import nn
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
+from wherefrom.model import traits
 from wherefrom.testing import state
 
 SHAPE: dict[str, Any] = {
@@ -238,23 +239,44 @@ def test_a_number_for_each_token_is_no_class() -> None:
                 wherefrom.explain(tiny.ids(n), found, method="saliency")
 
 
-def test_xlnet_has_no_longest_text_and_embeds_token_by_token() -> None:
-    """Its embeddings are [tokens, texts]: what needs their gradients says so, and ablation answers."""
+def xlnet() -> Any:
+    """Its embeddings are [tokens, texts], and it has no longest text."""
     shape = {"vocab_size": 60, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 40, "num_labels": 3}
+    return transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**shape, pad_token_id=0))
+
+
+def longformer() -> Any:
+    """It pads its tokens to whole windows of attention."""
+    config = transformers.LongformerConfig(**{**SHAPE, "pad_token_id": 1}, attention_window=4)
+    return transformers.LongformerForSequenceClassification(config)
+
+
+@pytest.mark.parametrize("make", [xlnet, longformer])
+def test_models_that_embed_otherwise_than_they_are_given(make: Any) -> None:
+    """What needs the embedding of each token is refused beforehand, and ablation answers, by itself too."""
     torch.manual_seed(0)
-    xlnet = transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**shape, pad_token_id=0)).eval()
+    model = make().eval()
     inputs = [tiny.ids(6), tiny.ids(3), tiny.ids(6, seed=1)]
-    found = wherefrom.explain(inputs, xlnet, method="ablation", by=4)
+    found = wherefrom.explain(inputs, model, method="ablation", by=4)
     with torch.no_grad():
         for ids, each in zip(inputs, found, strict=True):
             texts = [ids, *([*ids[:i], 4, *ids[i + 1 :]] for i in range(len(ids)))]
-            p = [float(xlnet(torch.tensor([text])).logits.softmax(-1)[0, each.target.index]) for text in texts]
+            p = [float(model(torch.tensor([text])).logits.softmax(-1)[0, each.target.index]) for text in texts]
             np.testing.assert_allclose(each.scores, p[0] - np.array(p[1:]), atol=2e-6)
-    for method in ("saliency", "gradient-x-input", "integrated-gradients(baseline=4)"):
-        with pytest.raises(
-            WherefromError, match=r"another order.*\[6, 1\] where \[1, 6\].*without gradients: ablation"
-        ):
-            wherefrom.explain(inputs[0], xlnet, method=method)
+    refused = [each.method for each in wherefrom.doctor(model).methods if each.verdict == "not defined here"]
+    for method in ("saliency", "gradient-x-input", "integrated-gradients"):
+        assert method in refused
+        with pytest.raises(WherefromError, match="embeds tokens in another order, or more of them"):
+            wherefrom.explain(inputs[0], model, method=method)
+    assert not {"ablation", "ablation-pairs", "context-cite"} & {*refused}
+    assert wherefrom.explain("a meaningful film .", model, TOKENIZER).method == "ablation"
+
+
+def test_a_pass_that_embeds_otherwise_than_the_probe_did_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traits, "embeds_otherwise", lambda _: False)
+    for method in ("saliency", "integrated-gradients(baseline=4)"):
+        with pytest.raises(WherefromError, match=r"order.*\[6, 1\] where \[1, 6\].*without gradients: ablation"):
+            wherefrom.explain(tiny.ids(6), xlnet().eval(), method=method)
 
 
 def test_opened_by_name(tmp_path: Any) -> None:

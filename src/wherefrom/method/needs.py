@@ -49,6 +49,7 @@ NEEDS = {
     "rerun-gradients": "further forward and backward passes",
 }
 WITHOUT_BLOCKS = {"one-stream", "gradient", "baseline", "reruns", "rerun-gradients"}
+OF_EMBEDDINGS = {"gradient", "baseline", "rerun-gradients"}  # of these, what takes the embeddings of single tokens
 # What stands in the way of a need, where some blocks cannot give it; those last that take a pass to be seen.
 IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "one-stream": (lambda t: t.opened.two_streams, "two, an encoder's and a decoder's"),
@@ -88,6 +89,8 @@ def lacking(needs: Iterable[str], opened: Model, wants: str = "needs") -> Iterat
     if not traits.mapped:
         if words - WITHOUT_BLOCKS:
             yield f"it looks into the blocks, which wherefrom does not know for '{opened.family.name}'"
+        elif words & OF_EMBEDDINGS and traits.embeds_otherwise:
+            yield "it needs the embedding of each token, and this model embeds tokens in another order, or more of them"
         return
     for word, (there, what) in IN_THE_WAY.items():
         if word in words and there(traits):

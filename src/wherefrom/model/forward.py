@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from wherefrom.errors import UnsupportedModel
@@ -40,11 +40,11 @@ def forward(opened: Model, batch: Batch) -> Any:
 
     def stands_in(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal used
-        for given, instead in changes:
-            if threading.get_ident() == thread and args and torch.equal(args[0].cpu(), given):
-                used = True
-                return (instead.to(args[0].device), *args[1:]), kwargs
-        return None  # GPT-2 embeds its token types by the table of its words
+        instead = _in_place(args[0].cpu(), changes) if threading.get_ident() == thread and args else None
+        if instead is None:
+            return None  # GPT-2 embeds its token types by the table of its words
+        used = True
+        return (instead.to(args[0].device), *args[1:]), kwargs
 
     def run() -> Any:
         for module in opened.embedders:
@@ -55,6 +55,18 @@ def forward(opened: Model, batch: Batch) -> Any:
     if not used:
         raise UnsupportedModel(f"{opened.name} does not embed the tokens it is given; wherefrom cannot replace any")
     return found
+
+
+def _in_place(ids: Tensor, changes: list[tuple[Tensor, Tensor]]) -> Tensor | None:
+    """What is embedded in the place of tokens; None where these are not the batch's."""
+    for given, instead in changes:
+        if torch.equal(ids, given):
+            return instead
+    given, instead = changes[0]
+    n = given.shape[1]
+    if ids.ndim == 2 and torch.equal(ids[:, :n], given):  # Longformer: padded to its window
+        return torch.cat([instead, ids[:, n:]], 1)
+    return None
 
 
 def _forward(opened: Model, batch: Batch) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,7 +28,7 @@ from wherefrom.model.sentences import Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
 from wherefrom.model.stock import shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
-from wherefrom.model.undo import borrowed, outside_inference_mode, routing_eagerly, without_gradients
+from wherefrom.model.undo import borrowed, hook, outside_inference_mode, routing_eagerly, without_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -172,6 +172,25 @@ def refuse_broken(opened: Model) -> None:
             f"{type(opened.pretrained).__name__}: the model's own forward pass fails, with or without wherefrom "
             f"({type(error).__name__}: {error}). Check its configuration, such as num_labels and the sizes of its heads"
         ) from error
+
+
+def embeds_otherwise(opened: Model) -> bool:
+    """Whether tokens are embedded in another order than the batch's (XLNet) or with others behind them (Longformer)."""
+    probe = collate([_probe(opened)], opened.pad_id)
+    shapes: list[torch.Size] = []
+
+    def seen(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        shapes.append(output.shape[:2])
+
+    def run() -> None:
+        hook(opened.words, seen)
+        outside_inference_mode(lambda: without_gradients(lambda: opened.forward(probe)))
+
+    try:
+        borrowed(run)
+    except Exception:  # whatever the model raises: a pass that is asked for will say so
+        return False
+    return any(each != probe.ids.shape for each in shapes)
 
 
 def _probe(opened: Model) -> Sentence:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wherefrom.model.frozen_pass import freezable
 from wherefrom.model.linear import sizes
+from wherefrom.model.proof import embeds_otherwise
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -32,6 +33,11 @@ class Traits:
     def mapped(self) -> bool:
         """Whether the blocks are known at all."""
         return self.opened.family.mapped
+
+    @cached_property
+    def embeds_otherwise(self) -> bool:
+        """Whether an embedding is not known by its place in the batch: whose gradient is whose is not known then."""
+        return not self.mapped and not self.opened.images and embeds_otherwise(self.opened)
 
     @property
     def width(self) -> int:
