@@ -19,7 +19,10 @@ def place(beaten: float, *alike: str) -> dict[str, Any]:
 
 RECORD = {
     "examples": 800,
-    "tables": {"lm on two": {"rows": 120}, "sentiment on three": {"rows": 680}},
+    "tables": {
+        "lm on two": {"rows": 120, "task": "causal-lm"},
+        "sentiment on three": {"rows": 680, "task": "classification"},
+    },
     "methods": {
         "deeplift": {"faithful": place(0.9, "attn-lrp"), "passes": 8.0},
         "attn-lrp": {"faithful": place(0.88, "deeplift"), "passes": 2.5},
@@ -54,6 +57,20 @@ def test_no_benchmark_is_advised_that_would_be_refused() -> None:
     found = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/translate"])
     assert "wherefrom evaluate measures" in " ".join(found.output.split())
     assert "benchmark" not in found.output
+
+
+def test_a_language_model_is_answered_by_tables_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {
+        "cp-lrp": {"faithful": {**place(0.8, "alti"), "tables": {"lm on two": 0.4, "sentiment on three": 0.9}}},
+        "alti": {"faithful": {**place(0.6, "cp-lrp"), "tables": {"lm on two": 0.7, "sentiment on three": 0.5}}},
+        "deeplift": {
+            "faithful": {**place(0.9), "tables": {"lm on two": None, "sentiment on three": 0.9}}
+        },  # was not measured there
+    }
+    monkeypatch.setattr(recommending, "shipped", lambda: {**RECORD, "methods": some})
+    found = recommending.recommend(open_model("wherefrom/lm"))
+    assert [(each.method, each.beaten, each.alike) for each in found] == [("alti", 0.7, ()), ("cp-lrp", 0.4, ())]
+    assert order() == ["deeplift", "cp-lrp", "alti"]
 
 
 def test_a_budget_leaves_out_what_costs_more() -> None:

@@ -81,6 +81,8 @@ def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
         assert over.words(how="sum").scores.sum() == pytest.approx(over.scores.sum())
         assert over.readout.rows == (found.start - 1,)
     assert found.over("answer").tokens == found.whole.tokens[found.start : -1]
+    with pytest.raises(InvalidOption, match="token 'a' of what was said; expected a number, or a slice"):
+        found["a"]  # type: ignore[index]
     with pytest.raises(InvalidOption, match="unknown segment"):
         found.over("question")
 

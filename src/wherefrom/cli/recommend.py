@@ -32,20 +32,27 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
         table.add_row(each.method, f"{each.beaten:.0%}", passes, beside)
     console.print(f"{ASKED[question][2]}, on {opened.name}:", markup=False, highlight=False)
     console.print(table)
+    own = _measured(opened, model, question, [each.method for each in found])
     said = (
-        f"beats: of the other methods, {_resting(question)} (docs/leaderboard.md). Of methods not told apart the "
-        f"cheapest is recommended. {_measured(opened, model, question, [each.method for each in found])}"
+        f"beats: of the other methods, {_resting(opened, question)} (docs/leaderboard.md). {_rule(opened)}"
+        f"Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
     )
     console.print(fitted(said, console.width), markup=False, highlight=False, soft_wrap=True)
 
 
-def _resting(question: str) -> str:
+def _resting(opened: Model, question: str) -> str:
     """On how many examples the answer rests."""
     from wherefrom.board.recommending import resting_on
 
-    tables = resting_on(question)
+    tables = resting_on(question, opened.task)
     pairs = "1 pair" if len(tables) == 1 else f"{len(tables)} pairs"
     return f"on an average one of {sum(tables.values())} examples of {pairs} of model and data"
+
+
+def _rule(opened: Model) -> str:
+    from wherefrom.board.recommending import WORDS
+
+    return "" if opened.task in WORDS else "Of methods not told apart the cheapest is recommended. "
 
 
 def _measured(opened: Model, model: str, question: str, names: list[str]) -> str:
@@ -54,7 +61,8 @@ def _measured(opened: Model, model: str, question: str, names: list[str]) -> str
     from wherefrom.board.choosing import MEASURED
     from wherefrom.board.recommending import best_on, resting_on
 
-    own = [name for name in resting_on(question) if model in zoo.names() and name.startswith(f"{Path(model).name} on ")]
+    tables = resting_on(question, opened.task) if model in zoo.names() else {}
+    own = [name for name in tables if name.startswith(f"{Path(model).name} on ")]
     if own:
         said = (
             f"{table}, where {name} is first ({share:.0%})"

@@ -366,12 +366,15 @@ def _explanation(output: OutputTrace, row: int, shelf: Shelf) -> Explanation:
         log_probabilities=found.log_probabilities,
         model=output.trace.opened.name,
         seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
-        notes=_notes(job.method, found) + (sink_note(sentence, found.readout, parts["scores"]) if looks_back else []),
+        notes=_notes(job.method, found, parts["scores"])
+        + (sink_note(sentence, found.readout, parts["scores"]) if looks_back else []),
     )
 
 
-def _notes(method: Method, found: Answer) -> list[str]:
-    """What a phrase of several tokens means to a method that does not take its log-probability."""
+def _notes(method: Method, found: Answer, scores: Any) -> list[str]:
+    """That nothing is found; what a phrase of several tokens means to a method without its log-probability."""
+    if not scores.any():
+        return ["all scores are 0: this method finds nothing here"]
     rows = len(found.readout.rows) if found.target.kind == "phrase" else 0
     if not rows or (method.kind == "scores" and "of" in method.options):
         return []

@@ -86,6 +86,8 @@ class Generation:
     def __getitem__(self, key: int | slice) -> Explanation:
         if isinstance(key, slice):
             return self._as_one(list(range(len(self)))[key])
+        if not isinstance(key, (int, np.integer)):
+            raise InvalidOption(f"token {key!r} of what was said; expected a number, or a slice")
         if not -len(self) <= key < len(self):
             raise InvalidOption(f"token {key} is outside the {len(self)} tokens that were said")
         step = key % len(self)
