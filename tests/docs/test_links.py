@@ -69,3 +69,11 @@ def test_a_dead_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     page = tmp_path / "page.md"
     page.write_text("# A & B\n[here](#a--b) [`x`](page.md#none) [gone](gone.md)\n```\n[code](code.md)\n```\n", "utf-8")
     assert list(dead(page)) == ["page.md: page.md#none", "page.md: gone.md"]
+
+
+@pytest.mark.parametrize("page", [each for each in PAGES if each.suffix == ".md"], ids=lambda page: page.name)
+def test_rows_of_a_table_stand_under_its_head(page: Path) -> None:
+    """A row after a blank line is no row any more but a line of bars."""
+    lines = ["", *prose(page).splitlines(), ""]
+    firsts = [i for i, line in enumerate(lines) if line.startswith("|") and not lines[i - 1].startswith("|")]
+    assert [lines[i] for i in firsts if not re.fullmatch(r"\|[\s:|-]+\|", lines[i + 1])] == []
