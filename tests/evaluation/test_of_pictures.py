@@ -97,6 +97,9 @@ def test_what_cannot_be_evaluated_is_said(model: Any, photos: list[Any]) -> None
         wherefrom.evaluate(photos, methods=["random"], metrics=["aopc"])
     with pytest.raises(NotDefined, match="there is no file 'a deep film'"):
         wherefrom.evaluate(["a deep film"], model, methods=METHODS, metrics=["insertion"])
+    small = [{"image": photos[0], "region": np.ones((10, 10), bool)}]
+    with pytest.raises(NotDefined, match=r"a region of \[10, 10\] pixels in a picture of \["):
+        wherefrom.evaluate(small, model, methods=METHODS, metrics=["focus"])
     with pytest.raises(InvalidInput, match=r"\(7 bytes\) is no image that Pillow can read"):
         decoded(b"nothing")
 
@@ -136,7 +139,8 @@ def test_masks_go_the_way_of_the_picture(model: Any) -> None:
     """Through the processor: resized, cut, and so many pixels in the end as the model reads."""
     inside = np.zeros((30, 40), bool)
     inside[:, :20] = True
-    found = model.preparing.region(pictured.region_png(inside))
+    mask = pictured.region_png(inside)
+    found = model.preparing.region(mask, mask)
     assert found.shape == (12, 12)
     assert found[:, :5].all()
     assert not found[:, 7:].any()

@@ -42,6 +42,8 @@ def test_curves_are_the_model_without_patches_in_order(by: Any) -> None:
     assert found.insertion == pytest.approx(np.trapezoid(found.negative.probabilities, [0, 1 / 3, 2 / 3, 1]))
     with pytest.raises(InvalidOption, match="cannot be deleted"):
         patchwise.perturbation(photo, explained, model, by="delete")
+    with pytest.raises(InvalidInput, match="of another picture than the input"):
+        patchwise.perturbation(pictures.photo(1), explained, model)
 
 
 def test_a_patch_that_attention_does_not_see_is_gone_too() -> None:
@@ -69,6 +71,8 @@ def test_a_mosaic_and_its_quarters() -> None:
         assert set(whole[inside].ravel()) == {number}
         assert inside.sum() == 24
     assert patchwise.quarter((3, 3), 3).tolist() == [[False] * 3, [False] * 3, [False, False, True]]
+    with pytest.raises(InvalidOption, match="quarter 4; expected 0"):
+        patchwise.quarter((8, 8), 4)
     with pytest.raises(InvalidInput, match="four pictures"):
         patchwise.mosaic(parts[:3])
 

@@ -298,6 +298,8 @@ def plan(sentence: Sentence, explanation: Explanation, way: Way) -> tuple[list[i
             f"the explanation is of other tokens than the input ({explanation.tokens[:6]} … against "
             f"{sentence.tokens[:6]} …); explain with the tokenizer of the model, over tokens and not words"
         )
+    if explanation.picture and sentence.picture and not explanation.picture.resembles(sentence.picture):
+        raise InvalidInput("the explanation is of another picture than the input; expected what `explain` gave for it")
     order = [int(i) for i in np.argsort(-explanation.scores, kind="stable")]
     n = len(order)
     if way.protocol == "attcat-code":

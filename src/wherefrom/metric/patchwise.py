@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wherefrom.data.pictured import mosaic as mosaic
-from wherefrom.errors import InvalidInput, NotDefined
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric.erasure import NINE as NINE
 from wherefrom.metric.erasure import TENTHS, Curve, erasure
 from wherefrom.metric.precision import average_precision
@@ -82,7 +82,9 @@ def focus(scores: ArrayLike, inside: ArrayLike) -> float:
 
 
 def quarter(grid: tuple[int, int], which: int) -> NDArray[np.bool_]:
-    """Which patches of a grid lie wholly in one quarter of a mosaic, counted as its pictures are."""
+    """Which patches of a grid lie wholly in one quarter of a mosaic, counted from 0 row by row, as its pictures are."""
+    if which not in range(4):
+        raise InvalidOption(f"quarter {which}; expected 0, 1 (the upper ones), 2 or 3 (the lower ones)")
     halves = [np.arange(size) for size in grid]
     rows, columns = (
         index < size // 2 if not side else index >= -(-size // 2)

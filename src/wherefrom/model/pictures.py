@@ -29,7 +29,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, WherefromError
 from wherefrom.extras import need
 from wherefrom.model.containers import several
 from wherefrom.result.answer import Readout
-from wherefrom.result.picture import BLACK, WHITE, Patches, Pixels, colours, decoded, laid
+from wherefrom.result.picture import BLACK, WHITE, Patches, Pixels, colours, decoded, laid, size_of
 from wherefrom.typecheck import kind_of, shown
 
 if TYPE_CHECKING:
@@ -92,9 +92,14 @@ class Preparing:
         pixels = decoded(given) if isinstance(given, bytes) else pixels_of(given)
         return None if pixels is None else self.sentence(self.prepared(pixels))
 
-    def region(self, image: bytes) -> NDArray[np.bool_]:
-        """Where a picture of the same size as another is not black, in the pixels that the model reads of that."""
-        white = (decoded(image, ground=BLACK) > 127).any(-1, keepdims=True)
+    def region(self, mask: bytes, image: bytes | str) -> NDArray[np.bool_]:
+        """Where a mask of the same size as an image is not black, in the pixels that the model reads of that."""
+        white = (decoded(mask, ground=BLACK) > 127).any(-1, keepdims=True)
+        if white.shape[:2] != (size := size_of(image)):
+            raise InvalidInput(
+                f"a region of {list(white.shape[:2])} pixels in a picture of {list(size)}; expected the same height "
+                f"and width"
+            )
         found: NDArray[np.bool_] = self.shown(self.prepared(white.repeat(3, -1).astype(np.uint8) * 255))[..., 0] > 127
         return found
 

@@ -26,6 +26,7 @@ Number = TypeVar("Number", bound=np.generic)
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RGB = 2  # PNG's number for colours without transparency
 WHITE, BLACK = 255, 0
+ALIKE = 16  # of 255, on average: how far the pixels of one picture may lie apart
 ORIENTATION = 0x0112  # EXIF's number for how a camera was held, and what sets that right:
 UPRIGHT = {
     2: "FLIP_LEFT_RIGHT",
@@ -36,6 +37,7 @@ UPRIGHT = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
+LYING = (5, 6, 7, 8)  # those of them that change height and width
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,12 @@ class Patches:
         """
         shape = [size // count * count for size, count in zip(self.pixels.shape, self.grid, strict=False)]
         return spread(self.on_grid(np.asarray(scores, np.float64)), (shape[0], shape[1]), smooth)
+
+    def resembles(self, other: Patches) -> bool:
+        """Whether the two may show the same picture: two image processors do not make the same pixels of one."""
+        if self.pixels.shape != other.pixels.shape:
+            return True  # nobody can tell
+        return float(np.abs(self.pixels.astype(float) - other.pixels).mean()) <= ALIKE
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -112,6 +120,13 @@ def decoded(image: bytes | str | Path, most: int | None = None, ground: int = WH
         why = "its kind is not known" if isinstance(error, pillow.UnidentifiedImageError) else error
         name = f"what was given ({len(image):,} bytes)" if isinstance(image, bytes) else f"'{Path(image).name}'"
         raise InvalidInput(f"{name} is no image that Pillow can read: {why}") from error
+
+
+def size_of(image: bytes | str | Path) -> tuple[int, int]:
+    """Height and width of the pixels of an image file, of which only the beginning is read."""
+    with need("PIL.Image", extra="image").open(io.BytesIO(image) if isinstance(image, bytes) else image) as opened:
+        lies = opened.getexif().get(ORIENTATION, 1) in LYING
+        return (opened.width, opened.height) if lies else (opened.height, opened.width)
 
 
 def colours(image: Any, ground: int = WHITE) -> Pixels:
