@@ -299,6 +299,7 @@ def test_the_page_fits_a_phone(visit: Open) -> None:
     explain(page, TEXT)
     width = page.locator("html").evaluate("each => [each.scrollWidth, each.clientWidth]")
     assert width[0] <= width[1]  # nothing hangs out
+    assert page.locator("#model").bounding_box()["width"] > 250  # wherefrom/sentiment, and not wherefrom/…
     box = page.locator("#explain").bounding_box()
     assert box["height"] >= 40
     # The results stand below the form; the page goes there by itself.

@@ -138,6 +138,7 @@ def test_targets_of_a_translator_are_compared(translating: Any, translator: Mode
     expected = wherefrom.compare("a dog", translator, target="the good film", methods=asked["methods"])
     for name, each in expected.items():
         assert np.allclose(found[name].scores, each.scores)
+    assert answer.json()["agreement"]["over"] == "words of the source"
     foil = {**asked, "foil": "the bad film", "methods": ["attn-lrp"]}
     streamed = translating.post("/api/compare", json=foil, headers={"accept": "application/x-ndjson"})
     events = [json.loads(line) for line in streamed.text.splitlines()]

@@ -123,7 +123,11 @@ def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, a
     # The other page compares methods on a target that is given.
     page.goto(address)
     page.locator("html[data-ready]").wait_for(state="attached")
+    page.get_by_label("Compare with").select_option("model")
+    assert page.locator("#other-model option").all_inner_texts() == ["chat", "plain"]  # which read a text alone
     page.get_by_label("Model", exact=True).select_option("pair")
+    expect(page.locator("#compare [value=model]")).to_be_disabled()
+    expect(page.get_by_label("Compare with")).to_have_value("")
     page.get_by_label("Text", exact=True).fill("the film is good")
     page.get_by_role("button", name="Explain", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("no target text yet")

@@ -43,6 +43,7 @@ from wherefrom.pipeline.shelf import LARGE_FLOW
 from wherefrom.pipeline.windows import at_once
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
+from wherefrom.result.generation import SOURCE
 from wherefrom.server.bodies import LARGEST, Body, CompareBody, ExplainBody
 from wherefrom.server.limits import Limits
 from wherefrom.server.queue import Event, Talk
@@ -359,8 +360,15 @@ def _agreed(found: Mapping[str, Explanation]) -> Event:
     rows = [[None if math.isnan(value) else round(float(value), 4) for value in row] for row in matrix]
     unsigned = [name for name, each in found.items() if not each.signed]
     mixed = unsigned if len(unsigned) < len(found) else []  # of pairs with these, magnitudes are compared
-    over = "patches" if any(each.picture is not None for each in found.values()) else "words"
+    over = _ranked(next(iter(found.values())))
     return {"agreement": {"names": list(found), "spearman": rows, "by_magnitude": mixed, "over": over}}
+
+
+def _ranked(explanation: Explanation) -> str:
+    """What the methods put in an order: of a translation the words of its source alone, as only these can go."""
+    if explanation.picture is not None:
+        return "patches"
+    return f"words of the {SOURCE}" if SOURCE in explanation.segments else "words"
 
 
 def _evidence(found: Mapping[str, Explanation], opened: Model, sentence: Sentence) -> Iterator[tuple[str, Event]]:

@@ -34,12 +34,24 @@ export function form({ models, methods, examples, limits }, complain) {
     if (by("pair-toggle").hidden) showPair(false);
     by("compare").querySelector("[value=text]").disabled = model.images;
     if (model.images && by("compare").value === "text") by("compare").value = "";
+    fitOthers(model);
     showOther();
     by("position-field").hidden = model.task !== "token-classification"; // which gives a label to every token
     if (by("position-field").hidden) by("position").value = "";
     if (untouched) pick(model.compared);
     drawMethods();
     by("model").title = [model.summary, `${model.family}, ${model.layers} layers, ${model.heads} heads`].filter(Boolean).join(" · ");
+  }
+
+  /** The models that can be asked the same: a text, a picture, or a text and what is written for it. */
+  function fitOthers(model) {
+    const alike = models.filter((each) => each.images === model.images && each.translates === model.translates);
+    const other = alike.find((each) => each.name !== model.name), chosen = by("other-model").value;
+    by("other-model").replaceChildren(...alike.map((each) => make("option", { value: each.name }, each.name)));
+    setIfThere(by("other-model"), other?.name);
+    if (chosen !== model.name) setIfThere(by("other-model"), chosen);
+    by("compare").querySelector("[value=model]").disabled = !other;
+    if (!other && by("compare").value === "model") by("compare").value = "";
   }
 
   /** A list of classes, a field for a word, or nothing where the model predicts nothing. */
@@ -168,9 +180,6 @@ export function form({ models, methods, examples, limits }, complain) {
   }
 
   by("model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
-  by("other-model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
-  if (models.length < 2) by("compare").querySelector("[value=model]").remove();
-  else by("other-model").selectedIndex = 1;
   by("examples").append(...models.filter((model) => examples.some((each) => each.model === model.name)).map((model) =>
     make("optgroup", { label: model.name }, ...examples.map((each, i) => [each, i]).filter(([each]) => each.model === model.name)
       .map(([each, i]) => make("option", { value: i }, `${each.inputs}  (${each.source})`)))));
