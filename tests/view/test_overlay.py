@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -95,6 +96,25 @@ def test_what_cannot_be_drawn_is_refused(compared: Comparison) -> None:
         compared.plot("image", style="rainbow")
     with pytest.raises(InvalidOption, match="share of the patches"):
         compared.plot("image", top=0)
+
+
+def test_the_page_saves_the_picture_with_its_patches(opened: Any, compared: Comparison, tmp_path: Path) -> None:
+    page = opened(compared.to_html())
+    for kind in ("SVG", "PNG"):
+        page.keyboard.press("e")
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {kind}").click()
+        waiting.value.save_as(tmp_path / kind)
+    assert (tmp_path / "PNG").read_bytes()[:4] == b"\x89PNG"
+    drawing = ElementTree.parse(tmp_path / "SVG")
+    rects = list(drawing.iter("{http://www.w3.org/2000/svg}rect"))
+    first = next(iter(compared.values())).picture.pixels
+    light = first.reshape(-1, 3) @ [0.2126, 0.7152, 0.0722]
+    greys = [int(each.get("fill")[1:3], 16) for each in rects if each.get("width") == f"{448 / first.shape[1]:.3f}"]
+    np.testing.assert_allclose(greys[: light.size], 127.5 + 0.6 * (light - 127.5), atol=1)
+    tints = [float(each.get("fill-opacity")) for each in rects if each.get("fill-opacity")]
+    assert tints
+    assert max(tints) == pytest.approx(0.8)
 
 
 def test_the_page_shows_patches_over_the_picture(opened: Any, compared: Comparison) -> None:

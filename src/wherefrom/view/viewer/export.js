@@ -2,18 +2,20 @@
 
 import { unitFor } from "./data.js";
 import { nested, table } from "./files.js";
-import { canvasSurface, fitted, svgSurface } from "./surface.js";
-import { drawText, layoutText } from "./text.js";
+import { canvasSurface, fitted, greyed, svgSurface } from "./surface.js";
+import { drawText, layoutPatches, layoutText } from "./text.js";
 
 const MARGIN = 24;
 const DENSITY = 2; // pixels of a PNG per pixel of the page
 
 /** The pictures on the page, laid out anew: { width, height, draw(surface) }. */
-export function sheet(subjects, state, views, look, title, focusFor) {
+export async function sheet(subjects, state, views, look, title, focusFor) {
+  const onPicture = (subject) => subject.record.picture && state.order === "text";
+  const grounds = await Promise.all(subjects.map((subject) => onPicture(subject) && greyed(subject.record.picture.png)));
   const across = state.views.length ? Math.min(subjects.length, 3) : 1;
   const column = across === 1 ? 760 : 480;
-  const blocks = subjects.map((subject) => {
-    const text = layoutText(subject, state, column);
+  const blocks = subjects.map((subject, i) => {
+    const text = grounds[i] ? layoutPatches(subject, state, column, grounds[i]) : layoutText(subject, state, column);
     const pictures = views.filter((view) => view.has(subject)).map((view) => ({ view, box: view.layout(subject, state, column) }));
     const height = 26 + text.height + pictures.reduce((sum, { box }) => sum + box.height + 40, 0);
     const width = Math.max(column, ...pictures.map(({ box }) => box.width));

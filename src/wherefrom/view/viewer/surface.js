@@ -20,13 +20,15 @@ export function fitted(text, width, size) {
 
 export function canvasSurface(context) {
   return {
-    rect(x, y, width, height, fill, { radius = 0, stroke = null, line = 1 } = {}) {
+    rect(x, y, width, height, fill, { radius = 0, stroke = null, line = 1, alpha = 1 } = {}) {
       context.beginPath();
       if (radius) context.roundRect(x, y, width, height, radius);
       else context.rect(x, y, width, height);
       if (fill) {
+        context.globalAlpha = alpha;
         context.fillStyle = fill;
         context.fill();
+        context.globalAlpha = 1;
       }
       if (stroke) {
         context.strokeStyle = stroke;
@@ -91,9 +93,10 @@ export function svgSurface() {
       draw();
       parts.push("</g>");
     },
-    rect: (x, y, width, height, fill, { radius = 0, stroke = null, line = 1 } = {}) =>
+    rect: (x, y, width, height, fill, { radius = 0, stroke = null, line = 1, alpha = 1 } = {}) =>
       tag("rect", {
         x, y, width, height, fill: fill ?? "none", rx: radius || null, stroke, "stroke-width": stroke ? line : null,
+        "fill-opacity": alpha < 1 ? alpha : null,
       }),
     text: (text, x, y, { size = 12, fill, align = "left", turn = 0, weight = 400 }) =>
       tag("text", {
@@ -133,6 +136,24 @@ export function svgSurface() {
       `viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}" font-family="${escapeXml(FONT)}">` +
       `<rect width="100%" height="100%" fill="${ground}"/>${parts.join("\n")}</svg>\n`,
   };
+}
+
+/** A PNG (base64) in pale grey, as the page shows it under its patches (`.patches img` in viewer.css), for `cells`. */
+export async function greyed(png) {
+  const image = new Image();
+  image.src = `data:image/png;base64,${png}`;
+  await image.decode();
+  const [rows, columns] = [image.naturalHeight, image.naturalWidth];
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [columns, rows];
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const { data } = context.getImageData(0, 0, columns, rows);
+  const pixels = Uint32Array.from({ length: rows * columns }, (_, i) => {
+    const light = 0.2126 * data[4 * i] + 0.7152 * data[4 * i + 1] + 0.0722 * data[4 * i + 2];
+    return 0xff000000 + 0x10101 * Math.round(127.5 + 0.6 * (light - 127.5));
+  });
+  return { rows, columns, pixels };
 }
 
 function imageOf(rows, columns, pixels) {

@@ -165,10 +165,25 @@ function gapBetween(unit, before, token) {
 
 const TEXT_SIZE = 15;
 const TEXT_LINE = 27;
+const PICTURE = 448; // pixels that it is wide, as on the page
 
-export function layoutText(subject, state, width) {
-  const unit = unitFor(subject, state.units);
+/** What is no patch on a line, and below it the patches in their places; `ground` is the picture, as `greyed` has it. */
+export function layoutPatches(subject, state, width, ground) {
+  const { grid, first } = subject.record.picture;
   const shown = arrangement(subject, state);
+  const rest = shown.filter((token) => token < first);
+  const line = layoutText(subject, state, width, rest);
+  const [top, size] = [rest.length ? line.height : 0, Math.min(width, PICTURE) / grid[1]];
+  const patches = shown.filter((token) => token >= first).map((token) => {
+    const [row, column] = [Math.floor((token - first) / grid[1]), (token - first) % grid[1]];
+    return { token, x: column * size, y: top + row * size, size };
+  });
+  const frame = { ...ground, y: top, width: grid[1] * size, height: grid[0] * size };
+  return { ...line, patches, frame, height: top + frame.height + 8 };
+}
+
+export function layoutText(subject, state, width, shown = arrangement(subject, state)) {
+  const unit = unitFor(subject, state.units);
   const tokens = shown.map((token, place) => {
     const text = fitted(unit.tokens[token], width - 4, TEXT_SIZE);
     const gap = place === 0 ? "" : state.order === "text" ? gapBetween(unit, shown[place - 1], token) : " ";
@@ -190,12 +205,20 @@ export function layoutText(subject, state, width) {
   return { subject, placed: tokens, width, height: y + TEXT_LINE };
 }
 
-export function drawText(surface, { subject, placed }, state, look, focus) {
+export function drawText(surface, { subject, placed, patches = [], frame }, state, look, focus) {
   const { values, scale, kept } = reading(subject, state, focus);
   const { special } = unitFor(subject, state.units);
   const ramp = look.ramp(subject.signed);
+  const intensityOf = (token) => (kept.has(token) ? strength(values[token] / scale, special[token]) : 0);
+  if (frame) surface.cells(0, frame.y, frame.width, frame.height, frame.rows, frame.columns, frame.pixels);
+  for (const { token, x, y, size } of patches) {
+    const intensity = intensityOf(token);
+    const fill = Math.abs(intensity) >= UNSEEN ? ramp.css(Math.sign(intensity)) : null;
+    const stroke = token === focus?.token ? look.ink : null;
+    if (fill || stroke) surface.rect(x, y, size, size, fill, { stroke, line: 2, alpha: (TINT / 100) * Math.abs(intensity) });
+  }
   for (const { token, text, x, y, wide } of placed) {
-    const intensity = kept.has(token) ? strength(values[token] / scale, special[token]) : 0;
+    const intensity = intensityOf(token);
     const grounded = Math.abs(intensity) >= UNSEEN;
     const stroke = token === focus?.token ? look.ink : null;
     if (grounded || stroke) surface.rect(x, y + 2, wide, 21, grounded ? ramp.css(intensity) : null, { radius: 3, stroke, line: 2 });

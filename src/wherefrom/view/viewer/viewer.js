@@ -139,7 +139,7 @@ export function mount(element, payload, options = {}) {
     const views = VIEWS_DRAWN.filter((view) => state.views.includes(view.name));
     const page = () => sheet(shown, state, views, look, payload.title, focusFor);
     try {
-      const content = { png: () => toPng(page(), look), svg: () => toSvg(page(), look), json: () => toJson(shown),
+      const content = { png: async () => toPng(await page(), look), svg: async () => toSvg(await page(), look), json: () => toJson(shown),
         csv: () => toCsv(shown, state) }[format]();
       if (way === "copy") await copy(await content);
       else download(await content, fileName(shown), format);
