@@ -21,6 +21,7 @@ from wherefrom.method.needs import undefined
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.perturb import PAINT, stand_in_for, untokenized
 from wherefrom.model.proof import Proof
+from wherefrom.model.traits import Traits
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments
 
@@ -162,8 +163,12 @@ def _shape(opened: Model) -> dict[str, Any]:
         "windows": traits.windows,
         "softcap": traits.softcap,
         "sinks": traits.sinks,
-        "keys": "hidden" if traits.hidden_scores else "turned" if traits.bent_keys else "linear",
+        "keys": None if opened.two_streams else _keys(traits),  # of a pair the proof does not look at them
     }
+
+
+def _keys(traits: Traits) -> str:
+    return "hidden" if traits.hidden_scores else "turned" if traits.bent_keys else "linear"
 
 
 def _head(opened: Model) -> dict[str, Any]:
@@ -177,8 +182,11 @@ def _shape_lines(shape: dict[str, Any]) -> list[str]:
     places = " and ".join(f"{place} each branch" for place in shape["norms"])
     groups = "" if shape["heads"] == shape["key_heads"] else f" over {shape['key_heads']} of keys and values"
     windows = [each for each in shape["windows"] if each is not None]
-    sees = "sees those before it" if shape["causal"] else "sees all"
-    attention = [f"{shape['heads']} heads{groups}, each token {sees}", f"queries and keys {shape['keys']}"]
+    sees = "each token sees those before it" if shape["causal"] else "each token sees all"
+    if shape["task"] == "seq2seq":
+        sees = "each token of the source sees all of it, one of the target the source and those before it"
+    attention = [f"{shape['heads']} heads{groups}, {sees}"]
+    attention += [f"queries and keys {shape['keys']}"] if shape["keys"] is not None else []
     attention += [f"windows of {windows[0]} in {len(windows)} of {len(shape['windows'])} layers"] if windows else []
     attention += [f"soft-cap {shape['softcap']:g}"] if shape["softcap"] is not None else []
     attention += ["sinks"] if shape["sinks"] else []

@@ -13,6 +13,7 @@ import torch
 import transformers
 from typer.testing import CliRunner
 
+import pairs
 import tiny
 import wherefrom
 from wherefrom.cli import app
@@ -183,3 +184,10 @@ def test_methods_on_a_model() -> None:
     one = command("methods", "HTA", "--model", "wherefrom/agreement").output
     assert "hta " in one
     assert "alti" not in one
+
+
+def test_of_a_pair_nothing_is_claimed_that_was_not_looked_at() -> None:
+    found = wherefrom.doctor(pairs.model("marian"))
+    assert found.shape["keys"] is None
+    assert "queries and keys" not in str(found).partition("FFN  ")[0].partition("shape")[2]
+    assert "one of the target the source and those before it" in " ".join(str(found).split())
