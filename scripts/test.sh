@@ -8,7 +8,7 @@ VENV=${WHEREFROM_VENV:-.venv}
 "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 "$VENV/bin/ruff" format --check .
 "$VENV/bin/ruff" check .
-sh scripts/site.sh --quiet --site-dir build/checked-site & # strictly; beside mypy, which takes as long on another core
+OMP_NUM_THREADS=1 sh scripts/site.sh --quiet --site-dir build/checked-site & # strictly; beside mypy, which takes as long on another core
 BOOK=$!
 "$VENV/bin/mypy"
 wait "$BOOK"

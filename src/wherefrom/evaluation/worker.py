@@ -280,8 +280,9 @@ class Worker:
             by_name[name] = completed(outcome.item.given[name], sentence, first, name)
         at_once = [asked for asked in self.asked if asked.at_once]
         later = any(not asked.at_once and asked.probe is None for asked in self.asked)
-        preparing, image = self.opened.preparing, example.image
-        inside = preparing.region(example.region, image) if example.region is not None and image is not None else None
+        inside = None
+        if example.region is not None and example.image is not None:
+            inside = self.opened.preparing.region(example.region, example.image)
         waiting = []
         for name in (*self.setting.methods, *self.setting.given):
             if at_once:
