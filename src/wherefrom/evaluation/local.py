@@ -30,11 +30,8 @@ from wherefrom.evaluation.task import ShardTask
 from wherefrom.evaluation.worker import Worker
 
 ATTEMPTS = 3
-SELDOM = (
-    50_000,
-    50,
-    50,
-)  # objects made between two searches for garbage: a shard makes a million, nearly none of it such
+# Objects made between two searches for garbage: a shard makes a million, nearly none of them such.
+SELDOM = (50_000, 50, 50)
 SIZE = struct.Struct(">Q")
 
 
