@@ -13,7 +13,7 @@ from tokenizers import processors
 import tiny
 import wherefrom
 from wherefrom.errors import InvalidOption, NotDefined
-from wherefrom.method.context_cite import answers_without, lasso, random_masks, surrogate
+from wherefrom.method.context_cite import answers_without, lasso, random_masks, surrogates
 from wherefrom.model.phrase import continued
 from wherefrom.result.answer import Answer, Readout, Target
 
@@ -42,10 +42,10 @@ def test_runs_and_weights_are_the_authors(case: str) -> None:
         runs = answers_without(model, [sentence], [[answer]], [units], [masks], of, "delete")[0][:, 0]
         assert np.allclose(runs, golden[f"outputs/{name}"], atol=1e-10)
         if name == "logit_prob":
-            found = surrogate(masks, runs, 0.01, len(response))
+            (found,) = surrogates(masks, runs[:, None], [len(response)], 0.01)
             assert np.allclose([each["weight"] for each in found["units"]], golden["weights"], atol=1e-6)
             assert found["bias"] == pytest.approx(float(golden["bias"]), abs=1e-6)
-    second = lasso(masks[None].astype(float), golden["logit_probs"][None, :, 1], 0.01)[0][0]
+    second = lasso(masks[None].astype(float), golden["logit_probs"][None, :, 1:2], 0.01)[0][0, :, 0]
     assert np.allclose(second, golden["weights_second_token"], atol=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_the_lasso_is_scikit_learns() -> None:
     x = (rng.random((3, 40, 6)) < 0.5).astype(float)
     x[1, :, 2] = 1  # never missing: no weight
     y = x @ np.array([2.0, 0, -1, 0.5, 0, 0]) + 0.3 * rng.normal(size=(3, 40))
-    weights, bias = lasso(x, y, 0.05)
+    weights, bias = (found[..., 0] for found in lasso(x, y[..., None], 0.05))
     for which in range(3):
         scaler = preprocessing.StandardScaler().fit(x[which])
         theirs = linear.Lasso(alpha=0.05, tol=1e-10).fit(scaler.transform(x[which]), y[which])
@@ -67,14 +67,44 @@ def test_the_lasso_is_scikit_learns() -> None:
 def test_a_linear_answer_is_found_and_believed_and_noise_is_not() -> None:
     masks = random_masks(5, 64, 0.5, 1)
     true = np.array([3.0, 0, -2, 0, 1])
-    found = surrogate(masks, masks @ true - 4, 1e-6)
+    answers = np.stack([masks @ true - 4, np.zeros(64)], -1)
+    found, nothing = surrogates(masks, answers, [1, 1], 1e-6)
     assert np.allclose([each["weight"] for each in found["units"]], true, atol=1e-3)
     assert found["bias"] == pytest.approx(-4, abs=1e-3)
     assert found["correlation"] > 0.95
     assert all(each["low"] - 1e-3 <= each["weight"] <= each["high"] + 1e-3 for each in found["units"])
-    noise = surrogate(masks, np.random.default_rng(3).normal(size=64), 0.01)
+    (noise,) = surrogates(masks, np.random.default_rng(3).normal(size=(64, 1)), [1], 0.01)
     assert noise["correlation"] < 0.5
-    assert surrogate(masks, np.zeros(64), 0.01)["correlation"] is None
+    assert nothing["correlation"] is None
+
+
+def slow_lasso(x: np.ndarray, y: np.ndarray, alpha: float) -> tuple[np.ndarray, float]:
+    """One fit to x [N, S] and y [N], each weight against what the others leave of y."""
+    mean, scale = x.mean(0), np.where(x.std(0) == 0, 1, x.std(0))
+    z, weights = (x - mean) / scale, np.zeros(x.shape[1])
+    for _ in range(1000):
+        before = weights.copy()
+        for s in range(len(weights)):
+            rest = y - y.mean() - np.delete(z, s, 1) @ np.delete(weights, s)
+            pull = (z[:, s] * rest).mean()
+            weights[s] = np.sign(pull) * max(abs(pull) - alpha, 0) if z[:, s].any() else 0
+        if abs(weights - before).max() <= 1e-4 * abs(weights).max():
+            break
+    return weights / scale, y.mean() - (weights / scale * mean).sum()
+
+
+def test_fits_that_share_a_design_are_those_of_each_alone() -> None:
+    rng = np.random.default_rng(1)
+    x = (rng.random((3, 24, 5)) < 0.5).astype(float)
+    x[1, :, 2] = 1
+    y = x @ rng.normal(size=(3, 5, 4)) + 0.3 * rng.normal(size=(3, 24, 4))
+    y[:, :, 3] = 0.2
+    weights, bias = lasso(x, y, 0.03)
+    for r in range(3):
+        for k in range(4):
+            alone = slow_lasso(x[r], y[r, :, k], 0.03)
+            assert np.allclose(weights[r, :, k], alone[0], atol=1e-10)
+            assert bias[r, k] == pytest.approx(alone[1], abs=1e-10)
 
 
 def test_a_units_weight_is_what_its_tokens_sum_to(speaker: dict[str, Any]) -> None:

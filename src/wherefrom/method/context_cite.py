@@ -81,21 +81,30 @@ def context_cite(
     unit: what is left out as one; "auto" are sentences, or words where fewer than two sentences can go; a document
     ends at an empty line; with given spans (start, end) everything beside them stays.
     """
+    key = f"surrogates of {unit} {n_masks} {kept} {alpha} {of} {by} {seed}"
+    found = output.trace.once(key, lambda _: _fitted(output, unit, n_masks, kept, alpha, of, by, seed))
+    scores = torch.zeros(output.mask.shape, dtype=torch.float64)
+    surrogates = []
+    for row, (sentence, (units, fits)) in enumerate(zip(output.trace.batch.sentences, found, strict=True)):
+        fit = fits[output.which]
+        surrogates.append({**fit, "units": _named(sentence, units, fit["units"])})
+        for members, one in zip(units, fit["units"], strict=True):
+            scores[row, members] = one["weight"] / len(members)
+    return Scores(scores, surrogates=surrogates)
+
+
+def _fitted(
+    output: OutputTrace, unit: Parts, n_masks: int, kept: float, alpha: float, of: str, by: By, seed: int
+) -> list[tuple[list[list[int]], list[dict[str, Any]]]]:
+    """For each sentence its units, and a surrogate for each number that is asked of it: the runs serve all of them."""
     batch = output.trace.batch.sentences
     asked = list(output.asked) or [[each] for each in output.answers]
     parts = [removable(each, answers, unit) for each, answers in zip(batch, asked, strict=True)]
     masks = [random_masks(len(each), n_masks, kept, seed) for each in parts]
-    key = f"answers without {unit} {n_masks} {kept} {of} {by} {seed}"
-    found = output.trace.once(key, lambda _: answers_without(output.trace.opened, batch, asked, parts, masks, of, by))
-    scores = torch.zeros(output.mask.shape, dtype=torch.float64)
-    surrogates = []
-    for row, units in enumerate(parts):
-        tokens = max(1, len(output.answers[row].target.tokens))
-        fit = surrogate(masks[row], found[row][:, output.which], alpha, tokens, seed)
-        surrogates.append({**fit, "units": _named(batch[row], units, fit["units"])})
-        for members, one in zip(units, fit["units"], strict=True):
-            scores[row, members] = one["weight"] / len(members)
-    return Scores(scores, surrogates=surrogates)
+    runs = answers_without(output.trace.opened, batch, asked, parts, masks, of, by)
+    tokens = [[max(1, len(each.target.tokens)) for each in answers] for answers in asked]
+    fits = [surrogates(*each, alpha, seed) for each in zip(masks, runs, tokens, strict=True)]
+    return list(zip(parts, fits, strict=True))
 
 
 # What is left out ------------------------------------------------------------------------------------------
@@ -173,59 +182,69 @@ def answers_without(
 # The surrogate ---------------------------------------------------------------------------------------------
 
 
-def surrogate(masks: NDArray[np.bool_], outputs: Array, alpha: float, tokens: int = 1, seed: int = 0) -> dict[str, Any]:
-    """The weights with their intervals, the bias, and how well weights fitted to some runs foretell the others."""
-    x, y = masks.astype(np.float64), outputs / tokens
-    weights, bias = lasso(x[None], y[None], alpha)
+def surrogates(
+    masks: NDArray[np.bool_], outputs: Array, tokens: Sequence[int], alpha: float, seed: int = 0
+) -> list[dict[str, Any]]:
+    """For each number of `outputs` [N, K], an answer of so many tokens: the weights with their intervals, the bias, and
+    how well weights fitted to some runs foretell the others.
+    """
+    x, lengths = masks.astype(np.float64), np.array(tokens)
+    y = outputs / lengths
+    weights, bias = (found[0] for found in lasso(x[None], y[None], alpha))  # [S, K], [K]
     draws = np.random.default_rng(seed).integers(len(y), size=(RESAMPLED, len(y)))
     low, high = np.percentile(lasso(x[draws], y[draws], alpha)[0], INTERVAL, axis=0)
-    units = [
-        {"weight": float(tokens * w), "low": float(tokens * a), "high": float(tokens * b)}
-        for w, a, b in zip(weights[0], low, high, strict=True)
-    ]
-    return {"runs": len(y), "bias": float(tokens * bias[0]), "correlation": _held_out(x, y, alpha), "units": units}
+    edges = (lengths * np.stack([weights, low, high])).transpose(2, 1, 0).tolist()
+    units = [[dict(zip(("weight", "low", "high"), one, strict=True)) for one in each] for each in edges]
+    believed = [_correlation(*each) for each in zip(_foretold(x, y, alpha).T, y.T, strict=True)]
+    answers = zip((lengths * bias).tolist(), believed, units, strict=True)
+    return [{"runs": len(y), "bias": b, "correlation": c, "units": each} for b, c, each in answers]
 
 
-def _held_out(x: Array, y: Array, alpha: float) -> float | None:
-    """Spearman's ρ of the runs with what surrogates say that were fitted without them; None where all are equal."""
-    foretold = np.zeros(len(y))
+def _foretold(x: Array, y: Array, alpha: float) -> Array:
+    """What surrogates say of runs that they were fitted without: [N, K]."""
+    foretold = np.zeros_like(y)
     fold = np.arange(len(y)) % FOLDS
     for each in range(FOLDS):
         weights, bias = lasso(x[None, fold != each], y[None, fold != each], alpha)
         foretold[fold == each] = x[fold == each] @ weights[0] + bias[0]
+    return foretold
+
+
+def _correlation(foretold: Array, y: Array) -> float | None:
+    """Spearman's ρ; None where all are equal."""
     if np.ptp(foretold) == 0 or np.ptp(y) == 0:
         return None
     return float(stats.spearmanr(foretold, y).statistic)
 
 
 def lasso(x: Array, y: Array, alpha: float) -> tuple[Array, Array]:
-    """Weights [R, S] and bias [R] of R fits to x [R, N, S] and y [R, N], by cyclic coordinate descent.
+    """Weights [R, S, K] and bias [R, K] of K fits to each of R designs, x [R, N, S] and y [R, N, K], by cyclic
+    coordinate descent.
 
     Columns are standardised first, and a fit is done when a pass moves no weight by more than 1e-4 of the largest: the
-    authors' StandardScaler and Lasso. A column that is constant has weight 0.
+    authors' StandardScaler and Lasso. A column that is constant has weight 0. What a weight is pulled by is kept up to
+    date by the columns' products with each other, which the K fits of a design share.
     """
     mean, deviation = x.mean(1), x.std(1)
     scale = np.where(deviation == 0, 1, deviation)
     z = (x - mean[:, None]) / scale[:, None]
-    size = (z**2).mean(1)  # 1, or 0 of a constant column
-    rest = y - y.mean(1, keepdims=True)
-    weights = np.zeros_like(mean)
-    going = np.ones(len(y), dtype=bool)
+    products = (z.mT @ z / x.shape[1]).transpose(1, 2, 0)[..., None].copy()  # [S, S, R, 1]; 1 with itself, or 0
+    pulls = (z.mT @ (y - y.mean(1, keepdims=True)) / x.shape[1]).transpose(1, 0, 2).copy()  # [S, R, K]
+    weights = np.zeros_like(pulls)
+    going = np.ones(pulls.shape[1:], dtype=bool)
     for _ in range(PASSES):
         before = weights.copy()
-        for column in range(x.shape[2]):
-            pull = (z[:, :, column] * rest).mean(1) + size[:, column] * weights[:, column]
-            moved = (
-                np.sign(pull) * np.maximum(np.abs(pull) - alpha, 0) / np.where(size[:, column] == 0, 1, size[:, column])
-            )
-            moved = np.where(going, moved, weights[:, column])
-            rest -= z[:, :, column] * (moved - weights[:, column])[:, None]
-            weights[:, column] = moved
-        going &= np.abs(weights - before).max(1) > STOP * np.abs(weights).max(1)
+        for column, own in enumerate(products):
+            pull = pulls[column] + own[column] * weights[column]
+            moved = np.sign(pull) * np.maximum(np.abs(pull) - alpha, 0)
+            moved = np.where(going, moved / np.where(own[column] == 0, 1, own[column]), weights[column])
+            pulls -= own * (moved - weights[column])
+            weights[column] = moved
+        going &= np.abs(weights - before).max(0) > STOP * np.abs(weights).max(0)
         if not going.any():
             break
-    weights = weights / scale
-    return weights, y.mean(1) - (weights * mean).sum(1)
+    found = weights.transpose(1, 0, 2) / scale[..., None]
+    return found, y.mean(1) - (found * mean[..., None]).sum(1)
 
 
 def _named(sentence: Sentence, units: Sequence[list[int]], found: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
