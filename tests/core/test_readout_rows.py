@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ import tiny
 import traces
 import wherefrom
 from wherefrom.aggregate import rollout
-from wherefrom.method import methods
+from wherefrom.method import Scores, choose, methods
 from wherefrom.pipeline import execution
 from wherefrom.pipeline import readout_rows as rows
-from wherefrom.pipeline.resolution import Job
-from wherefrom.pipeline.shelf import Shelf
+from wherefrom.pipeline.resolution import Job, resolve_job
+from wherefrom.pipeline.shelf import Shelf, scores_alone
 from wherefrom.result.answer import Readout
 
 TEXTS = [tiny.ids(7), tiny.ids(4, 1), tiny.ids(1, 2)]
@@ -166,3 +167,36 @@ def test_a_token_that_draws_on_nothing_leaves_a_row_of_zeros() -> None:
     assert not _rolled(maps).any()
     maps[:, 2, 1] = 3.0
     assert np.array_equal(_rolled(maps), [[0, 3, 0], [6, 0, 0], [12, 0, 0]])
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_what_is_known_to_fit_is_the_result_that_is_looked_at(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where scores alone are kept, every field is the one that the whole path gives."""
+    model, ids = tiny.model(kind), [tiny.ids(n) for n in (4, 7, 5)]
+    asked = [(name, None) for name in ("attention-rollout", "attcat", "random", "attention")] + [("saliency", 0)]
+
+    def explained() -> list[wherefrom.Explanation]:
+        return [
+            each
+            for method, target in asked
+            for each in wherefrom.explain(ids, model, method=method, target=target, keep="scores")
+        ]
+
+    quick = explained()
+    monkeypatch.setattr(execution, "scores_alone", lambda _shelf: None)
+    for fast, slow in zip(quick, explained(), strict=True):
+        for name in (each.name for each in fields(wherefrom.Explanation) if each.name != "seconds"):
+            mine, whole = getattr(fast, name), getattr(slow, name)
+            assert np.array_equal(mine, whole) if isinstance(whole, np.ndarray) else mine == whole, name
+        assert replace(fast, method="again").scores is fast.scores
+
+
+@pytest.mark.parametrize(
+    ("scores", "known"), [([[1.0, 2], [3, 0]], True), ([[1.0, 2], [np.nan, 0]], False), ([[1.0]], False)]
+)
+def test_scores_that_are_odd_are_looked_at_one_by_one(scores: list[list[float]], known: bool) -> None:
+    job = replace(resolve_job(wherefrom.open_model(tiny.model("bert")), choose("attcat")), keep="scores")
+    shelf = Shelf(job, [], (2, 1), scores=Scores(torch.tensor(scores)))
+    found = scores_alone(shelf)
+    assert (found is not None) == known
+    assert found is None or [each["scores"].tolist() for each in found] == [[1, 2], [3]]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import chain
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 
@@ -24,11 +24,11 @@ from wherefrom.pipeline.joint_maps import joining
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import rows_alone
 from wherefrom.pipeline.resolution import Job, Question
-from wherefrom.pipeline.shelf import Shelf, parts_of
+from wherefrom.pipeline.shelf import Shelf, parts_of, scores_alone
 from wherefrom.pipeline.sinks import note as sink_note
 from wherefrom.pipeline.sinks import without_sink
 from wherefrom.result.answer import Readout, Target
-from wherefrom.result.explanation import Explanation
+from wherefrom.result.explanation import Explanation, known_to_fit
 from wherefrom.result.words import as_written
 from wherefrom.typecheck import checked, least
 
@@ -36,6 +36,7 @@ Advance = Callable[[int], None]  # told how many more sentences are done
 # Tokens that a pass in float64, all of which is kept, is given at once: they keep a GPU busy, and more would take more
 # of its memory and no less time.
 DOUBLED = 2816
+RANDOM = Target("random")
 
 
 def run(
@@ -179,8 +180,9 @@ def _run_batch(
     output, found = _answered(trace, asked, list(shelves.values()), begun)
     for which in range(len(found[0])):
         output = output.among(found, which)
+        said = [_said(output, row) for row in range(len(read))]
         for name, shelf in shelves.items():
-            _explained(output, shelf)
+            _explained(output, shelf, said)
             if which == len(found[0]) - 1:
                 yield from shelf.outcomes(name, members)
 
@@ -263,8 +265,8 @@ def _charged(shelf: Shelf) -> Iterator[None]:
 
 
 @own_modes
-def _explained(output: OutputTrace, shelf: Shelf) -> None:
-    """Towards one target, an explanation more for each sentence."""
+def _explained(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> None:
+    """Towards one target, an explanation more for each sentence, of which `said` is what all methods have to say."""
     lengths = output.trace.batch.lengths
     if not shelf.job.method.by_layer:
         shelf.seconds = 0.0
@@ -275,7 +277,7 @@ def _explained(output: OutputTrace, shelf: Shelf) -> None:
     shelf.fetching.wait()
     try:
         with _memory(lengths, [shelf.job]):
-            shelf.explanations.append([_explanation(output, row, shelf) for row in range(len(lengths))])
+            shelf.explanations.append(_explanations(output, shelf, said))
     except WherefromError as error:
         shelf.error = error
 
@@ -336,44 +338,72 @@ def _work_towards(shelf: Shelf, output: OutputTrace) -> None:
             shelf.joint.add(maps)
 
 
-def _explanation(output: OutputTrace, row: int, shelf: Shelf) -> Explanation:
-    begin, job = time.perf_counter(), shelf.job
-    batch, found = output.trace.batch, output.answers[row]
-    sentence = batch.sentences[row]
-    parts = parts_of(shelf, row, output)
-    looks_back = output.trace.opened.causal and job.method.kind == "map" and not job.method.signed
-    return Explanation(
-        tokens=sentence.tokens,
-        method=job.asked,
-        **parts,
-        texts=sentence.texts,
-        spans=sentence.spans,
-        special=sentence.special,
-        unknown=sentence.unknown,
-        word_ids=sentence.word_ids,
-        segments=sentence.segments,
-        given=sentence.given,
-        picture=sentence.picture,
-        aggregate=job.reach.aggregate,
-        options={**job.chosen, **_asked(output, row, shelf), **sentence.read_by},
-        defaults={**job.defaults},
-        target=found.target if job.method.class_specific else _represented(job.method, sentence, found.readout),
-        measured=found.target if job.judged == "target" else found.predicted or found.target,
-        readout=found.readout,
-        prediction=found.prediction,
-        probabilities=found.probabilities,
-        candidates=found.candidates,
-        log_probabilities=found.log_probabilities,
-        model=output.trace.opened.name,
-        seconds=shelf.shared + shelf.seconds / len(batch.sentences) + time.perf_counter() - begin,
-        notes=_notes(job.method, found, parts["scores"])
-        + (sink_note(sentence, found.readout, parts["scores"]) if looks_back else []),
-    )
+class _Said(NamedTuple):
+    """What every method says of one sentence: the same fields, and what a method explains that looks at no output."""
+
+    fields: dict[str, Any]
+    represented: Target
+
+
+def _said(output: OutputTrace, row: int) -> _Said:
+    sentence, found = output.trace.batch.sentences[row], output.answers[row]
+    n = len(sentence)
+    fields: dict[str, Any] = {
+        "tokens": sentence.tokens,
+        "texts": sentence.texts,
+        "spans": sentence.spans or [None] * n,
+        "special": sentence.special or [False] * n,
+        "unknown": sentence.unknown or [False] * n,
+        "word_ids": sentence.word_ids,
+        "segments": sentence.segments,
+        "given": sentence.given,
+        "picture": sentence.picture,
+        "readout": found.readout,
+        "prediction": found.prediction,
+        "probabilities": found.probabilities,
+        "candidates": found.candidates,
+        "log_probabilities": found.log_probabilities,
+        "model": output.trace.opened.name,
+    }
+    return _Said(fields, _represented(sentence, found.readout))
+
+
+def _explanations(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> list[Explanation]:
+    """One for each sentence; where scores alone are kept, and seen to be numbers, nobody looks at each once more."""
+    job, opened, alone = shelf.job, output.trace.opened, scores_alone(shelf)
+    looks_back = job.method.kind == "map" and not job.method.signed and opened.causal
+    make: Callable[..., Explanation] = Explanation if alone is None else known_to_fit
+    every, share = [], shelf.shared + shelf.seconds / len(said)
+    for row, ((fields, represented), found) in enumerate(zip(said, output.answers, strict=True)):
+        begin, sentence = time.perf_counter(), output.trace.batch.sentences[row]
+        parts = parts_of(shelf, row, output) if alone is None else alone[row]
+        target = found.target
+        if not job.method.class_specific:
+            target = RANDOM if job.method.random else represented
+        sunk = sink_note(sentence, found.readout, parts["scores"]) if looks_back else []
+        fields = {
+            **fields,
+            **parts,
+            "method": job.asked,
+            "aggregate": job.reach.aggregate,
+            "options": {**job.chosen, **_asked(output, row, shelf), **sentence.read_by},
+            "defaults": {**job.defaults},
+            "target": target,
+            "measured": target if target.towards else _judged(job, found),
+            "notes": _notes(job.method, found, parts["scores"]) + sunk,
+        }
+        every.append(make(**fields, seconds=share + time.perf_counter() - begin))
+    return every
+
+
+def _judged(job: Job, found: Answer) -> Target:
+    """The output by which metrics judge what is explained towards none."""
+    return found.target if job.judged == "target" else found.predicted or found.target
 
 
 def _notes(method: Method, found: Answer, scores: Any) -> list[str]:
     """That nothing is found; what a phrase of several tokens means to a method without its log-probability."""
-    if not scores.any():
+    if not (scores[0] or scores.any()):  # to look at all of them takes longer
         return ["all scores are 0: this method finds nothing here"]
     rows = len(found.readout.rows) if found.target.kind == "phrase" else 0
     if not rows or (method.kind == "scores" and "of" in method.options):
@@ -388,6 +418,8 @@ def _asked(output: OutputTrace, row: int, shelf: Shelf) -> dict[str, Any]:
     """What the caller asked of this sentence, as far as the method looks at it: for the record, to ask it again."""
     question, target = shelf.questions[row], output.answers[row].target
     wanted: Any = question.target
+    if wanted is None and question.foil is None and question.position is None:
+        return {}
     if is_each(wanted) or (isinstance(wanted, str) and wanted == "all"):  # of which this is one
         wanted = target.index if target.kind in ("class", "token") else target.kind
     looks = shelf.job.method.class_specific or output.trace.opened.task in ("question-answering", "seq2seq")
@@ -395,10 +427,8 @@ def _asked(output: OutputTrace, row: int, shelf: Shelf) -> dict[str, Any]:
     return {name: value for name, value in {**asked, "position": question.position}.items() if value is not None}
 
 
-def _represented(method: Method, sentence: Sentence, readout: Readout) -> Target:
+def _represented(sentence: Sentence, readout: Readout) -> Target:
     """What a method explains that does not look at the output."""
-    if method.random:
-        return Target("random")
     if (where := readout.position) is None:
         of_phrase = "the mean of the tokens before each of the phrase's"
         several = readout.why if sentence.picture is not None else "the mean of all tokens"

@@ -147,6 +147,14 @@ class ReadoutRows:
         return whole and bool(np.isfinite(self._fetched[0]).all())
 
     @cached_property
+    def last(self) -> np.ndarray[Any, Any] | None:
+        """The row that every sentence ends with, [B, n], where all are seen to be numbers."""
+        if not self.finite:
+            return None
+        whole = self._joined[2] if self.joins else self._fetched[0]
+        return None if whole is None else whole[-1].copy()
+
+    @cached_property
     def _fetched(self) -> list[np.ndarray[Any, Any]]:
         """Rows, those below and sizes of all sentences on the host, when no layer is to come."""
         return [_on_cpu(each) for each in (self.found, self.below, [size for _, size in self.sizes])]

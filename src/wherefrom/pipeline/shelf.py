@@ -70,6 +70,22 @@ def parts_of(shelf: Shelf, row: int, output: OutputTrace) -> dict[str, Any]:
     return parts
 
 
+def scores_alone(shelf: Shelf) -> list[dict[str, Any]] | None:
+    """The same of all sentences, where their scores are all that is kept and one look tells that these are numbers."""
+    given, rows, method = shelf.scores, shelf.rows, shelf.job.method
+    if shelf.job.keep != "scores" or shelf.job.drop_self:
+        return None
+    if given is not None:
+        bare = given.delta is None and given.arrived is None and given.surrogates is None
+        fits = bare and given.scores.shape == (len(shelf.lengths), max(shelf.lengths))
+        scores = given.scores.numpy() if fits and bool(given.scores.isfinite().all()) else None
+        kind = _kind(method, given)
+    else:
+        scores = None if rows is None else rows.last
+        kind = {"signed": method.signed, "additive": method.additive}
+    return None if scores is None else [{"scores": scores[i, :n], **kind} for i, n in enumerate(shelf.lengths)]
+
+
 def _without_maps(parts: dict[str, Any], readout: Readout, layers: bool) -> dict[str, Any]:
     """The scores and, if `layers`, the readout row of every layer, as copies, lest a row keep its whole map alive."""
     maps = parts.get("maps") if parts.get("aggregated") is None else parts["aggregated"]
@@ -90,8 +106,15 @@ def _from_scores(method: Method, scores: Scores, row: int, n: int) -> dict[str, 
         "delta": None if scores.delta is None else float(scores.delta[row]),
         "arrived": None if scores.arrived is None else float(scores.arrived[row]),
         "surrogate": None if scores.surrogates is None else scores.surrogates[row],
+        **_kind(method, scores),
+    }
+
+
+def _kind(method: Method, scores: Scores) -> dict[str, bool]:
+    """Whether they have signs and add up; norms and absolute values do not."""
+    return {
         "signed": method.signed if scores.signed is None else scores.signed,
-        "additive": method.additive and scores.signed is not False,  # norms and absolute values do not add up
+        "additive": method.additive and scores.signed is not False,
     }
 
 
