@@ -124,8 +124,15 @@ def _by_sources(layer: LayerTrace, cuts: list[slice], view: View) -> Iterator[So
     alpha = layer.raw["attention"] if half and layer.block.after is None else layer.weights
     for sources in cuts:
         first = sources.start if layer.causal else 0
-        f = torch.bmm(value[:, :, sources].transpose(0, 1).flatten(1, 2), carrier).transpose(0, 1)
+        f = _carried(value[:, :, sources], carrier)
         yield sources, first, alpha[:, :, first:, sources], f
+
+
+def _carried(value: Tensor, carrier: Tensor) -> Tensor:
+    """f of all sentences, [B J, H, d], from v, [B, H, J, d_h]; or of all layers, each of which has a W_C of its own."""
+    if carrier.ndim == 4:
+        return (value @ carrier).transpose(1, 2).flatten(0, 1)
+    return torch.bmm(value.transpose(0, 1).flatten(1, 2), carrier).transpose(0, 1)
 
 
 def _carrier(block: Block, view: View, dtype: torch.dtype) -> Tensor:
@@ -133,9 +140,10 @@ def _carrier(block: Block, view: View, dtype: torch.dtype) -> Tensor:
     known = {} if block.half else block.seen_w_c
     if view.name not in known:
         own = block.w_c_in(dtype)
-        if view.bare or view.linear(nothing := own[:0]) is nothing:
+        if view.bare or view.linear(nothing := own[..., :0, 0, :]) is nothing:
             return own
-        known[view.name] = outside_inference_mode(lambda: view.linear(promote(own)).to(dtype))
+        rows = promote(own).flatten(-3, -2)
+        known[view.name] = outside_inference_mode(lambda: view.linear(rows).to(dtype).view_as(own))
     return known[view.name]
 
 

@@ -57,6 +57,7 @@ def cost(s: BatchShape, _: Options) -> Work:
     cost=cost,
     heads=heads,
     row=row,
+    side_by_side=True,
 )
 def attention(layer: LayerTrace) -> Tensor:
     """Attention weights, mean over heads."""
@@ -73,6 +74,7 @@ def attention(layer: LayerTrace) -> Tensor:
     cost=cost,
     heads=heads_fixed_residual,
     row=row_fixed_residual,
+    side_by_side=True,
 )
 def attention_fixed_residual(layer: LayerTrace) -> Tensor:
     """Half attention, half residual connection: ½ mean_h α + ½ I."""

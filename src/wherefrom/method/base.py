@@ -104,6 +104,7 @@ class Method:
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
     row: Run | None = field(repr=False)  # one row of the map without the others
     random: bool  # explains nothing: scores to compare with
+    side_by_side: bool  # takes all layers of a sentence for a batch (model/side_by_side.py)
     cost: Cost | None = field(repr=False)  # the work of one layer, or towards an output that of the whole model
 
     @property
@@ -204,6 +205,7 @@ def method(
     heads: Run | None = None,
     row: Run | None = None,
     random: bool = False,
+    side_by_side: bool = False,
 ) -> Callable[[Run], Run]:
     """Register the decorated function under `name` and its symbols.
 
@@ -235,6 +237,7 @@ def method(
             heads=heads,
             row=row,
             random=random,
+            side_by_side=side_by_side,
             cost=cost,
         )
         METHODS.add(name, made, symbols)

@@ -106,6 +106,7 @@ def cost(s: BatchShape, _: Options) -> Work:
     cost=cost,
     heads=head_norms,
     row=row_norm,
+    side_by_side=True,
 )
 @torch.no_grad()
 def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -123,6 +124,7 @@ def norm(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     cost=cost,
     heads=head_norms_fixed_residual,
     row=row_fixed_residual,
+    side_by_side=True,
 )
 @torch.no_grad()
 def norm_fixed_residual(layer: LayerTrace) -> Tensor:
@@ -139,6 +141,7 @@ def norm_fixed_residual(layer: LayerTrace) -> Tensor:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
     row=row_in(plain),
+    side_by_side=True,
 )
 @torch.no_grad()
 def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -155,6 +158,7 @@ def norm_residual(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
     row=row_in(after_attention),
+    side_by_side=True,
 )
 @torch.no_grad()
 def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -174,6 +178,7 @@ def norm_residual_ln(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
     cost=cost,
     row=row_in(after_block),
+    side_by_side=True,
 )
 @torch.no_grad()
 def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
@@ -192,6 +197,7 @@ def globenc(layer: LayerTrace, *, normalize: bool = False) -> Tensor:
     needs={"attention", "values", "output-projection", "block-input", "both-norms"},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
     cost=cost,
+    side_by_side=True,
 )
 @torch.no_grad()
 def attention_residual(layer: LayerTrace) -> Tensor:

@@ -23,6 +23,7 @@ from wherefrom.model.parts import Block, Norm, norm_of, submodule, submodules
 from wherefrom.model.pictures import Preparing, reads
 from wherefrom.model.proof import Proof, proved
 from wherefrom.model.sentences import Batch, Sentence
+from wherefrom.model.side_by_side import one_block
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import outside_inference_mode, parts_of
@@ -172,6 +173,11 @@ class Model:
     def proof(self) -> Proof:
         """What rebuilding the blocks from their parts gave; found on opening, unless that was told not to look."""
         return proved(self)
+
+    @cached_property
+    def side_by_side(self) -> Block | None:
+        """All blocks as one, where they are alike and each runs once."""
+        return outside_inference_mode(lambda: one_block(self.blocks if len(self.blocks) == self.depth else []))
 
     @cached_property
     def fixed(self) -> dict[tuple[str, str], torch.Tensor]:

@@ -383,7 +383,7 @@ class Block:
 
     def merge(self, z: Tensor) -> Tensor:
         """The heads' outputs through W_C: [B, H, n, d_h] -> [B, n, d]."""
-        return z.transpose(1, 2).flatten(2) @ self.w_c.flatten(0, 1)
+        return z.transpose(1, 2).flatten(2) @ self.w_c.flatten(-3, -2)
 
     def mix(self, x: Tensor, attention: Tensor, value: Tensor) -> Tensor:
         """`u`: the residual stream after attention."""

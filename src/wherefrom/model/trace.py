@@ -52,7 +52,7 @@ class LayerTrace:
 
     @property
     def device(self) -> torch.device:
-        return self.raw.get("output", self.raw["x"]).device
+        return self.mask.device
 
     @property
     def dtype(self) -> torch.dtype:

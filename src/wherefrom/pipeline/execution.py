@@ -21,6 +21,7 @@ from wherefrom.model.target import is_each
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.fetching import on_host, one_ahead
 from wherefrom.pipeline.joint_maps import joining
+from wherefrom.pipeline.layers_together import blocks_together, waits, work
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import rows_alone
 from wherefrom.pipeline.resolution import Job, Question
@@ -217,18 +218,29 @@ def _passed(
     # The numbers of a frozen pass are those of any other, its gradients are not: it serves all but gradient methods.
     frozen = Freezing() if not gradient and any(method.frozen for method in running) else None
     keep = any(method.all_layers for method in running)
+    by_layer = [shelf for shelf in shelves if shelf.job.method.by_layer]
+    together = blocks_together(opened, sentences)
+    waiting = [shelf for shelf in by_layer if together is not None and waits(shelf, opened.depth)]
+    at_once = [shelf for shelf in by_layer if shelf not in waiting]
+    every: list[LayerTrace] = []
 
     def each(layer: LayerTrace) -> None:
         if keep and opened.family.mapped:
             kept.append(layer)
-        for shelf in shelves:
-            if shelf.job.method.by_layer:
-                with torch.no_grad(), _charged(shelf):
-                    _work(shelf, layer, batch.sentences)
+        if waiting:
+            every.append(layer)
+        for shelf in at_once:
+            with torch.no_grad(), _charged(shelf):
+                _work(shelf, layer, batch.sentences)
         if on_layer is not None:
             on_layer(layer.index)
 
-    return replace(stream(opened, batch, each, grad=gradient, frozen=frozen, wait=False), layers=kept)
+    trace = replace(stream(opened, batch, each, grad=gradient, frozen=frozen, wait=False), layers=kept)
+    for shelf in waiting:
+        assert together is not None
+        with torch.no_grad(), _charged(shelf):
+            work(shelf, every, together)
+    return trace
 
 
 @own_modes

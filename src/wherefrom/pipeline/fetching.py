@@ -79,6 +79,11 @@ class Stack:
         self.fetching.into(self.room[self.count], maps)
         self.count += 1
 
+    def add_all(self, maps: Tensor) -> None:
+        """All layers of one sentence: [L, n, n]."""
+        self.room, self.count = _room(maps.unsqueeze(1).shape, maps), len(maps)
+        self.fetching.into(self.room, maps.unsqueeze(1))
+
     def of(self, sentence: int) -> NDArray[Any] | None:
         """[L, …, n, n]; None if nothing came."""
         if self.room is None:

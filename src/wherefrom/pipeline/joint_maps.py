@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -58,6 +59,13 @@ class JointMaps:
         self.joint = real if self.joint is None else real @ self.joint.to(real.device)
         self.largest.append(self.joint.abs().amax(-1))
         self.found.add(self.joint.to(maps.dtype))
+
+    def add_all(self, maps: Tensor) -> None:
+        """All layers' maps of one sentence, which has no padding: [L, n, n]."""
+        each = list(accumulate(maps.double(), lambda below, own: own @ below))
+        joint = torch.stack(each)
+        self.largest = list(joint.abs().amax(-1, keepdim=True).transpose(1, 2))
+        self.found.add_all(joint.to(maps.dtype))
 
     def of(self, sentence: int) -> NDArray[Any] | None:
         """[L, n, n]; None where the host must do it."""

@@ -23,7 +23,7 @@ from wherefrom.result.explanation import Explanation
 LARGE_FLOW = 100_000  # entries of the maps beyond which all flows take more than a few seconds
 
 
-@dataclass
+@dataclass(eq=False)
 class Shelf:
     """One job's results on one batch."""
 
