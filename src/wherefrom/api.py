@@ -235,7 +235,8 @@ def explain(
         from wherefrom.cost import estimate_job
 
         job = resolve_job(opened, choices[0], wanted)
-        return estimate_job(opened, as_read(opened, sentences, overlap), job, batch_size)
+        every = as_read(opened, [*sentences, *given.foils.values()], overlap)
+        return estimate_job(opened, every, job, batch_size)
 
     def by(chosen: MethodSpec) -> Explained:
         job = resolve_job(opened, chosen, wanted)

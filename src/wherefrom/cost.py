@@ -2,8 +2,8 @@
 
 Every method states the work it asks for (`cost=`, wherefrom/work.py), counted from the shape of the input and the
 model: arithmetic, bytes moved, calls. A short measurement (a quarter of a second, once per process and shape) says how
-fast this machine does each kind. Right within a factor of two for the methods inside on an idle machine; the flows that
-need a solver depend on the attention itself and are counted as usual attention has them.
+fast this machine does each kind. Right within a factor of two for the methods inside on an idle machine, short texts
+included; the flows that need a solver depend on the attention itself and are counted as usual attention has them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from wherefrom.options import (
     TargetLike,
 )
 from wherefrom.pipeline.auto import PLACED, candidates, is_default
-from wherefrom.pipeline.phrases import with_phrases
+from wherefrom.pipeline.bulk import Given, followed
 from wherefrom.pipeline.resolution import (
     AUTO,
     UNASKED,
@@ -54,6 +54,9 @@ from wherefrom.pipeline.resolution import (
 from wherefrom.pipeline.windows import as_read
 from wherefrom.typecheck import checks_arguments, least
 from wherefrom.work import BatchShape, Work, forward
+
+# What a batch takes beside its tensors (its texts read, its results made), in calls of small tensors: measured.
+ALWAYS, PER_INPUT = 1000, 40
 
 
 @dataclass(frozen=True)
@@ -121,16 +124,18 @@ def estimate(
     if (inputs is None) == (tokens is None):
         raise InvalidOption("expected either inputs to estimate for, or tokens, the length of one")
     reader = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long)
-    sentences, single = reader.read(inputs if tokens is None else [0] * tokens)
+    read, single = reader.read(inputs if tokens is None else [0] * tokens)
+    given = Given(dict(enumerate(read)), len(read), single)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
+    questions = resolve_questions(len(read), single, target, foil, position)
+    if target is not None or foil is not None:
+        given = followed(opened, given, questions)
+    sentences = list(given.sentences.values())
     if chosen is None:
-        questions = resolve_questions(len(sentences), single, target, foil, position)
         asked = [_somewhere(opened, question) for question in questions]
-        if target is not None and inputs is not None:
-            both = zip(sentences, questions, strict=True)
-            sentences = [with_phrases(opened, *each)[0] for each in both]
         chosen = candidates(opened, sentences, asked, wanted, options)[0]
-    return estimate_job(opened, as_read(opened, sentences, overlap), resolve_job(opened, chosen, wanted), batch_size)
+    every = as_read(opened, [*sentences, *given.foils.values()], overlap)
+    return estimate_job(opened, every, resolve_job(opened, chosen, wanted), batch_size)
 
 
 def _somewhere(opened: Model, question: Question) -> Question:
@@ -175,7 +180,7 @@ def _works(opened: Model, job: Job, s: BatchShape) -> dict[str, Work]:
     if opened.task in ("masked-lm", "causal-lm"):
         logits = s.rows * opened.vocabulary_size
         a_pass = a_pass._replace(thin=a_pass.thin + 2 * logits * s.width, held=a_pass.held + 2 * s.bytes * logits)
-    found = {"forward pass": a_pass}
+    found = {"reading and results": Work(calls=ALWAYS + PER_INPUT * len(s.lengths)), "forward pass": a_pass}
     if job.method.cost is not None:
         work = job.method.cost(s, {**job.method.options, **job.options})
         by_head = 1 if job.head is None else 2

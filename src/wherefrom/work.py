@@ -79,7 +79,7 @@ def forward(s: BatchShape) -> Work:
         thin=s.rows * (8 * d * d + 4 * d * f) + 4 * s.pairs * d,
         moved=s.bytes * (8 * s.pairs * s.heads + 20 * s.rows * d),
         activated=s.rows * f,
-        calls=60,
+        calls=200,  # with the modules around them and the capture
         held=s.bytes * (3 * s.pairs * s.heads + s.rows * (9 * d + 2 * f)),
     )
 

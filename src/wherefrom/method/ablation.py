@@ -49,7 +49,9 @@ def reruns(s: BatchShape, variants: int) -> Work:
 
     together = min(variants, max(1, TOKENS // s.n))
     side_by_side = forward(s._replace(lengths=(s.n,) * together))
-    return forward(s).times(0.6 * variants * s.depth)._replace(held=side_by_side.held)
+    runs = max(1, len(s.lengths) * variants / together)
+    work = forward(s).times(0.6 * variants * s.depth)
+    return work._replace(calls=side_by_side.calls * runs * s.depth, held=side_by_side.held)
 
 
 @method(

@@ -51,9 +51,12 @@ REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _cost(s: BatchShape, options: Options) -> Work:
     steps = options["n_steps"] or TYPICAL_STEPS
-    found = passes(1.4 * steps, SDPA * min(steps, options["at_once"] or MOST))(s, options)
     one = SDPA * graph(s._replace(lengths=(s.n,)))
-    return found if options["at_once"] else found._replace(held=max(one, min(found.held, HELD["cpu"])))
+    ways, asked = len(s.lengths), options["at_once"]
+    together = max(asked, ways) if asked else max(1, min(MOST, int(HELD["cpu"] / one)))
+    together = min(together, steps * ways)
+    work = passes(1.4 * steps, 0)(s, options)
+    return work._replace(calls=work.calls * ways / together, held=together * one)
 
 
 @method(
