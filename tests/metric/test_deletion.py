@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -63,3 +65,15 @@ def test_curves_of_protocols_with_measures_of_their_own_are_left_to_them() -> No
 def test_curves_keep_the_name_that_runs_know() -> None:
     assert str(Way()) == str(Way(by="delete")) == "delete, tenths"
     assert str(Way(by="mask")) == "mask, tenths"
+
+
+def test_rows_with_one_hash_are_told_apart_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).integers(0, 3, (400, 4), dtype=np.int32)
+    first, which = deletion._different(rows)
+    assert first.tolist() == [i for i, row in enumerate(rows.tolist()) if row not in rows[:i].tolist()]
+    assert np.array_equal(rows[first][which], rows)
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda _: SimpleNamespace(integers=lambda *_, **__: np.uint64([0] * 4))
+    )
+    for found, expected in zip(deletion._different(rows), (first, which), strict=True):
+        assert found.tolist() == expected.tolist()

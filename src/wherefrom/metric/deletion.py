@@ -63,7 +63,8 @@ def _plain(sentence: Sentence, explanation: Explanation, way: Way) -> bool:
     bare = sentence.visible is None and sentence.embedded is None and sentence.pixels is None and sentence.sound is None
     whole = not (sentence.unseen or sentence.said or sentence.segments)
     usual = way.by in ("auto", "delete") and way.protocol == "text"
-    return bare and whole and usual and explanation.tokens == sentence.tokens
+    same = explanation.tokens is sentence.tokens or explanation.tokens == sentence.tokens
+    return bare and whole and usual and same
 
 
 class _Variants(NamedTuple):
@@ -104,8 +105,9 @@ class _Variants(NamedTuple):
         left = real[text][:, None] & ~gone
         targets = np.array([each.measured.index for _, each, _ in asked], dtype=np.int32)
         typed = any(sentence.types is not None for sentence, _ in texts.values())
-        pushed = [_pushed(left, each[text]) if each.any() else np.zeros(left.shape, np.int32) for each in (ids, types)]
-        return cls(pushed[0], pushed[1] if typed else None, left.sum(-1), targets, taken)
+        lengths = np.count_nonzero(left, -1)
+        kinds = _pushed(left, lengths, types[text]) if types.any() else np.zeros(left.shape, np.int32)
+        return cls(_pushed(left, lengths, ids[text]), kinds if typed else None, lengths, targets, taken)
 
 
 def _padded(rows: Sequence[Sequence[int]], n: int) -> Ints:
@@ -122,11 +124,10 @@ def _counts(own: NDArray[np.int64], way: Way) -> NDArray[np.int64]:
     return counts if way.shares[0] == 0 else np.concatenate([np.zeros_like(counts[:, :1]), counts], 1)
 
 
-def _pushed(left: NDArray[np.bool_], rows: Ints) -> Ints:
+def _pushed(left: NDArray[np.bool_], lengths: NDArray[np.int64], rows: Ints) -> Ints:
     """The numbers that are left of each row, from the first place on, and 0 after them: [curves, steps, n]."""
     found = np.zeros(left.shape, dtype=np.int32)
-    places = np.arange(left.shape[-1]) < left.sum(-1, keepdims=True)
-    found[places] = np.broadcast_to(rows[:, None], left.shape)[left]
+    found[np.arange(left.shape[-1]) < lengths[..., None]] = np.broadcast_to(rows[:, None], left.shape)[left]
     return found
 
 
@@ -134,37 +135,38 @@ def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) 
     """Probability and prediction of every variant, [curves, steps, 2] of each part; equal ones are read once."""
     n = max(part.ids.shape[-1] for part in parts)
     ids = np.concatenate([_flat(part.ids, n) for part in parts])
-    types = (
-        None
-        if parts[0].types is None
-        else np.concatenate([_flat(part.types, n) for part in parts if part.types is not None])
-    )
+    typed = [_flat(part.types, n) for part in parts if part.types is not None]
+    types = np.concatenate(typed) if typed and any(each.any() for each in typed) else None
     lengths = np.concatenate([part.lengths.ravel() for part in parts])
     targets = np.concatenate([np.repeat(part.targets, part.taken.shape[1]) for part in parts])
-    beside = [
-        lengths[:, None].astype(np.int32),
-        targets[:, None],
-        *([types] if types is not None and types.any() else []),
-    ]
+    beside = [lengths[:, None].astype(np.int32), targets[:, None], *([] if types is None else [types])]
     first, which = _different(np.concatenate([ids, *beside], 1))
-    ids, lengths = ids[first], lengths[first]
-    types, wanted = None if types is None else types[first], torch.from_numpy(targets[first]).long()
+    ids, lengths, wanted = ids.take(first, 0), lengths[first], torch.from_numpy(targets[first]).long()
+    types = None if types is None else types.take(first, 0)
+    pad = opened.pad_id or 0
 
     def batch_of(members: Sequence[int]) -> Batch:
-        size = int(lengths[members].max())
-        mask = torch.from_numpy(np.arange(size) < lengths[members, None])
-        read = torch.from_numpy(np.where(mask, ids[members, :size], opened.pad_id or 0)).long()
-        kinds = None if types is None else torch.from_numpy(types[members, :size]).long()
-        return Batch([], read, mask, mask.long(), kinds)
+        places = np.array(members)
+        size = int(lengths[places].max())
+        mask = np.arange(size) < lengths[places, None]
+        left = ids.take(places, 0)[:, :size]
+        read = torch.from_numpy(np.where(mask, left, pad) if pad else left).long()
+        kinds = None if not typed else torch.zeros_like(read)
+        if types is not None:
+            kinds = torch.from_numpy(types.take(places, 0)[:, :size]).long()
+        real = torch.from_numpy(mask)
+        return Batch([], read, real, real.long(), kinds)
 
     def read(output: Any, members: Sequence[int]) -> Tensor:
         logits = promote(output.logits)
         chosen = logits.softmax(-1).gather(1, sent(wanted[members, None], logits.device))
         return torch.cat([chosen, logits.argmax(-1, keepdim=True).to(chosen)], 1)
 
-    found = batched_readings(
-        opened, lengths.tolist(), batch_of, read, 2, tokens=tokens, slack=slack, own_attention=True
-    ).numpy()[which]
+    found = (
+        batched_readings(opened, lengths.tolist(), batch_of, read, 2, tokens=tokens, slack=slack, own_attention=True)
+        .numpy()
+        .take(which, 0)
+    )
     sizes = [part.lengths.size for part in parts]
     return [
         each.reshape(*part.taken.shape, 2)
@@ -177,10 +179,25 @@ def _flat(numbers: Ints, n: int) -> Ints:
     return rows if rows.shape[1] == n else np.pad(rows, ((0, 0), (0, n - rows.shape[1])))
 
 
-def _different(rows: Ints) -> tuple[list[int], list[int]]:
-    """The first of each kind of row, and for every row which of them it is."""
-    kinds = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))[:, 0].tolist()
+def _different(rows: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first of each kind of row, in their order, and for every row which of them it is.
+
+    Rows are told apart by a hash, a sum of their numbers each times another; that it tells all of them apart is seen.
+    """
+    factors = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64)
+    _, first, which = np.unique(rows.astype(np.uint64) @ factors, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    first, which = first[order], place[which.reshape(-1)]
+    if not np.array_equal(rows.take(first, 0).take(which, 0), rows):  # two kinds with one hash
+        return _different_by_content(rows)
+    return first, which
+
+
+def _different_by_content(rows: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same, every number of every row looked at."""
+    kinds = [row.tobytes() for row in rows]
     places = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
-    which = [places[kind] for kind in kinds]
-    first = np.unique(which, return_index=True)[1]
-    return first.tolist(), which
+    which = np.array([places[kind] for kind in kinds])
+    return np.unique(which, return_index=True)[1], which

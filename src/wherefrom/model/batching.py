@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -25,16 +26,21 @@ def by_length(
     >>> list(by_length([3, 9, 3, 4], 2)), list(by_length([3, 9, 3, 4], slack=0))
     ([[0, 2], [3, 1]], [[0, 2], [3], [1]])
     """
-    group: list[int] = []
     if len(set(shapes)) > 1:
-        order = sorted(range(len(lengths)), key=lambda i: (lengths[i], shapes[i]))
+        order = np.array(sorted(range(len(lengths)), key=lambda i: (lengths[i], shapes[i])))
+        other = np.flatnonzero([shapes[a] != shapes[b] for a, b in pairwise(order)]) + 1  # where another shape begins
     else:
-        order, shapes = np.argsort(np.array(lengths, dtype=np.int64), kind="stable").tolist(), [()] * len(lengths)
-    for i in order:
-        full = len(group) >= size or (len(group) + 1) * lengths[i] > tokens
-        if group and (full or shapes[i] != shapes[group[0]] or lengths[i] > lengths[group[0]] * (1 + slack)):
-            yield group
-            group = []
-        group.append(i)
-    if group:
-        yield group
+        order, other = np.argsort(np.array(lengths, dtype=np.int64), kind="stable"), np.empty(0, np.int64)
+    long, start = np.array(lengths, dtype=np.int64)[order], 0
+    while start < len(order):
+        end = min([len(order), *other[np.searchsorted(other, start, "right") :][:1]])
+        first = int(long[start])
+        if slack < inf:
+            end = min(end, int(np.searchsorted(long, first * (1 + slack), "right")))
+        end = int(min(end, start + size))
+        if first * (end - start) > tokens:  # no more can fit, however long they are
+            end = start + int(tokens // first) + 1
+        taken = np.arange(1, end - start + 1) * long[start:end]  # once they are padded to each of them
+        end = start + max(1, int(np.searchsorted(taken, tokens, "right")))
+        yield order[start:end].tolist()
+        start = end
