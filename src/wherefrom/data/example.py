@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
+from operator import attrgetter
 
 from wherefrom.data.tables import first_few
 from wherefrom.errors import InvalidInput, InvalidOption
@@ -41,7 +42,7 @@ class Example:
     @property
     def content(self) -> str:
         """A short hash of everything but the id."""
-        return hashlib.sha256(_written(replace(self, id=""))).hexdigest()[:16]
+        return hashlib.sha256(_written(self, named=False)).hexdigest()[:16]
 
     def with_mask(self, mask: str) -> Example:
         """The same with a model's own mask token for [MASK]; spans behind it move along.
@@ -50,7 +51,7 @@ class Example:
         >>> moved.text, moved.cues
         ('all <m> well', ((8, 12),))
         """
-        if mask == MASK:
+        if mask == MASK or not any(MASK in text for text in ([self.text] if isinstance(self.text, str) else self.text)):
             return self
         last = self.text if isinstance(self.text, str) else self.text[1]  # the one that spans are places in
         at = [i for i in range(len(last)) if last.startswith(MASK, i)]
@@ -69,7 +70,7 @@ def unfit(example: Example) -> str | None:
     """Why an example cannot be kept in a table, if it cannot: halves of characters, counts without end."""
     for name in ("id", "label", "target", "foil", "group"):
         value = getattr(example, name)
-        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             return f"its {name} {value!r} holds half of a surrogate pair, which is not a character"
     if example.attractors is not None and not 0 <= example.attractors <= MOST:
         return f"its attractors are {example.attractors}; expected a count from 0 to {MOST}"
@@ -259,16 +260,22 @@ def up_to_mask(data: Dataset) -> Dataset:
     return replace(data, name=f"{data.name} up to the mask", make=make)
 
 
-def _written(item: Example | Dropped) -> bytes:
-    # Field by field: a hash must not depend on how Python prints an object.
-    values = [getattr(item, each.name) for each in fields(item)]
-    if isinstance(item, Example) and item.image is None:
-        values = values[:-2]  # what only pictures have: the hash of a text is what it was before there were any
-    return json.dumps(values, ensure_ascii=True, default=_digest).encode() + b"\n"
+def _written(item: Example | Dropped, *, named: bool = True) -> bytes:
+    """What a hash is taken of, with the id or without; field by field, as it must not depend on how Python prints."""
+    if isinstance(item, Dropped):
+        return _JSON.encode([item.row, item.reason]).encode() + b"\n"
+    text = _OF_TEXT(item) if item.image is None else _OF_PICTURE(item)
+    return _JSON.encode([item.id if named else "", *text]).encode() + b"\n"
 
 
 def _digest(image: bytes) -> str:
     return hashlib.sha256(image).hexdigest()
+
+
+_JSON = json.JSONEncoder(ensure_ascii=True, default=_digest)  # one for all: json.dumps would make one each time
+_AFTER_ID = [each.name for each in fields(Example)][1:]
+_OF_PICTURE = attrgetter(*_AFTER_ID)
+_OF_TEXT = attrgetter(*_AFTER_ID[:-2])  # without what only pictures have: its hash is older than they are
 
 
 def _size(item: Example | Dropped) -> int:

@@ -60,8 +60,7 @@ def compute(worker: Worker, task: ShardTask) -> Done:
 
 def here(worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[Done]:
     """One shard after another, in this process, whose random numbers and threads stay the caller's."""
-    with settled():
-        yield from _each(worker, ahead(tasks))
+    yield from _each(worker, ahead(tasks))
 
 
 def ahead(tasks: Iterator[ShardTask]) -> Iterator[ShardTask]:

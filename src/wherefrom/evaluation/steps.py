@@ -334,7 +334,7 @@ def _compute_missing(folder: Path, plan: _Plan, how: _Engine) -> dict[str, Path]
     whole = store.found(folder)
     clock = Clock(sum(plan.survey.characters, planning.Load()), how.workers)
     before = sum(int(plan.survey.characters[window].rows) for window in store.complete(whole))
-    with bar(plan.survey.rows, before, how.progress) as show:
+    with local.settled(), bar(plan.survey.rows, before, how.progress) as show:
         for done in _computed(how, plan.worker, plan.missing(whole, clock)):
             whole[done.task.name] = store.put(folder, done.task.name, done.content)
             clock.done(planning.load(done.task.tokens), done.seconds)

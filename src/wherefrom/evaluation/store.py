@@ -12,9 +12,12 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wherefrom.errors import ResourceUnavailable
 from wherefrom.evaluation.task import ExampleOutcome
@@ -129,7 +132,7 @@ def schema() -> Any:
 def pack(outcomes: list[ExampleOutcome], seconds: dict[str, float]) -> bytes:
     """A shard as the content of its file."""
     pa, parquet = need("pyarrow", extra="eval"), need("pyarrow.parquet", extra="eval")
-    table = pa.Table.from_pylist([_row(each) for each in outcomes], schema=schema())
+    table = pa.table({**_plain(outcomes), **_lists(outcomes)}, schema=schema())
     for name, column in _probed(outcomes):
         table = table.append_column(name, column)
     table = table.replace_schema_metadata({SECONDS: json.dumps(seconds)})
@@ -149,41 +152,70 @@ def _probed(outcomes: list[ExampleOutcome]) -> Iterator[tuple[str, Any]]:
         yield f"{VECTOR} {layer}", pa.array(vectors, pa.list_(pa.float32()))
 
 
-def _row(outcome: ExampleOutcome) -> dict[str, Any]:
-    example, answer = outcome.item.example, outcome.answer
-    target = None if answer is None else answer.target
-    label = None if target is None else target.label
+def _plain(outcomes: list[ExampleOutcome]) -> dict[str, list[Any]]:
+    """The columns with one value for each example."""
+    answers = [each.answer for each in outcomes]
+    targets = [None if each is None else each.target for each in answers]
+    examples = [each.item.example for each in outcomes]
     return {
-        "row": outcome.item.row,
-        "example": example.id,
-        "content": outcome.content,
-        "tokens": outcome.tokens or None,
-        "label": None if example.label is None else str(example.label),
-        "target": label,
-        "foil": None if target is None else target.foil_label,
-        "prediction": None if answer is None else answer.prediction,
-        "probability": None if answer is None or label is None else answer.probabilities.get(label),
-        "group": example.group,
-        "attractors": example.attractors,
-        "failure": outcome.failure,
-        # What failed half way is not half measured.
-        "records": [
-            {
-                "method": method,
-                "metric": number.metric,
-                "layer": number.layer,
-                "value": None if number.value != number.value else float(number.value),
-                "why": number.why,
-            }
-            for method, number in (outcome.records if outcome.failure is None else [])
+        "row": [each.item.row for each in outcomes],
+        "example": [each.id for each in examples],
+        "content": [each.content for each in outcomes],
+        "tokens": [each.tokens or None for each in outcomes],
+        "label": [None if each.label is None else str(each.label) for each in examples],
+        "target": [None if each is None else each.label for each in targets],
+        "foil": [None if each is None else each.foil_label for each in targets],
+        "prediction": [None if each is None else each.prediction for each in answers],
+        "probability": [
+            None if each is None or each.target.label is None else each.probabilities.get(each.target.label)
+            for each in answers
         ],
-        "curves": [
-            {
-                "method": method,
-                "way": way,
-                "taken": curve.taken.tolist(),
-                "probabilities": curve.probabilities.tolist(),
-            }
-            for method, way, curve in (outcome.curves if outcome.failure is None else [])
-        ],
+        "group": [each.group for each in examples],
+        "attractors": [each.attractors for each in examples],
+        "failure": [each.failure for each in outcomes],
     }
+
+
+def _lists(outcomes: list[ExampleOutcome]) -> dict[str, Any]:
+    """The columns with lists: records and curves, written one after another, and where each example's begin."""
+    whole = [each.failure is None for each in outcomes]  # what failed half way is not half measured
+    records = [each.records if fits else [] for each, fits in zip(outcomes, whole, strict=True)]
+    curves = [each.curves if fits else [] for each, fits in zip(outcomes, whole, strict=True)]
+    numbers = [(method, *number) for some in records for method, number in some]
+    methods, metrics, layers, values, reasons = zip(*numbers, strict=True) if numbers else ([],) * 5
+    drawn = [each for some in curves for each in some]
+    return {
+        "records": _nested("records", records, methods, metrics, layers, np.array(values, dtype=np.float64), reasons),
+        "curves": _nested(
+            "curves",
+            curves,
+            [each.method for each in drawn],
+            [each.way for each in drawn],
+            _joined([each.curve.taken for each in drawn], np.int32),
+            _joined([each.curve.probabilities for each in drawn], np.float64),
+        ),
+    }
+
+
+def _nested(column: str, lists: Sequence[Sized], *fields: Any) -> Any:
+    """A column of lists of structs, from the fields of all of them; NaN becomes null."""
+    pa = need("pyarrow", extra="eval")
+    kind = schema().field(column).type
+    inner = [kind.value_type.field(i) for i in range(kind.value_type.num_fields)]
+    arrays = [
+        each if isinstance(each, pa.Array) else pa.array(each, field.type, from_pandas=True)
+        for each, field in zip(fields, inner, strict=True)
+    ]
+    return pa.ListArray.from_arrays(_starts(lists), pa.StructArray.from_arrays(arrays, fields=inner), type=kind)
+
+
+def _joined(every: Sequence[NDArray[Any]], dtype: Any) -> Any:
+    """A column of lists of numbers."""
+    pa = need("pyarrow", extra="eval")
+    numbers = np.concatenate(every).astype(dtype) if every else np.empty(0, dtype)
+    return pa.ListArray.from_arrays(_starts(every), pa.array(numbers))
+
+
+def _starts(lists: Sequence[Sized]) -> Any:
+    """Where each begins in all of them, and where the last one ends."""
+    return need("pyarrow", extra="eval").array(np.cumsum([0, *map(len, lists)]), "int32")

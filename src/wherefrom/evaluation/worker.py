@@ -30,7 +30,7 @@ from wherefrom.model import Model, Reader, Sentence, answers, collate, open_mode
 from wherefrom.model.target import class_index
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.phrases import with_phrases
-from wherefrom.pipeline.resolution import Job, Question
+from wherefrom.pipeline.resolution import UNASKED, Job, Question
 from wherefrom.result.answer import Answer
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.picture import to_png
@@ -95,7 +95,7 @@ class Worker:
         words = (SENTENCE, SENTENCE) if self.opened.task == "question-answering" else f"{SENTENCE} {mask}"
         said = SENTENCE if self.opened.two_streams else None
         ours = Example("", words, target=said, image=to_png(SPECKLED) if self.opened.images else None)
-        asked = Question(None, None, None) if self.setting.target == LABEL else self._question(ours)
+        asked = UNASKED if self.setting.target == LABEL else self._question(ours)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", WherefromWarning)
@@ -164,7 +164,8 @@ class Worker:
     def _readable(self, outcomes: list[ExampleOutcome], task: ShardTask) -> list[tuple[ExampleOutcome, Sentence]]:
         readable = []
         for outcome, row in zip(outcomes, task.rows, strict=True):
-            outcome.item = row.item._replace(example=self._masked(row.item.example))
+            if (masked := self._masked(row.item.example)) is not row.item.example:
+                outcome.item = row.item._replace(example=masked)
             if isinstance(row.read, str):
                 outcome.failure = row.read
             else:
@@ -180,7 +181,7 @@ class Worker:
     # Explaining and measuring -----------------------------------------------------------------------------
 
     def _question(self, example: Example) -> Question:
-        if any(asked.metric.every_class for asked in self.asked):
+        if self._every_class:
             return Question("all", None, None)
         if self.setting.target == LABEL:
             if example.label is None:
@@ -189,13 +190,17 @@ class Worker:
         if self.setting.target is not None:
             return Question(self.setting.target, None, None)
         if self.opened.task not in ("masked-lm", "causal-lm", "seq2seq"):
-            return Question(None, None, None)  # a word is no answer of this model
+            return UNASKED  # a word is no answer of this model
         if self.opened.task == "causal-lm" and example.target is not None and self._has_mask(example):
             raise InvalidInput(
                 f"the example asks for the word at a mask, and {self.opened.name} predicts the next token; expected a "
                 f"masked language model, or texts that end where the word is wanted (--up-to-mask)"
             )
         return Question(example.target, example.foil, None)
+
+    @cached_property
+    def _every_class(self) -> bool:
+        return any(asked.metric.every_class for asked in self.asked)
 
     def _gold(self, example: Example) -> str | int | None:
         """The gold label, or the class that it is where the model calls it otherwise."""
@@ -278,8 +283,7 @@ class Worker:
             seconds[name] = seconds.get(name, 0.0) + sum(each.seconds for each in found[name])
         for name in self.setting.given:
             by_name[name] = completed(outcome.item.given[name], sentence, first, name)
-        at_once = [asked for asked in self.asked if asked.at_once]
-        later = any(not asked.at_once and asked.probe is None for asked in self.asked)
+        at_once, later = self._when
         inside = None
         if example.region is not None and example.image is not None:
             inside = self.opened.preparing.region(example.region, example.image)
@@ -292,6 +296,12 @@ class Worker:
             if later:
                 waiting.append(_Waiting(outcome, name, sentence, light(by_name[name])))
         return waiting
+
+    @cached_property
+    def _when(self) -> tuple[list[MetricSpec], bool]:
+        """The metrics that explanations alone tell, and whether there are others that wait for something."""
+        at_once = [asked for asked in self.asked if asked.at_once]
+        return at_once, any(not asked.at_once and asked.probe is None for asked in self.asked)
 
     def _main(self, every: Sequence[Explanation], example: Example) -> Explanation:
         """The explanation that is measured, where every class was explained."""
@@ -315,13 +325,14 @@ class Worker:
         asked = [(each, ways.index(each.way)) for each in self.asked if each.way is not None]
         many = [of_all_curves(each, columns[way]) for each, way in asked]
         names = [str(way) for way in ways]
-        for place, each in enumerate(waiting if ways else ()):
-            mine, outcome = [column[place] for column in columns], each.outcome
-            known = [(name, curve) for name, curve in zip(names, mine, strict=True) if isinstance(curve, erasure.Curve)]
-            outcome.curves += [MethodCurve(each.method, name, curve) for name, curve in known]
+        for place, (each, *mine) in enumerate(zip(waiting, *columns, strict=True) if ways else ()):
+            outcome, method, _, _ = each
+            for name, curve in zip(names, mine, strict=True):
+                if not isinstance(curve, str):
+                    outcome.curves.append(MethodCurve(method, name, curve))
             for (metric, way), values in zip(asked, many, strict=True):
                 if values is not None and (value := values[place]) == value:
-                    outcome.records.append(Record(each.method, Number(metric.name, None, value)))
+                    outcome.records.append(Record(method, Number(metric.name, None, value)))
                 else:
                     outcome.records += self._of_curve(each, metric, ways[way], mine[way])
 
