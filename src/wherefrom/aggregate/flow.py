@@ -16,14 +16,15 @@ Exact, but solved only where it must be. For the first two layers F has a closed
 What stays open goes to scipy's `maximum_flow` with capacities as 30-bit integers; the flow is then the capacity, in
 float64, of the cut that it finds to be full. Flows of one token that differ by rounding alone are made equal, so that
 tokens which draw on each other in the same way get the same rank.
-Time O(L n³) for the bounds and about 0.3 to 7 ms for each flow that has to be solved; memory O(L n²).
+Time O(L n³) for the bounds and about 0.1 to 5 ms for each flow that has to be solved; memory O(L n²).
 
 Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. https://aclanthology.org/2020.acl-main.385
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +40,13 @@ Array = NDArray[np.float64]
 CLOSE = 1e-8  # a feasible flow this close to a cut, relatively, is taken for maximal
 TIED = 1e-11  # flows of one token that are this close, relative to the largest, are the same
 INTEGERS = 2**30  # the largest flow, in units of scipy's 32-bit capacities
+EDGES = 40_000  # of the graphs that are solved at a time: a cache holds them, and what it takes to begin is shared
 TILE = 1 << 17  # numbers in one array of those that run over triples of tokens: a cache holds a few
 MIDDLE = 3  # layers in which the halves of a spreading flow are matched, ...
 ROUNDS = 5  # ... in at most so many rounds, ...
 STUCK = 0.6  # ... unless one leaves more than this share of what was missing
+SHARED = 16  # flows that it pays to make a graph for
+PAYS = 0.3  # the share of flows that spreading must settle: it takes a third of the time of solving them
 
 
 def flow(maps: Maps, below: Maps | None = None, rows: Sequence[int] | None = None) -> Maps:
@@ -112,11 +116,15 @@ def _layer(top: Array, stack: Array, lower: Array, *, known: bool) -> Array:
     still_open = least < most * (1 - CLOSE)
     spreadable = still_open & (most >= cut * (1 - CLOSE))
     at_once = max(1, TILE // stack[0].size)
+    tried = closed = 0
     for row in np.flatnonzero(spreadable.any(1)):
         every = np.flatnonzero(spreadable[row])
         for sinks in np.split(every, range(at_once, len(every), at_once)):
             wanted = most[row, sinks]
             still_open[row, sinks] = _spread(top[row], stack, sinks, wanted) < wanted * (1 - CLOSE)
+        tried, closed = tried + len(every), closed + int((~still_open[row, every]).sum())
+        if closed < PAYS * tried:  # rows of a layer are much alike
+            break
     if still_open.any():
         most[still_open] = np.minimum(most[still_open], _solve(top, stack, np.argwhere(still_open)))
     return most
@@ -210,44 +218,112 @@ def _ratio(part: Array, whole: Array) -> Array:
 
 
 def _solve(top: Array, stack: Array, pairs: NDArray[np.intp]) -> Array:
-    """Maximum flows of (row of `top`, input) pairs: the cuts that scipy finds on capacities rounded to integers."""
-    n = stack.shape[-1]
+    """Maximum flows of (row of `top`, input) pairs: the cuts that scipy finds on capacities rounded to integers.
+
+    Inputs that much the same nodes lead to have a graph of these nodes, of which several copies are solved at a time:
+    only the edges at the source and at the sink are a flow's own.
+    """
     limit = min(top.sum(1).max(), stack[0].sum(0).max())
-    levels = [np.rint(np.minimum(level, limit) * (INTEGERS / limit)).astype(np.int32) for level in (*stack, top)]
-    first = np.cumsum([0, *[n] * len(levels), len(top)])
-    graph = _graph(levels, first)
-    values = []
-    for row, sink in pairs:
-        source = int(first[-2] + row)
-        used = maximum_flow(graph, source, int(sink)).flow
+    starts, ends, *inner = (
+        np.rint(np.minimum(level, limit) * (INTEGERS / limit)).astype(np.int32) for level in (top, *stack)
+    )
+    values = np.empty(len(pairs))
+    for nodes, members in _alike(ends, inner, pairs[:, 1]):
+        network = _network(nodes, inner, len(members))
+        for first in range(0, len(members), network.copies):
+            some = members[first : first + network.copies]
+            row, sink = pairs[some].T
+            for each, reached in zip(some, network.reached(starts[row], ends[:, sink].T), strict=False):
+                values[each] = _across(top[pairs[each, 0]], stack, stack[0][:, pairs[each, 1]], reached)
+    return values
+
+
+def _alike(
+    ends: NDArray[np.int32], inner: Sequence[NDArray[np.int32]], sinks: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp]]]:
+    """Which of `sinks` share a graph, and the nodes [t, n] that lead to any of these."""
+    every, column = np.unique(sinks, return_inverse=True)
+    leads = [ends[:, every].T > 0]  # from the nodes of each height: [J, n]
+    for level in inner:
+        leads.append(leads[-1] @ (level.T > 0))
+    different, group = np.unique(np.stack(leads, 1), axis=0, return_inverse=True)
+    group = group.ravel()[column]
+    together: list[int] = []
+    for number in np.argsort(different.sum((1, 2))):  # neighbours, of whose nodes most are the same
+        together.append(int(number))
+        members = np.flatnonzero(np.isin(group, together))
+        if len(members) >= SHARED:
+            yield different[together].any(0), members
+            together = []
+    if together:
+        yield different[together].any(0), np.flatnonzero(np.isin(group, together))
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A source, copies of some `nodes` [t, n] of each height, lowest first, and a sink: node 0."""
+
+    nodes: NDArray[np.bool_]
+    graph: csr_array
+    starts: NDArray[np.intp]  # where the graph has the edges of the source, by copy: [C, ·]
+    ends: NDArray[np.intp]  # and those to the sink
+
+    @property
+    def copies(self) -> int:
+        return len(self.starts)
+
+    def reached(self, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which nodes a maximum flow leaves on the source's side, by copy: [C, t, n].
+
+        `starts` and `ends` [≤ C, n] are its edges. All that do not lead to the sink are on the source's side.
+        """
+        graph, source = self.graph, self.graph.shape[0] - 1
+        graph.data[self.starts[len(starts) :]] = 0
+        graph.data[self.starts[: len(starts)]] = starts[:, self.nodes[-1]]
+        graph.data[self.ends[: len(ends)]] = ends[:, self.nodes[0]]
+        used = maximum_flow(graph, source, 0).flow
         left = csr_array((graph.data - used.data, graph.indices, graph.indptr), shape=graph.shape, copy=True)
         left.eliminate_zeros()
-        reached = np.zeros(first[-1], dtype=bool)
-        reached[breadth_first_order(left, source, return_predecessors=False)] = True
-        values.append(_across((*stack, top), np.split(reached, first[1:-1])))
-    return np.array(values)
+        found = np.zeros(source + 1, dtype=bool)
+        found[breadth_first_order(left, source, return_predecessors=False)] = True
+        reached = np.ones((self.copies, *self.nodes.shape), dtype=bool)
+        reached[:, self.nodes] = found[1:-1].reshape(self.copies, -1)
+        return reached
 
 
-def _graph(levels: Sequence[NDArray[np.int32]], first: NDArray[np.intp]) -> csr_array:
-    """An edge from node (l + 1, i) to node (l, k) for every entry of levels[l] that is not rounded to nothing.
+def _network(nodes: NDArray[np.bool_], inner: Sequence[NDArray[np.int32]], wanted: int) -> _Network:
+    """The nodes with an edge for every entry of the levels between them that is not rounded to nothing.
 
-    Each with its reverse of capacity 0, which scipy would add for every flow anew.
+    As many copies as are wanted, and no more than a cache holds.
     """
-    ends = [np.nonzero(level) for level in levels]
-    upper = np.concatenate([i + start for (i, _), start in zip(ends, first[1:], strict=False)])
-    lower = np.concatenate([k + start for (_, k), start in zip(ends, first, strict=False)])
-    capacity = np.concatenate([level[level > 0] for level in levels])
-    data = np.concatenate([capacity, np.zeros_like(capacity)])
-    places = (np.concatenate([upper, lower]).astype(np.int32), np.concatenate([lower, upper]).astype(np.int32))
-    graph = coo_array((data, places), shape=(first[-1], first[-1])).tocsr()
+    joined = zip(inner, nodes[1:], nodes, strict=False)
+    levels = [level * (above[:, None] & under) for level, above, under in joined]
+    places = [np.nonzero(level) for level in levels]
+    count, names = int(nodes.sum()), np.cumsum(nodes).reshape(nodes.shape)
+    highest, lowest = names[-1][nodes[-1]], names[0][nodes[0]]
+    s, e = len(highest), len(lowest)
+    tails = np.concatenate([np.zeros(s), lowest, *(names[h + 1][i] for h, (i, _) in enumerate(places))])
+    heads = np.concatenate([highest, np.zeros(e), *(names[h][k] for h, (_, k) in enumerate(places))])
+    copies = max(1, min(wanted, EDGES // len(tails)))
+    more = count * np.arange(copies)[:, None]
+    tails, heads = (np.where(each > 0, each + more, 0).astype(np.int32) for each in (tails, heads))  # [C, edges]
+    tails[:, :s] = count * copies + 1
+    # Each with its reverse of capacity 0, which scipy would add for every flow anew. At first edges have their numbers.
+    number = np.arange(2 * tails.size, dtype=np.int32)
+    ends = np.concatenate([tails.ravel(), heads.ravel()]), np.concatenate([heads.ravel(), tails.ravel()])
+    graph = coo_array((number, ends), shape=(count * copies + 2,) * 2).tocsr()
     graph.sort_indices()
-    return graph
+    where = np.argsort(graph.data)[: tails.size].reshape(tails.shape)
+    graph.data = np.zeros_like(graph.data)
+    graph.data[where[:, s + e :]] = np.concatenate([level[place] for level, place in zip(levels, places, strict=True)])
+    return _Network(nodes, graph, where[:, :s], where[:, s : s + e])
 
 
-def _across(levels: Sequence[Array], reached: Sequence[NDArray[np.bool_]]) -> float:
-    """The capacity of all edges that lead out of the nodes reached, `reached[l]` those of level l."""
-    pairs = zip(levels, reached[1:], reached, strict=False)
-    return float(sum(level[above][:, ~under].sum() for level, above, under in pairs))
+def _across(starts: Array, stack: Array, ends: Array, reached: NDArray[np.bool_]) -> float:
+    """The capacity of all edges that lead out of the nodes `reached`, and from the source to the others."""
+    sides = reached.astype(np.float64)
+    inner = sum(above @ level @ (1 - under) for above, level, under in zip(sides[1:], stack[1:], sides, strict=False))
+    return float(starts @ (1 - sides[-1]) + sides[0] @ ends + inner)
 
 
 def flow_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
@@ -257,7 +333,7 @@ def flow_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
     return Work(
         moved=8 * n**3 * (40 * depth * (rows == n) + 600 * bounded * (rows == 1)),
         calls=40 * depth,
-        solves=rows * n * len(solved),
-        edges=1.5 * sum(rows * n * (layer + 1) * n * n for layer in solved),  # some are followed more than once
+        solves=sum(rows * n / max(1, min(rows * n, EDGES // ((layer - 1) * n * n))) for layer in solved),
+        edges=3 * sum(rows * n * (layer - 1) * n * n for layer in solved),  # some are followed more than once
         held=8 * (3 * depth * n * n + 10 * min(n**3, TILE)) + bytes * depth * rows * n,
     )
