@@ -117,6 +117,27 @@ def test_a_solved_flow_is_its_cut() -> None:
         assert np.abs(solved - expected).max() <= 1e-12
 
 
+@pytest.mark.parametrize("edges", [1, 200, FLOW.EDGES])
+@pytest.mark.parametrize("shared", [1, FLOW.SHARED])
+def test_flows_that_are_solved_together_are_those_of_each_alone(
+    edges: int, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder of two blocks and a decoder of two over four and three tokens: other nodes lead to each input."""
+    monkeypatch.setattr(FLOW, "EDGES", edges)
+    monkeypatch.setattr(FLOW, "SHARED", shared)
+    s, rng = 4, np.random.default_rng(5)
+    maps = np.stack([np.eye(7)] * 6)
+    for block in maps[:2]:
+        block[:s, :s] = 0.5 * block[:s, :s] + 0.5 * softmax(3 * rng.normal(size=(s, s)))
+    for to_itself, to_source in zip(maps[2::2], maps[3::2], strict=True):
+        to_itself[s:, s:] = 0.5 * (np.eye(3) + softmax(np.where(np.tri(3) > 0, 3 * rng.normal(size=(3, 3)), -np.inf)))
+        to_source[s:] = 0.5 * np.concatenate([softmax(3 * rng.normal(size=(3, s))), np.eye(3)], 1)
+    assert np.abs(flow_values(maps) - oracle.flow_values(maps)).max() <= 1e-12
+    every = np.array([[i, j] for i in range(7) for j in range(7)])
+    solved = FLOW._solve(maps[-1], maps[:-1], every).reshape(7, 7)
+    assert np.abs(solved - [[oracle.flow_value(maps, i, j) for j in range(7)] for i in range(7)]).max() <= 1e-12
+
+
 def test_identity_and_zero_maps_stay_as_they_are() -> None:
     eye = np.broadcast_to(np.eye(4), (5, 4, 4))
     assert (flow(eye) == eye).all()

@@ -253,10 +253,10 @@ def _alike(
         together.append(int(number))
         members = np.flatnonzero(np.isin(group, together))
         if len(members) >= SHARED:
-            yield different[together].any(0), members
+            yield np.logical_or.reduce(different[together]), members
             together = []
     if together:
-        yield different[together].any(0), np.flatnonzero(np.isin(group, together))
+        yield np.logical_or.reduce(different[together]), np.flatnonzero(np.isin(group, together))
 
 
 @dataclass(frozen=True)
