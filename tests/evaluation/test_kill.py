@@ -152,16 +152,38 @@ def evaluate(folder: Path, command: list[str], **options: Any) -> wherefrom.Run:
     )
 
 
+def test_this_process_works_while_its_workers_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker.open(Setting(str(runs.model_folder(tmp_path)), ("globenc",), ("aopc",)))
+    items = [Item(row, Example(str(row), str(each["text"]))) for row, each in enumerate(runs.rows(8))]
+    tasks, started = planning.cut(0, items, worker.try_read, 2), threading.Event()
+
+    class Starting:
+        def __init__(self, _setting: Setting) -> None:
+            self.end = started.wait
+
+        def compute(self, task: Any, _stop: Any) -> local.Done:
+            started.wait()
+            return local.compute(worker, task)
+
+    monkeypatch.setattr(local, "_Process", Starting)
+    found = []
+    for done in local.beside(worker, iter(tasks), 1):
+        found.append(done.task.name)
+        if len(found) == len(tasks) - 1:  # all but the one that waits for its worker
+            started.set()
+    assert sorted(found) == [task.name for task in tasks]
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     """The same shards from a worker process that is killed on the way as from this process."""
     setting = Setting(str(runs.model_folder(tmp_path)), ("globenc",), ("aopc",))
     worker = Worker.open(setting)
     items = [Item(row, Example(str(row), str(each["text"]))) for row, each in enumerate(runs.rows(24))]
-    tasks = planning.cut(0, items, worker.length, 4)
+    tasks = planning.cut(0, items, worker.try_read, 4)
     expected = {done.task.name: runs.shard(done.content) for done in local.here(worker, iter(tasks))}
     found = {}
-    for done in local.beside(setting, iter(tasks), 1):
+    for done in local.beside(worker, iter(tasks), 1):
         found[done.task.name] = runs.shard(done.content)
         if len(found) == 2:
             (pid,) = _children("wherefrom.evaluation.local")

@@ -1,8 +1,9 @@
 """The engine on one machine: this process, or several worker processes beside it.
 
-Workers are started as `python -m wherefrom.evaluation.local` and take pickled tasks on their standard input: nothing of
-the caller's main module is imported, so that it works in scripts and notebooks alike. A worker whose parent is gone
-ends at once. One that dies is replaced and its shard computed again; what kills three in a row is reported.
+Workers are started as `python -c "…local.serve()"` and take pickled tasks on their standard input: nothing of the
+caller's main module is imported, so that it works in scripts and notebooks alike. They take seconds to start, in which
+this process computes shards itself. A worker whose parent is gone ends at once. One that dies is replaced and its shard
+computed again; what kills three in a row is reported.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ ATTEMPTS = 3
 # Objects made between two searches for garbage: a shard makes a million, nearly none of them such.
 SELDOM = (50_000, 50, 50)
 SIZE = struct.Struct(">Q")
+SERVE = "from wherefrom.evaluation.local import serve; serve()"
 
 
 class Done(NamedTuple):
@@ -103,8 +105,8 @@ def _each(worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[Done]:
         yield done
 
 
-def beside(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterator[Done]:
-    """Shards as worker processes finish them."""
+def beside(worker: Worker, tasks: Iterator[ShardTask], workers: int) -> Iterator[Done]:
+    """Shards as worker processes finish them, and as this one does until the first of them has."""
     results: queue.Queue[Done | BaseException | None] = queue.Queue(maxsize=2 * workers)
     source, stop = threading.Lock(), threading.Event()
 
@@ -113,14 +115,18 @@ def beside(setting: Setting, tasks: Iterator[ShardTask], workers: int) -> Iterat
             return None if stop.is_set() else next(tasks, None)
 
     threads = [
-        threading.Thread(target=_attend, args=(setting, following, results, stop), daemon=True) for _ in range(workers)
+        threading.Thread(target=_attend, args=(worker.setting, following, results, stop), daemon=True)
+        for _ in range(workers)
     ]
     for thread in threads:
         thread.start()
-    ended = 0
+    ended, starting = 0, True
     try:
         while ended < workers:
-            found = results.get()
+            if starting and results.empty() and (task := following()) is not None:
+                yield from _each(worker, iter([task]))
+                continue
+            found, starting = results.get(), False
             if isinstance(found, BaseException):
                 raise found
             if found is None:
@@ -170,7 +176,7 @@ class _Process:
 
     def __init__(self, setting: Setting) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": str(setting.threads)}
-        command = [sys.executable, "-m", "wherefrom.evaluation.local"]
+        command = [sys.executable, "-c", SERVE]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._send(setting)
 
@@ -230,7 +236,7 @@ def _take(pipe: IO[bytes]) -> bytes | None:
     return content if len(content) == size else None
 
 
-def _serve() -> None:
+def serve() -> None:
     """A worker process: settings and tasks come in, shards go out."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints goes to the terminal, and not among the results
@@ -256,7 +262,3 @@ def _serve() -> None:
         except Exception:
             answer = ("broken", traceback.format_exc())
         _put(out, pickle.dumps(answer))
-
-
-if __name__ == "__main__":
-    _serve()

@@ -352,7 +352,7 @@ def _computed(how: _Engine, worker: Worker, tasks: Iterator[ShardTask]) -> Itera
         from wherefrom.evaluation.ray_cluster import actors
 
         return actors(worker.setting, every, how.workers, how.gpus)
-    return local.here(worker, every) if how.workers == 1 else local.beside(worker.setting, every, how.workers)
+    return local.here(worker, every) if how.workers == 1 else local.beside(worker, every, how.workers)
 
 
 # The tables -----------------------------------------------------------------------------------------------
