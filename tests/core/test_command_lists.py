@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ import wherefrom
 from wherefrom import index
 from wherefrom.cli import app
 from wherefrom.cli.flags import complete_method, complete_model
+from wherefrom.cli.prose import fitted
 from wherefrom.cli.reproduce import complete_recipe
 from wherefrom.method import lookup
 
@@ -67,14 +69,18 @@ def test_a_method_is_cited() -> None:
 
 
 def test_cite_prints_each_paper_once_and_braces_that_close() -> None:
-    said = printed("cite", "alti", "ALTI", "attention-rollout", "transformer-attribution")
+    said = printed("cite", "alti", "ALTI,attention-rollout", "transformer-attribution")
     assert [line for line in said.splitlines() if line.startswith("@")] == [
         "@inproceedings{ferrando2022measuring,",
         "@inproceedings{abnar2020quantifying,",
         "@inproceedings{chefer2021transformer,",
     ]
     assert "author = {Samira Abnar and Willem Zuidema}," in said
-    assert f"version = {{{wherefrom.__version__}}}" in printed("cite")
+    ours = printed("cite")
+    assert f"version = {{{wherefrom.__version__}}}" in ours
+    assert "author = {{The wherefrom developers}}" in ours
+    citation = (Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"year = \{(\d+)\}", ours) == re.findall(r"date-released: (\d+)", citation)
     for each in wherefrom.methods():
         entry = lookup(each.name)[0].paper.bibtex
         assert entry.count("{") == entry.count("}")
@@ -90,6 +96,22 @@ def test_what_is_said_of_one_method_fits(columns: int) -> None:
     assert "    y = σ(x), elementwise  Δy = (σ(x) − σ(x')) / (x − x') Δx" in "\n".join(lines)
     assert "    y = a b                Δy = ½(a + a') Δb + ½(b + b') Δa" in "\n".join(lines)  # in line
     assert "https://arxiv.org/abs/1704.02685" in lines
+
+
+def test_a_table_of_a_method_stays_one_where_it_is_too_wide() -> None:
+    said = printed("methods", "cp-lrp", columns=80)
+    assert "\nA patent. The README" in said  # bold only where there is such a thing
+    assert (
+        "    α V              half to α, half to V                      all to V, α is\n" + 63 * " " + "constant"
+        in said
+    )
+    table = ["    one      a sum of what is there  x", "    another  short                   y", "    third    z  w"]
+    assert fitted("\n".join(table), 32).splitlines() == [
+        "    one      a sum of what is  x",
+        "             there",
+        "    another  short             y",
+        "    third    z  w",
+    ]
 
 
 def test_an_estimate_is_broken_between_words() -> None:

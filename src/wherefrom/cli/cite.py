@@ -7,10 +7,14 @@ from typing import Annotated
 import typer
 
 from wherefrom.cli.flags import complete_method
+from wherefrom.spec import split
 from wherefrom.version import __version__
 
+RELEASED = 2026  # as CITATION.cff has it
 OURS = f"""@software{{wherefrom,
   title = {{{{wherefrom: where a Transformer's answer comes from}}}},
+  author = {{{{The wherefrom developers}}}},
+  year = {{{RELEASED}}},
   version = {{{__version__}}},
 }}"""
 
@@ -23,7 +27,10 @@ def register(app: typer.Typer) -> None:
 def cite_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Methods, as `wherefrom methods` lists them.", autocompletion=complete_method),
+        typer.Argument(
+            help="Methods, as `wherefrom methods` lists them, separated by blanks or commas.",
+            autocompletion=complete_method,
+        ),
     ] = None,
 ) -> None:
     """Print the BibTeX entries of the papers that methods come from; without a name, wherefrom's own."""
@@ -32,5 +39,6 @@ def cite_command(
         return
     from wherefrom.method import lookup
 
-    papers = [method.paper if preset is None else preset.paper for method, preset in map(lookup, names)]
+    every = [each for name in names for each in split(name)]
+    papers = [method.paper if preset is None else preset.paper for method, preset in map(lookup, every)]
     print("\n\n".join(paper.bibtex for paper in dict.fromkeys(papers)))

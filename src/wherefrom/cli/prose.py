@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise, zip_longest
 
 HANGING = " " * 12  # of a formula that goes on below
+BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def fitted(text: str, width: int) -> str:
@@ -18,7 +19,7 @@ def fitted(text: str, width: int) -> str:
 def folded(line: str, width: int) -> str:
     """One line of a list, indented, in lines of at most `width` letters; a command is folded as a shell reads it."""
     command = line.startswith("wherefrom ")
-    parts = textwrap.wrap(line, max(20, width - 6), break_on_hyphens=False, break_long_words=False)
+    parts = _filled(line, max(20, width - 6))
     return "  " + (" \\\n    " if command else "\n    ").join(parts)
 
 
@@ -27,8 +28,7 @@ def hanging(line: str, width: int) -> str:
     columns = [each.end() for each in re.finditer(r"\S {2,}", line)]
     indent = columns[0] if columns else len(line) - len(line.lstrip()) + 2
     below = " " * min(indent, width // 2)
-    parts = textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
-    return "\n".join(parts)
+    return "\n".join(_filled(line, width, below))
 
 
 def _paragraph(text: str, width: int) -> Iterator[str]:
@@ -36,7 +36,11 @@ def _paragraph(text: str, width: int) -> Iterator[str]:
         if kept:
             yield from _formulas(list(lines), width)
         else:
-            yield from textwrap.wrap(" ".join(lines), width, break_on_hyphens=False, break_long_words=False)
+            yield from _filled(BOLD.sub(r"\1", " ".join(lines)), width)
+
+
+def _filled(text: str, width: int, below: str = "") -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
 
 
 def _stands_alone(line: str) -> bool:
@@ -44,16 +48,54 @@ def _stands_alone(line: str) -> bool:
 
 
 def _formulas(lines: list[str], width: int) -> Iterator[str]:
-    """Where a line is too long, all have their columns closer together; one still too long is continued below."""
+    """Where a line is too long, all have their columns closer together, and those of a table one column narrower.
+
+    A line that is still too long is continued below.
+    """
     if max(map(len, lines)) > width:
         lines = _closer(lines)
+    if max(map(len, lines)) > width:
+        lines = _narrower(lines, width)
     for line in lines:
         folded = _folded(line, width)
-        yield from (
-            [folded]
-            if len(folded) <= width
-            else textwrap.wrap(folded, width, subsequent_indent=HANGING, break_on_hyphens=False, break_long_words=False)
-        )
+        yield from [folded] if len(folded) <= width else _filled(folded, width, HANGING)
+
+
+def _narrower(lines: list[str], width: int) -> list[str]:
+    """A table with the cells of its last column filled, or of its widest of words; where none has room, as it is."""
+    starts = _columns(lines)
+    if len(lines) < 3 or len(starts) < 2:
+        return lines
+    rows = [[line[begin:end].rstrip() for begin, end in pairwise([*starts, None])] for line in lines]
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    over = max(map(len, lines)) - width
+    last = len(columns) - 1
+    able = [at for at in range(last + 1) if widths[at] - over >= _longest_word(columns[at])]
+    able = [at for at in able if at == last or not any("=" in cell for cell in columns[at])]  # a formula stays whole
+    if not able:
+        return lines
+    chosen = last if last in able else max(able, key=widths.__getitem__)
+    widths[chosen] -= over
+    cells = [[_filled(cell, widths[at]) if at == chosen else [cell] for at, cell in enumerate(row)] for row in rows]
+    return [
+        " " * starts[0] + "  ".join(part.ljust(room) for part, room in zip(parts, widths, strict=True)).rstrip()
+        for row in cells
+        for parts in zip_longest(*row, fillvalue="")
+    ]
+
+
+def _longest_word(column: Sequence[str]) -> int:
+    return max(len(word) for cell in column for word in cell.split())
+
+
+def _columns(lines: list[str]) -> list[int]:
+    """Where the columns of a table begin: after two blanks in every line."""
+
+    def blank(at: int) -> bool:
+        return all(line[at : at + 1] in ("", " ") for line in lines)
+
+    return [at for at in range(2, max(map(len, lines))) if blank(at - 2) and blank(at - 1) and not blank(at)]
 
 
 def _folded(line: str, width: int) -> str:
