@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from wherefrom.display import Listed
@@ -145,12 +146,12 @@ class Method:
     def summary(self) -> str:
         return summary_of(self.run)
 
-    @property
+    @cached_property
     def options(self) -> dict[str, Any]:
         """The options and their defaults."""
         return options_of(self.run)
 
-    @property
+    @cached_property
     def kinds(self) -> dict[str, Any]:
         """What each option may be, as annotations (`wherefrom.typecheck`)."""
         known = kinds_of(self.run)

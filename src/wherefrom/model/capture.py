@@ -41,6 +41,7 @@ from wherefrom.model.undo import (
     hook,
     on_leaving,
     outside_inference_mode,
+    parts_of,
     routing_eagerly,
 )
 from wherefrom.model.unseen import without_unseen
@@ -217,7 +218,8 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
     encoder_of_decoders = opened.family.causal and not opened.causal
 
     def run() -> T:
-        evaluating(opened.model)
+        parts = parts_of(opened.model)
+        evaluating(opened.model, parts)
         if opened.pretrained.dtype == torch.float64:
             computing_in_double(opened.model)
         if opened.family.mapped and opened.family.ffn.module:
@@ -226,7 +228,7 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
             if opened.family.attention.module:
                 attending_eagerly(opened.model)
             else:
-                attending(opened.model, NAME, attention_forward, eager_mask)
+                attending(opened.model, NAME, attention_forward, eager_mask, parts)
         return outside_inference_mode(body)
 
     return borrowed(run)

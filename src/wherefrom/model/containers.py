@@ -102,3 +102,10 @@ def missing(item: Any) -> bool:
 def are_ints(values: Iterable[Any]) -> bool:
     """Whether all are whole numbers; asked of their types, of which there are few."""
     return all(issubclass(kind, int | np.integer) and kind is not bool for kind in {*map(type, values)})
+
+
+def as_ints(values: Iterable[Any]) -> list[int] | None:
+    """Whole numbers as Python's own; None where one is none."""
+    if {*map(type, values)} == {int}:
+        return [*values]
+    return [*map(int, values)] if are_ints(values) else None

@@ -23,7 +23,16 @@ from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.chat import is_chat, read_chat
-from wherefrom.model.containers import are_ints, is_stream, missing, refuse_mapping, refuse_tuple, several, text_of
+from wherefrom.model.containers import (
+    are_ints,
+    as_ints,
+    is_stream,
+    missing,
+    refuse_mapping,
+    refuse_tuple,
+    several,
+    text_of,
+)
 from wherefrom.model.encoding import check_texts, encoded, encoded_together, is_fast, options
 from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, unknown_id, word_of
 from wherefrom.model.pictures import Preparing, is_picture
@@ -125,8 +134,8 @@ class Reader:
 
     def _one(self, item: Any, row: int) -> Sentence | WherefromError:
         try:
-            if isinstance(item, list) and item and are_ints(item):
-                return self._ids(item)
+            if isinstance(item, list) and item and (ids := as_ints(item)) is not None:
+                return self._of_ints(ids)
             if missing(item):
                 raise InvalidInput("the cell is empty; expected a text")
             if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
@@ -263,17 +272,20 @@ class Reader:
         if not fits or (self.type_count is not None and max(types, default=0) >= self.type_count):
             raise InvalidInput(f"token_type_ids holds values that are not types; expected whole numbers from 0{most}")
 
-    def _ids(self, ids: Sequence[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
-        if not len(ids):
+    def _ids(self, given: Sequence[Any], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
+        if not len(given):
             raise InvalidInput("the list of token ids is empty; expected at least one")
-        if not are_ints(ids):
+        if (ids := as_ints(given)) is None:
             raise InvalidInput("token ids must be whole numbers")
-        ids = [*map(int, ids)]
+        return self._of_ints(ids, types, visible)
+
+    def _of_ints(self, ids: list[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         self._check(ids)
         special, spans, texts = self._aligned(ids)
         names = token_names(self.tokenizer, ids)
         given = {name: cell for name, cell in zip(COLUMNS, (ids, visible, types), strict=True) if cell is not None}
-        unknown = [i == self._own_ids[1] for i in ids]
+        unread = self._own_ids[1]
+        unknown = [False] * len(ids) if unread is None else [i == unread for i in ids]
         return Sentence(ids, names, special, spans, texts, types, visible, unknown=unknown, given=given)
 
     def _aligned(self, ids: list[int]) -> tuple[list[bool], list[Span | None], tuple[str, ...]]:

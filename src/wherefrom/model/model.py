@@ -353,4 +353,7 @@ def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:
 def _changes(model: nn.Module) -> int:
     """How often weights have been written to, as torch counts it (not of those made for inference alone)."""
     weights = {id(each): each for part in parts_of(model) for each in part._parameters.values() if each is not None}
-    return sum(each._version for each in weights.values() if not each.is_inference())
+    try:
+        return sum(each._version for each in weights.values())
+    except RuntimeError:  # some are made for inference
+        return sum(each._version for each in weights.values() if not each.is_inference())

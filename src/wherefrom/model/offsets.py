@@ -81,9 +81,20 @@ def unknown_id(tokenizer: Any) -> int | None:
     return None if found in others else found
 
 
+class _Numbers(dict[int, str]):
+    """Numbers as they are written, each made once: the results of thousands of texts share them."""
+
+    def __missing__(self, number: int) -> str:
+        found = self[number] = str(number)
+        return found
+
+
+_NUMBERS = _Numbers()
+
+
 def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
     """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
     if tokenizer is None:
-        return [*map(str, ids)]
+        return [*map(_NUMBERS.__getitem__, ids)]
     names = tokenizer.convert_ids_to_tokens(ids)
     return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]

@@ -206,7 +206,7 @@ def _classification(
 ) -> Answer:
     batch = _of_batch(opened, output)
     chosen = _class(batch.labels, batch.best[row], target, foil)
-    readout = _readout(opened, sentence, position, default=opened.reads)
+    readout = _readout(opened, sentence, position, default=batch.reads)
     if not batch.probabilities:  # a regression predicts a number
         return Answer(chosen, readout, f"{float(output.logits[row, chosen.index]):.4g}", {})
     return Answer(chosen, readout, batch.labels[batch.best[row]], {**batch.probabilities[row]})
@@ -216,6 +216,7 @@ class _OfBatch(NamedTuple):
     """What a classifier says of a whole batch."""
 
     labels: dict[int, str]
+    reads: str  # where
     best: list[int]  # by sentence
     probabilities: list[dict[str, float]]  # none for a regression
 
@@ -225,7 +226,7 @@ def _of_batch(opened: Model, output: Any) -> _OfBatch:
     if not hasattr(output, MARK):
         labels, logits = opened.labels, output.logits
         listed = [] if regression(opened) else _class_probabilities(opened, labels, logits)
-        found = _OfBatch(labels, logits.argmax(-1).tolist(), listed)
+        found = _OfBatch(labels, opened.reads, logits.argmax(-1).tolist(), listed)
         object.__setattr__(output, MARK, found)  # transformers' own looks for a field of that name
     noted: _OfBatch = getattr(output, MARK)
     return noted

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -162,10 +162,10 @@ def on_leaving(undo: Callable[[], object]) -> None:
     _JOURNAL.append(undo)
 
 
-def evaluating(model: nn.Module) -> None:
-    """Eval mode, and nothing compiled: a compiled part would not see our hooks."""
+def evaluating(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> None:
+    """Eval mode, and nothing compiled: a compiled part would not see our hooks. `parts`, if known, are the model's."""
     _uncompiled()
-    training = [module for module in parts_of(model) if module.training]
+    training = [module for module in (parts_of(model) if parts is None else parts) if module.training]
     if not training:  # to set what is set takes milliseconds in a large model
         return
 
@@ -190,11 +190,11 @@ def _uncompiled() -> None:
     dynamo._stance = dynamo.DynamoStance("force_eager")
 
 
-def attending(model: nn.Module, name: str, attention: Any, mask: Any) -> None:
+def attending(model: nn.Module, name: str, attention: Any, mask: Any, parts: Sequence[nn.Module] | None = None) -> None:
     """Register an attention and its mask under a name, and point every config of the model at them."""
     # The private attribute, because the public setter would spread one value over all sub-configs, and
     # `set_attn_implementation` guesses from source code whether a class may be switched.
-    before = [(config, config._attn_implementation_internal) for config in configs(model)]
+    before = [(config, config._attn_implementation_internal) for config in configs(model, parts)]
     registries = (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping)
     new = [registry for registry in registries if name not in registry]  # none inside of another call
 
@@ -251,21 +251,21 @@ def _unwatch(model: nn.Module) -> None:
             _unhook(module._forward_hooks, module._forward_hooks_with_kwargs, each)
 
 
-def configs(model: nn.Module) -> list[PreTrainedConfig]:
+def configs(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> list[PreTrainedConfig]:
     """Every config object in use anywhere in the model, sub-configs included, each once."""
     found: dict[int, PreTrainedConfig] = {}
-    pending = [_config(module) for module in parts_of(model)]
+    parts = parts_of(model) if parts is None else parts
+    # Looked for where it may be: torch takes longer to say that a module has none than all else here takes.
+    having = {kind for kind in {*map(type, parts)} if hasattr(kind, "config")}
+    pending: list[Any] = [
+        getattr(each, "config", None) for each in parts if "config" in vars(each) or type(each) in having
+    ]
     while pending:
         config = pending.pop()
         if isinstance(config, PreTrainedConfig) and id(config) not in found:
             found[id(config)] = config
             pending += [getattr(config, name, None) for name in config.sub_configs]
     return list(found.values())
-
-
-def _config(module: nn.Module) -> Any:
-    """Looked for where it may be: torch takes longer to say that a module has none than all else here takes."""
-    return getattr(module, "config", None) if "config" in vars(module) or hasattr(type(module), "config") else None
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:

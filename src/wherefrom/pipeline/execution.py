@@ -178,10 +178,11 @@ def _run_batch(
     trace = _passed(opened, read, list(shelves.values()), on_layer)
     begun = time.perf_counter() - begin
     yield None
+    shown = [_shown(opened, each) for each in read]  # before a device is waited for
     output, found = _answered(trace, asked, list(shelves.values()), begun)
     for which in range(len(found[0])):
         output = output.among(found, which)
-        said = [_said(output, row) for row in range(len(read))]
+        said = [_said(*each) for each in zip(shown, read, output.answers, strict=True)]
         for name, shelf in shelves.items():
             _explained(output, shelf, said)
             if which == len(found[0]) - 1:
@@ -240,6 +241,9 @@ def _passed(
         assert together is not None
         with torch.no_grad(), _charged(shelf):
             work(shelf, every, together)
+    for shelf in by_layer:
+        if shelf.joint is not None:
+            shelf.joint.look()
     return trace
 
 
@@ -357,10 +361,10 @@ class _Said(NamedTuple):
     represented: Target
 
 
-def _said(output: OutputTrace, row: int) -> _Said:
-    sentence, found = output.trace.batch.sentences[row], output.answers[row]
+def _shown(opened: Model, sentence: Sentence) -> dict[str, Any]:
+    """What the results of a sentence have of it, whatever the model says."""
     n = len(sentence)
-    fields: dict[str, Any] = {
+    return {
         "tokens": sentence.tokens,
         "texts": sentence.texts,
         "spans": sentence.spans or [None] * n,
@@ -370,12 +374,18 @@ def _said(output: OutputTrace, row: int) -> _Said:
         "segments": sentence.segments,
         "given": sentence.given,
         "picture": sentence.picture,
+        "model": opened.name,
+    }
+
+
+def _said(shown: dict[str, Any], sentence: Sentence, found: Answer) -> _Said:
+    fields = {
+        **shown,
         "readout": found.readout,
         "prediction": found.prediction,
         "probabilities": found.probabilities,
         "candidates": found.candidates,
         "log_probabilities": found.log_probabilities,
-        "model": output.trace.opened.name,
     }
     return _Said(fields, _represented(sentence, found.readout))
 
@@ -384,7 +394,6 @@ def _explanations(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> l
     """One for each sentence; where scores alone are kept, and seen to be numbers, nobody looks at each once more."""
     job, opened, alone = shelf.job, output.trace.opened, scores_alone(shelf)
     looks_back = job.method.kind == "map" and not job.method.signed and opened.causal
-    make: Callable[..., Explanation] = Explanation if alone is None else known_to_fit
     every, share = [], shelf.shared + shelf.seconds / len(said)
     for row, ((fields, represented), found) in enumerate(zip(said, output.answers, strict=True)):
         begin, sentence = time.perf_counter(), output.trace.batch.sentences[row]
@@ -404,6 +413,8 @@ def _explanations(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> l
             "measured": target if target.towards else _judged(job, found),
             "notes": _notes(job.method, found, parts["scores"]) + sunk,
         }
+        fits = alone is not None or ("aggregated" in parts and fields.pop("known_finite"))
+        make: Callable[..., Explanation] = known_to_fit if fits else Explanation
         every.append(make(**fields, seconds=share + time.perf_counter() - begin))
     return every
 

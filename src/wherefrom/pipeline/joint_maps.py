@@ -48,6 +48,7 @@ class JointMaps:
     found: Stack
     joint: Tensor | None = None  # R of the layers so far: [B, n, n]
     largest: list[Tensor] = field(default_factory=list)  # of each row of R at each layer: [B, n]
+    fits: Tensor | None = None  # [B]: whose rows are all in range
 
     @cached_property
     def padding(self) -> MapPadding:
@@ -71,13 +72,19 @@ class JointMaps:
         """[L, n, n]; None where the host must do it."""
         return self.found.of(sentence) if self._in_range[sentence] else None
 
+    def look(self) -> None:
+        """Once no layer is to come, have the device say which sentences are in range; nobody waits for its answer."""
+        if self.fits is not None or self.found.room is None:
+            return
+        most, own, n = stacked(self.largest), torch.finfo(self.found.room.dtype), max(self.found.lengths)
+        fits = (most == 0) | ((most >= own.tiny / own.eps) & (most <= own.max / 2))
+        self.fits = fits.all(-1).all(0) & (self.found.room.shape[-2:] == (n, n))
+
     @cached_property
     def _in_range(self) -> list[bool]:
-        """Of each sentence, when no layer is to come: one look for all of them."""
-        assert self.found.room is not None
-        most, own = stacked(self.largest), torch.finfo(self.found.room.dtype)
-        fits = (most == 0) | ((most >= own.tiny / own.eps) & (most <= own.max / 2))
-        found: list[bool] = fits.all(-1).all(0).tolist()
+        self.look()
+        assert self.fits is not None
+        found: list[bool] = self.fits.tolist()
         return found
 
 

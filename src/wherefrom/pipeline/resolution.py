@@ -156,7 +156,7 @@ def _over_streams(opened: Model, chosen: MethodSpec, wanted: Wanted) -> Wanted:
 def check_defined(opened: Model, chosen: MethodSpec) -> None:
     """Refuse a method that is not defined on this model, before anything runs."""
     method = chosen.method
-    if method.blocks:
+    if method.blocks and not opened.family.mapped:
         others = ", ".join(each.name for each in methods() if not each.blocks)
         opened.need_blocks(repr(chosen.asked), f" Methods that look at embeddings and output alone: {others}")
     if (why := undefined(method.needs, opened)) is not None:
