@@ -15,6 +15,7 @@ from tokenizers import processors
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
+from wherefrom.metric.erasure import erasure
 from wherefrom.metric.spotcheck import LEVEL, Check, agreement, checks, others
 from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
@@ -118,6 +119,8 @@ def test_the_sentence_and_verdict_state_the_numbers() -> None:
     small = replace(check(0.0021, 0.002, 0.0004), random=np.full((19, 3), 0.0015))
     assert "falls from 0.0021 to 0.0004; without 2 random words it is 0.0015." in str(small)
     assert "does not fall (0.00, then 0.00)" in str(check(0.0, 0.0, 0.0))
+    phrase = replace(check(2e-20, 1e-20, 3e-21), random=np.full((19, 3), 1.6e-15))
+    assert "falls from 2.0e-20 to 3.0e-21; without 2 random words it is 1.6e-15." in str(phrase)
     few = check(0.98, 0.5, 0.12, words=3, orders=5)
     assert few.told is None
     assert few.verdict == "3 words have only 6 orders: too few to tell this one from chance (at the 5 % level)."
@@ -197,3 +200,13 @@ def test_what_has_no_evidence() -> None:
         list(checks([Explanation.from_scores(["a"], [1.0])], model, TOKENIZER))
     with pytest.raises(WherefromError, match="different inputs"):
         agreement([wherefrom.explain(text, model, TOKENIZER) for text in (TEXT, "a cat sat")])
+
+
+@pytest.mark.parametrize(("target", "foil"), [("film is good", "cat"), ("cat", "film is good"), ("a cat", "a film")])
+def test_a_target_and_a_foil_of_several_words_are_two_texts(target: str, foil: str) -> None:
+    model = tiny.model("gpt2", "causal-lm")
+    found = wherefrom.explain("the cat sat on", model, TOKENIZER, target=target, foil=foil, method="gradient-x-input")
+    with pytest.raises(WherefromError, match="without the foil"):
+        list(checks([found], model, TOKENIZER))
+    with pytest.raises(WherefromError, match="without the foil"):
+        erasure("the cat sat on", found, model, TOKENIZER, by="attention")

@@ -188,12 +188,22 @@ def erasure(
 
 def _with_answer(opened: Model, sentence: Sentence, explanation: Explanation) -> Sentence:
     """The sentence with the phrase after it that was explained, where it was one."""
+    refuse_two_phrases(explanation)
     said = explanation.measured.tokens
     if explanation.measured.kind != "phrase" or sentence.said:
         return sentence
     if opened.two_streams:
         return followed_by(opened, sentence, start_of(opened, said), said)
     return continued(opened, sentence, said)
+
+
+def refuse_two_phrases(explanation: Explanation) -> None:
+    target = explanation.measured
+    if target.kind == "phrase" and target.foil is not None:
+        raise NotDefined(
+            f"{target}: a foil beside several tokens is read as a text of its own, and words can only go from one; "
+            f"explain the target without the foil to measure it"
+        )
 
 
 def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:

@@ -33,7 +33,7 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.method.ablation import found_way
 from wherefrom.metric.correlation import spearman
-from wherefrom.metric.erasure import TENTHS, Blank, Erased, blank_id, erasable, without
+from wherefrom.metric.erasure import TENTHS, Blank, Erased, blank_id, erasable, refuse_two_phrases, without
 from wherefrom.model import Model, Sentence, open_model
 from wherefrom.model.phrase import continued
 from wherefrom.result.answer import Target
@@ -44,7 +44,7 @@ LEVEL = 0.05  # how often an order that knows nothing is called better than chan
 OTHERS = 19  # random orders to be told from: coming first among 20 has a chance of 5 %
 LONG = 64  # tokens beyond which the curve has fewer steps:
 FEW_STEPS = (0.0, 0.1, SPOKEN, 0.5)
-SMALLEST = 1e-8  # probabilities below are shown as this one would be
+SMALLEST = 1e-6  # probabilities that begin below have an exponent
 NOISE = 1e-6  # of the largest probability: a smaller difference is rounding
 
 Array = NDArray[np.float64]
@@ -84,7 +84,8 @@ class Check:
     def __str__(self) -> str:
         k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]]
         chance = self.random[:, self.step].mean()
-        before, after, without_random = (f"{each:.{_digits(start)}f}" for each in (start, here, chance))
+        shown = _format(start)
+        before, after, without_random = (format(each, shown) for each in (start, here, chance))
         but = f" (of all but “{self.kept}”, which stays: the answer is read there)" if self.kept else ""
         one, several = self._nouns
         top = (f"its top {one}" if k == 1 else f"its top {k} {several}") + but
@@ -224,6 +225,7 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     texts = explanation.texts
     if opened.two_streams:
         raise NotDefined("the check erases words of one text, and here there are two; `evaluate` measures such pairs")
+    refuse_two_phrases(explanation)
     if (not texts and explanation.picture is None) or explanation.granularity != "token":
         raise InvalidInput("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":
@@ -248,9 +250,11 @@ def _way(opened: Model, explanation: Explanation) -> str:
     return str(found_way(opened)) if opened.mask_id is None else "mask"
 
 
-def _digits(start: float) -> int:
-    """After the point: two, or so many that two digits of a small probability (a next word's) are seen."""
-    return max(2, 1 - floor(log10(max(start, SMALLEST)))) if start > 0 else 2
+def _format(start: float) -> str:
+    """Two digits after the point, or so many that two of a small probability (a next word's) are seen."""
+    if start < SMALLEST:
+        return ".2f" if start == 0 else ".1e"
+    return f".{max(2, 1 - floor(log10(start)))}f"
 
 
 def _spoken(words: int) -> int:
