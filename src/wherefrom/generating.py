@@ -76,6 +76,8 @@ def generate(
         alti-logit, and alti of an encoder with a decoder.
     target: a text that is taken as said, so that nothing is generated.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
+    max_new_tokens: an answer that has so many tokens just stops there. That holds for a translation, too: no end is
+        written that the model did not choose (`forced_eos_token_id=` brings it back).
     seed: of a sampled answer; drawn and recorded if None.
     alternatives: explain each token also rather than each of so many others that were likeliest in its place
         (`g.why_not(3, "she")`; the viewer shows it). Methods that look at no output have nothing to say of that.
@@ -166,7 +168,9 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
     padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
     # A translator's own configuration often has a max_length, beside which transformers warns of max_new_tokens.
     length = {"max_length": most + 1} if opened.two_streams and not opened.hears else {"max_new_tokens": most}
-    arguments = {**padding, **length, **sampling}
+    # Many translators are told to end at the length limit; a token that was not chosen is none that the model said.
+    free = {"forced_eos_token_id": None} if opened.two_streams else {}
+    arguments = {**padding, **length, **free, **sampling}
 
     @torch.no_grad()
     def run() -> torch.Tensor:

@@ -54,6 +54,15 @@ def test_what_it_writes_is_from_its_source_at_all(translator) -> None:  # type: 
     assert found.source_contribution[0] > 0.5
 
 
+def test_a_translation_cut_short_just_stops(translator) -> None:  # type: ignore[no-untyped-def]
+    source = SAID[5][0]
+    whole, cut = (wherefrom.generate(source, translator, max_new_tokens=most) for most in (20, 3))
+    assert whole.tokens[-1] == "</s>"
+    assert cut.tokens == whole.tokens[:3]
+    forced = wherefrom.generate(source, translator, max_new_tokens=3, forced_eos_token_id=0)
+    assert forced.tokens == [*whole.tokens[:2], "</s>"]
+
+
 def test_it_is_marian_s_layout_and_its_tokenizer_is_in_the_folder() -> None:
     folder = zoo.path("wherefrom/translate")
     config = json.loads((folder / "config.json").read_text())
