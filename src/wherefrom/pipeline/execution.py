@@ -414,8 +414,8 @@ def _explanations(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> l
             "notes": _notes(job.method, found, parts["scores"]) + sunk,
         }
         fits = alone is not None or ("aggregated" in parts and fields.pop("known_finite"))
-        make: Callable[..., Explanation] = known_to_fit if fits else Explanation
-        every.append(make(**fields, seconds=share + time.perf_counter() - begin))
+        fields["seconds"] = share + time.perf_counter() - begin
+        every.append(known_to_fit(fields) if fits else Explanation(**fields))
     return every
 
 

@@ -430,13 +430,13 @@ def _cut(explanation: Explanation) -> list[str]:
     ]
 
 
-def known_to_fit(**fields: Any) -> Explanation:
+def known_to_fit(fields: dict[str, Any]) -> Explanation:
     """An explanation of fields that somebody has looked at, as evaluation makes thousands a second.
 
-    Every list is given, and the target by which it is judged: nothing is filled in.
+    Every list is given, and the target by which it is judged: nothing is filled in. The fields are its own from now on.
     """
     made = object.__new__(Explanation)
-    made.__dict__.update(fields)
+    object.__setattr__(made, "__dict__", fields)
     return made
 
 
