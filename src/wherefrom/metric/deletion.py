@@ -141,32 +141,35 @@ def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) 
     targets = np.concatenate([np.repeat(part.targets, part.taken.shape[1]) for part in parts])
     beside = [lengths[:, None].astype(np.int32), targets[:, None], *([] if types is None else [types])]
     first, which = _different(np.concatenate([ids, *beside], 1))
-    ids, lengths, wanted = ids.take(first, 0), lengths[first], torch.from_numpy(targets[first]).long()
-    types = None if types is None else types.take(first, 0)
-    pad = opened.pad_id or 0
+    order = np.argsort(lengths[first], kind="stable")  # as batches are cut, so that each is a piece of what is held
+    first, place = first[order], np.argsort(order)
+    lengths = lengths[first]
+    real = np.arange(n) < lengths[:, None]
+    held, long, wanted, *kinds = (
+        sent(torch.from_numpy(each), opened.device)
+        for each in (
+            np.where(real, ids.take(first, 0), np.int32(opened.pad_id or 0)),
+            lengths,
+            targets[first].astype(np.int64),
+            *([] if types is None else [types.take(first, 0)]),
+        )
+    )
 
     def batch_of(members: Sequence[int]) -> Batch:
-        places = np.array(members)
-        size = int(lengths[places].max())
-        mask = np.arange(size) < lengths[places, None]
-        left = ids.take(places, 0)[:, :size]
-        read = torch.from_numpy(np.where(mask, left, pad) if pad else left).long()
-        kinds = None if not typed else torch.zeros_like(read)
-        if types is not None:
-            kinds = torch.from_numpy(types.take(places, 0)[:, :size]).long()
-        real = torch.from_numpy(mask)
-        return Batch([], read, real, real.long(), kinds)
+        piece, size = slice(members[0], members[-1] + 1), int(lengths[members[-1]])
+        mask = torch.arange(size, device=long.device) < long[piece, None]
+        read = held[piece, :size].long()
+        segments = kinds[0][piece, :size].long() if kinds else torch.zeros_like(read)
+        padded = bool(lengths[members[0]] < size)
+        return Batch([], read, mask, mask.long(), segments if typed else None, padded=padded)
 
     def read(output: Any, members: Sequence[int]) -> Tensor:
         logits = promote(output.logits)
-        chosen = logits.softmax(-1).gather(1, sent(wanted[members, None], logits.device))
-        return torch.cat([chosen, logits.argmax(-1, keepdim=True).to(chosen)], 1)
+        asked = wanted[members[0] : members[-1] + 1, None].to(logits.device)
+        return torch.cat([logits.softmax(-1).gather(1, asked), logits.argmax(-1, keepdim=True).to(logits)], 1)
 
-    found = (
-        batched_readings(opened, lengths.tolist(), batch_of, read, 2, tokens=tokens, slack=slack, own_attention=True)
-        .numpy()
-        .take(which, 0)
-    )
+    how: dict[str, Any] = {"tokens": tokens, "slack": slack, "own_attention": True}
+    found = batched_readings(opened, lengths.tolist(), batch_of, read, 2, **how).numpy().take(place[which], 0)
     sizes = [part.lengths.size for part in parts]
     return [
         each.reshape(*part.taken.shape, 2)

@@ -15,6 +15,7 @@ from wherefrom.model.alike import numbers_alike
 from wherefrom.model.batching import by_length
 from wherefrom.model.capture import rerunning
 from wherefrom.model.finite import check_order
+from wherefrom.model.known_padding import tell, telling
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
 from wherefrom.model.sentences import Batch, Sentence, collate
@@ -129,15 +130,18 @@ def batched_readings(
 
     @torch.no_grad()
     def run() -> None:
+        telling()
         for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=shapes):
-            output = forward_unseen(opened, batch_of(members))
+            batch = batch_of(members)
+            tell(batch.padded)
+            output = forward_unseen(opened, batch)
             order.extend(members)
             found.append(read(output, members).double())
 
     rerunning(opened, run, own_attention=own_attention)
     result = torch.zeros(len(lengths), count, dtype=torch.float64)
     if found:
-        result[order] = torch.cat(found).cpu()
+        result[torch.tensor(order)] = torch.cat(found).cpu()
     return result
 
 

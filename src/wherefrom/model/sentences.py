@@ -88,6 +88,7 @@ class Batch:
     embedded: Tensor | None = None  # [B, n]: the ids whose embeddings are read, where they are not `ids`
     unseen: Tensor | None = None  # [B, n] bool: what attention may not see, the others keeping their positions
     pixels: Tensor | None = None  # [B, 3, H, W], of pictures
+    padded: bool | None = None  # whether `attention_mask` hides something, where that is known without a look at it
     _moved: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:

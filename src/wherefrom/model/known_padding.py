@@ -1,0 +1,46 @@
+"""Whether a batch is padded, told to transformers' attention mask, which would ask the device and wait for it.
+
+SDPA needs no mask where nothing is hidden, and transformers looks at every mask for that: `padding_mask.all()`. On a
+GPU this waits, in every pass, for all that was begun before. Who made the batch knows it without a look. The mask is
+the one that transformers makes after looking: none where there is no padding, and a whole one where there is some.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+from transformers import AttentionMaskInterface
+
+from wherefrom.model.undo import on_leaving
+
+SDPA = "sdpa"
+_PADDED: ContextVar[bool | None] = ContextVar("padded", default=None)
+
+
+def telling() -> None:
+    """Inside of `borrowed`: from here on SDPA's mask is made by what `tell` has told."""
+    registry = AttentionMaskInterface._global_mapping
+    own = registry[SDPA]
+
+    def undo() -> None:
+        registry[SDPA] = own
+        _PADDED.set(None)
+
+    on_leaving(undo)
+    registry[SDPA] = partial(_mask, own)
+
+
+def tell(padded: bool | None) -> None:
+    """Of the next pass of this thread: whether its mask hides something; None where that is not known."""
+    _PADDED.set(padded)
+
+
+def _mask(own: Any, *args: Any, **kwargs: Any) -> Any:
+    padded = _PADDED.get()
+    if padded is None:
+        return own(*args, **kwargs)
+    if not padded:
+        return own(*args, **{**kwargs, "attention_mask": None})
+    return own(*args, **{**kwargs, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})

@@ -1,0 +1,83 @@
+"""Whether a batch is padded is told and not looked for, and every number is the one of transformers' own mask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import AttentionMaskInterface, masking_utils
+
+import tiny
+import wherefrom
+from wherefrom.metric import deletion, erasure
+from wherefrom.model import rerun
+from wherefrom.model.known_padding import SDPA, tell, telling
+from wherefrom.model.sentences import Batch, collate
+from wherefrom.model.undo import borrowed
+
+KINDS = ["bert", "roberta", "distilbert", "gpt2", "modernbert"]
+
+
+def asked_of_the_device(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For every mask that transformers is asked to leave out, whether it must look at one."""
+    found: list[bool] = []
+    for name in ("_ignore_bidirectional_mask_sdpa", "_ignore_causal_mask_sdpa"):
+        own = getattr(masking_utils, name)
+
+        def looked(padding_mask: Any, *args: Any, _own: Any = own, **kwargs: Any) -> Any:
+            found.append(padding_mask is not None)
+            return _own(padding_mask, *args, **kwargs)
+
+        monkeypatch.setattr(masking_utils, name, looked)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [(5, 5), (6, 3)])
+def test_the_numbers_are_those_of_a_mask_that_was_looked_at(
+    kind: str, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = wherefrom.open_model(tiny.model(kind))
+    sentences, _ = opened.reader().read([tiny.ids(n) for n in lengths])
+    batch = collate(sentences, opened.pad_id)
+
+    def logits(batch: Batch) -> torch.Tensor:
+        def run() -> Any:
+            telling()
+            tell(batch.padded)
+            return opened.forward(batch)
+
+        found: torch.Tensor = borrowed(run).logits
+        return found
+
+    whole = logits(batch)
+    looks = asked_of_the_device(monkeypatch)
+    assert torch.equal(logits(replace(batch, padded=len(set(lengths)) > 1)), whole)
+    assert not any(looks)
+
+
+def test_erasure_looks_at_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = wherefrom.open_model(tiny.model("bert"), tiny.tokenizer())
+    texts = ["a good cat", "the film is not very good and not here !"]
+    sentences, _ = opened.reader().read(texts)
+    found = wherefrom.explain(texts, opened, method="random")
+    looks = asked_of_the_device(monkeypatch)
+    way = erasure.Way()
+    asked = [(sentence, each, way) for sentence, each in zip(sentences, found, strict=True)]
+    assert deletion.without_each(opened, asked, 512, 0.5) is not None
+    assert not any(looks)
+
+
+def test_transformers_has_its_mask_back() -> None:
+    own = AttentionMaskInterface._global_mapping[SDPA]
+    opened = wherefrom.open_model(tiny.model("bert"))
+
+    def fails(*_: Any) -> Any:
+        assert AttentionMaskInterface._global_mapping[SDPA] is not own
+        raise RuntimeError("on the way")
+
+    with pytest.raises(RuntimeError, match="on the way"):
+        rerun.batched_readings(opened, [3], fails, fails, 1, tokens=64, slack=0.0, own_attention=True)
+    assert AttentionMaskInterface._global_mapping[SDPA] is own
