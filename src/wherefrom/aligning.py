@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wherefrom.api import explain
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.generating import generate
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
@@ -56,6 +56,8 @@ def align(
         raise InvalidOption(
             f"{opened.name} reads no source and target; expected an encoder with a decoder and its tokenizer"
         )
+    if not any(word.strip() for word in target):
+        raise InvalidInput("the target has no word; expected the text, or the words, that the source is aligned with")
     return in_words(opened, token_rows(opened, source, target, choose(method), aggregate), (source, target), word)
 
 

@@ -14,7 +14,7 @@ import pairs
 import tiny
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.result.alignment import alignment_error_rate, gold_links, word_rows
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond" / "aer_deen"
@@ -112,6 +112,9 @@ def test_words_that_are_given() -> None:
     assert str(found) == " ".join(f"{s}-{t}" for s, t in found.links())
     with pytest.raises(InvalidOption, match="reads no source and target"):
         wherefrom.align("a", "b", tiny.model("bert"), tokenizer)
+    for nothing in ("", " ", []):
+        with pytest.raises(InvalidInput, match="the target has no word"):
+            wherefrom.align("a film", nothing, model, tokenizer)
 
 
 def test_a_word_that_the_vocabulary_lacks_moves_no_other() -> None:

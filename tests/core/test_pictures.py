@@ -402,6 +402,19 @@ def test_ways_of_texts_are_refused_of_pictures_and_the_other_way_round() -> None
         )
 
 
+def test_what_can_be_asked_of_a_picture_is_named() -> None:
+    with pytest.raises(NotDefined, match=r"one dimension of what represents the picture \(target=0\)"):
+        wherefrom.explain(pictures.pixels(), pictures.model("vit-encoder"), method="saliency")
+    with pytest.raises(NotDefined, match="how similar the picture is to a text"):
+        wherefrom.explain(pictures.pixels(), pictures.model("clip-both"), method="saliency")
+    with pytest.raises(
+        InvalidOption, match=r"no argument 'processor'; pass it as tokenizer=, .*open_model\(model, proc"
+    ):
+        wherefrom.explain(pictures.pixels(), pictures.model(), processor=None)
+    with pytest.raises(InvalidOption, match="reads text, and by='mean' paints over patches of a picture"):
+        wherefrom.evaluate(["the cat"], tiny.model(), tiny.tokenizer(), methods=["saliency"], metrics=["deletion"])
+
+
 def test_other_models_of_pictures_are_refused_by_name() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.YolosConfig(**pictures.TINY | {"image_size": [12, 12]}, num_detection_tokens=2)

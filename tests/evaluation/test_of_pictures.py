@@ -62,6 +62,12 @@ def test_curves_and_masks_give_what_they_give_one_by_one(model: Any, photos: lis
             assert run.mean(method, name) == pytest.approx(np.mean(each), abs=1e-6)
 
 
+def test_a_region_is_the_labels_and_not_the_predictions(model: Any, photos: list[Any]) -> None:
+    rows = [{"image": each, "region": upper(each), "label": 0} for each in photos]
+    with pytest.warns(UserWarning, match="focus: a region is where a row's label is"):
+        wherefrom.evaluate(rows, model, methods=["saliency"], metrics=["focus"])
+
+
 def test_metrics_that_delete_from_texts_paint_patches(model: Any, photos: list[Any]) -> None:
     names = ["aopc", "log-odds", "comprehensiveness", "sufficiency", "lds", "top-k-drop"]
     every = [*names, *(f"{name}(by=mean)" for name in names)]

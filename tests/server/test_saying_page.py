@@ -135,6 +135,10 @@ def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, a
     page.get_by_role("button", name="Explain", exact=True).click()
     expect(page.locator("#status")).to_contain_text("Done in")
     expect(page.locator(".card h2", has_text="alti")).to_be_visible()
+    labels = page.locator(".viewer h1 .label").all_inner_texts()
+    assert labels
+    assert not [each for each in labels if "dog" in each]  # the phrase is no rival of its first token
+    expect(page.locator(".evidence code").first).to_have_text("evaluate")  # no backticks
 
 
 @pytest.mark.slow

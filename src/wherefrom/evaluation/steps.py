@@ -222,6 +222,12 @@ def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mappin
             f"reads it like any other word; for a model of what comes next, give it wherefrom.data.up_to_mask(data), "
             f"or say --up-to-mask"
         )
+    regional = [asked.name for asked in setting.asked() if "region" in asked.needs]
+    if regional and setting.target is None and found.having["label"]:
+        warn(
+            f"{', '.join(regional)}: a region is where a row's label is to be seen, and what is explained is what the "
+            f"model predicts, which may be another class; target='label' (--target label) explains the label"
+        )
     for second in worker.others.values():
         check_second(opened, second.opened)
     worker.try_out()

@@ -43,6 +43,7 @@ from wherefrom.model.output import explained, predicted
 from wherefrom.model.paired import followed_by, start_of
 from wherefrom.model.perturb import UNSEEN, By, left_out, stand_in_for, suggested, untokenized
 from wherefrom.model.phrase import continued
+from wherefrom.model.pictures import PAINTS
 from wherefrom.model.rerun import readings
 from wherefrom.result.explanation import SAID, Explanation
 from wherefrom.typecheck import check_fields
@@ -370,6 +371,10 @@ def blank_id(opened: Model, by: str | int) -> Blank:
         opened.need_blocks(f"by={UNSEEN!r}")
         return UNSEEN
     token = stand_in_for(opened, by)
+    if by in PAINTS and not opened.images:
+        raise InvalidOption(
+            f"{opened.name} reads text, and by={by!r} paints over patches of a picture; choose {suggested(opened)}"
+        )
     if token is None:
         raise InvalidOption(
             f"{opened.name} has no token to erase by {by!r}{untokenized(opened)}; choose {suggested(opened)}"

@@ -229,7 +229,8 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     if (not texts and explanation.picture is None) or explanation.granularity != "token":
         raise InvalidInput("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":
-        raise NotDefined("nothing is predicted here, so there is no probability that could fall when words go")
+        gone = "words" if explanation.picture is None else "patches"
+        raise NotDefined(f"nothing is predicted here, so there is no probability that could fall when {gone} go")
     if opened.max_length is not None and len(explanation.tokens) > opened.max_length:
         raise NotDefined("the text was explained in windows; the check needs one that the model reads in one pass")
     if known is None or known.texts != texts:

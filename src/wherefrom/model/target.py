@@ -190,12 +190,19 @@ def no_number(opened: Model, *, explained: bool = True) -> WherefromError:
         "meant: its index, or the word itself",
     }
     usual = f"{opened.name} predicts nothing; use a model with a head"
-    similar = ", or explain how similar the text is to another (target=wherefrom.similarity('another text'))"
     maps = ", or choose a method that says what a token is made of, under that heading in `wherefrom methods` (alti, …)"
     if not explained:
         return NotDefined(f"there is nothing to follow through the layers: {lacks.get(opened.task, usual)}")
-    lacking = lacks.get(opened.task, usual + similar) + (maps if opened.family.mapped else "")
+    lacking = lacks.get(opened.task, usual + _instead(opened)) + (maps if opened.family.mapped else "")
     return NotDefined(f"there is no number to explain: {lacking}")
+
+
+def _instead(opened: Model) -> str:
+    """What can be explained of a representation."""
+    if opened.images and opened.both is None:
+        return ", or explain one dimension of what represents the picture (target=0)"
+    one, other = ("picture", "a text") if opened.images else ("text", "another")
+    return f", or explain how similar the {one} is to {other} (target=wherefrom.similarity('another text'))"
 
 
 # One function per head ------------------------------------------------------------------------------------

@@ -256,6 +256,11 @@ def refuse_misspelt(function: Callable[..., Any], options: Mapping[str, Any]) ->
     own = inspect.signature(function).parameters
     known = {option for each in methods() for option in each.options}
     for name in sorted(options.keys() - known):
+        if name == "processor":  # would read as a misspelt `progress`
+            raise InvalidOption(
+                f"{function.__name__} has no argument 'processor'; pass it as tokenizer=, or open the model with it: "
+                f"wherefrom.open_model(model, processor=…)"
+            )
         if meant := did_you_mean(name, own):
             raise InvalidOption(f"{function.__name__} has no argument {name!r}; {meant}".rstrip())
 

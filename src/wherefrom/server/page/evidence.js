@@ -3,7 +3,7 @@
 // These elements also travel in the saved file, where the page's style sheet is not; so they are dressed one by one, in the
 // variables that the viewer sets.
 
-import { make } from "/viewer/dom.js";
+import { make, prose } from "/viewer/dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 236;
@@ -26,7 +26,7 @@ export function evidence(found, number) {
     padding: "12px 14px", "border-radius": "10px", background: "var(--tint)",
   });
   if (!found.sentence) {
-    block.append(dressed(make("p", {}, `No evidence here: ${found.detail}.`), small));
+    block.append(dressed(make("p", {}, ...prose(`No evidence here: ${found.detail}.`)), small));
     return block;
   }
   const text = dressed(make("div", {}), { flex: "1 1 240px", "min-width": "0" });
@@ -79,7 +79,7 @@ export function agreement(found) {
   const block = dressed(make("section", { slot: "after", class: "agreement", "aria-label": "Agreement" }), { "margin-top": "30px", "overflow-x": "auto" });
   block.append(dressed(make("h2", {}, `How far the methods agree${found.label ? `: ${found.label}` : ""}`), { margin: "0 0 2px", "font-size": "14px" }));
   if (!found.spearman) {
-    block.append(dressed(make("p", {}, found.detail), small));
+    block.append(dressed(make("p", {}, ...prose(found.detail)), small));
     return block;
   }
   block.append(dressed(make("p", {}, `Spearman’s rank correlation over the ${over(found)}: 1 is the same order, 0 none in common, −1 the reverse.` + magnitudes(found.by_magnitude)), { ...small, color: "var(--muted)", "margin-bottom": "10px" }));

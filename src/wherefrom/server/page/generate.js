@@ -3,7 +3,7 @@
 
 import { get, post, stream } from "./api.js";
 import { save } from "./share.js";
-import { make } from "/viewer/dom.js";
+import { make, prose } from "/viewer/dom.js";
 import { mount } from "/viewer/generation.js";
 
 const by = (id) => document.getElementById(id);
@@ -25,7 +25,7 @@ let state; // what was chosen in it
 let turns = []; // of the chat, so far
 
 function complain(text) {
-  by("error").textContent = text ? capital(text) : "";
+  by("error").replaceChildren(...prose(text ? capital(text) : ""));
   by("error").hidden = !text;
 }
 

@@ -6,7 +6,7 @@ import { forget, keep, kept } from "./keep.js";
 import { panel } from "./panel.js";
 import { lacks, newRun, perform } from "./run.js";
 import { save } from "./share.js";
-import { make } from "/viewer/dom.js";
+import { make, prose } from "/viewer/dom.js";
 
 const by = (id) => document.getElementById(id);
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
@@ -22,7 +22,7 @@ function themed(theme) {
 
 /** Says what is wrong, with buttons where there is something to do about it. */
 function complain(text, ...buttons) {
-  by("error").replaceChildren(text ? sentence(text) : "", ...buttons.flatMap((button) => [" ", button]));
+  by("error").replaceChildren(...prose(text ? sentence(text) : ""), ...buttons.flatMap((button) => [" ", button]));
   by("error").hidden = !text;
 }
 

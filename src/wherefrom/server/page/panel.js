@@ -1,6 +1,6 @@
 // Where a run is shown: the viewer, the evidence in its places, and what did not work.
 
-import { make } from "/viewer/dom.js";
+import { make, prose } from "/viewer/dom.js";
 import { mount } from "/viewer/viewer.js";
 import { agreement, evidence } from "./evidence.js";
 
@@ -41,7 +41,7 @@ export function panel(place, css, themed) {
       host?.replaceChildren(...(run.payload ? extras(run) : []));
       place.querySelector(".remarks")?.remove();
       const remarks = [...run.failed.map(({ names, detail }) => `${names.join(", ")}: ${detail}.`), ...run.notes];
-      if (remarks.length) place.prepend(make("ul", { class: "remarks" }, ...remarks.map((each) => make("li", {}, each))));
+      if (remarks.length) place.prepend(make("ul", { class: "remarks" }, ...remarks.map((each) => make("li", {}, ...prose(each)))));
     },
     /** Only the evidence: the viewer keeps its focus. */
     support(run) {

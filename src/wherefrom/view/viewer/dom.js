@@ -12,6 +12,9 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** A sentence of the program's as nodes: what stands between backticks is code. */
+export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
+
 /** Calls `work` once in the next frame, however often it is asked for. */
 export function inFrame(work) {
   let asked = 0;

@@ -28,8 +28,11 @@ function said(side, payload, several) {
   return [head, line, ...remarks.map((remark) => make("p", {}, remark))];
 }
 
-function answerOf({ prediction, probabilities }) {
-  const likely = Object.entries(probabilities).sort(([, a], [, b]) => b - a).slice(0, LIKELIEST);
+/** The likeliest of what one output chooses from; a phrase's probability is not one of these. */
+function answerOf({ prediction, probabilities, target }) {
+  const phrases = target.kind === "phrase" ? [target.label, target.foil_label] : [];
+  const each = Object.entries(probabilities).filter(([label]) => label === prediction || !phrases.includes(label));
+  const likely = each.sort(([, a], [, b]) => b - a).slice(0, LIKELIEST);
   if (!likely.length) return [make("b", {}, prediction)];
   return likely.map(([label, probability]) =>
     make("span", { class: label === prediction ? "label said" : "label" }, label, " ",
