@@ -1,6 +1,7 @@
 """Alignment error rates of every method and decoder layer, on sentences whose words people have linked.
 
     PYTHONPATH=src python bench/alignments.py FOLDER [--model wherefrom/translate] [--methods 'alti …'] [--limit 50]
+        [--device cuda]
 
 FOLDER holds source and target, a sentence a line and words between blanks (test.uc.de, test.uc.en), and the links
 (alignment.talp: `1-1 2p3`). Of a method with layer maps every layer of the decoder has links; of the others the scores
@@ -114,12 +115,13 @@ def main() -> None:
     asked.add_argument("--model", default="wherefrom/translate")
     asked.add_argument("--methods", help="names, blanks between them (default: every one that is defined)")
     asked.add_argument("--limit", type=int)
+    asked.add_argument("--device", default="cpu")
     asked.add_argument("--out", type=Path, help="a folder for the links, from which an interrupted run goes on")
     given = asked.parse_args()
     warnings.simplefilter("ignore", WherefromWarning)
     torch.set_num_threads(1)
     rows = corpus(given.folder)[: given.limit]
-    opened = wherefrom.open_model(given.model)
+    opened = wherefrom.open_model(given.model, device=given.device)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
     print("| method | sentences | by the word that is put out | by the word that was read | seconds |", flush=True)

@@ -13,7 +13,8 @@ import tiny
 import wherefrom
 from wherefrom.metric import deletion, erasure
 from wherefrom.model import rerun
-from wherefrom.model.known_padding import SDPA, tell, telling
+from wherefrom.model.capture import capture
+from wherefrom.model.known_padding import SDPA, telling
 from wherefrom.model.sentences import Batch, collate
 from wherefrom.model.undo import borrowed
 
@@ -46,16 +47,27 @@ def test_the_numbers_are_those_of_a_mask_that_was_looked_at(
     def logits(batch: Batch) -> torch.Tensor:
         def run() -> Any:
             telling()
-            tell(batch.padded)
             return opened.forward(batch)
 
         found: torch.Tensor = borrowed(run).logits
         return found
 
-    whole = logits(batch)
+    whole, captured = logits(replace(batch, padded=None)), capture(opened, replace(batch, padded=None))
     looks = asked_of_the_device(monkeypatch)
-    assert torch.equal(logits(replace(batch, padded=len(set(lengths)) > 1)), whole)
+    assert batch.padded == (len(set(lengths)) > 1)
+    assert torch.equal(logits(batch), whole)
+    for own, other in zip(capture(opened, batch).layers, captured.layers, strict=True):
+        assert torch.equal(own.attention, other.attention)
     assert not any(looks)
+
+
+def test_a_token_that_attention_may_not_see_is_hidden_without_padding() -> None:
+    opened = wherefrom.open_model(tiny.model("bert"))
+    ids, mask = torch.tensor([tiny.ids(5)]), torch.tensor([[1, 1, 0, 1, 1]])
+    (sentence,), _ = opened.reader().read({"input_ids": ids, "attention_mask": mask})
+    batch = collate([sentence], opened.pad_id)
+    assert batch.padded
+    assert not capture(opened, batch).layers[0].attention[..., 2].any()
 
 
 def test_erasure_looks_at_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,6 +223,17 @@ def test_rationales_are_ranked_among_the_words() -> None:
     assert [run.mean("mine", metric) for metric in metrics] == pytest.approx([1, 1, 1, 1])
 
 
+def test_rationales_of_a_pair_are_ranked_among_the_words_of_its_second_text() -> None:
+    pair = ("a dog", "a bad film")
+    tokens = wherefrom.explain(pair, MODEL, TOKENIZER).tokens
+    assert tokens[4:7] == ["a", "bad", "film"]
+    mine = [Explanation.from_scores(tokens, [9, 7, 7, 9, 1, 2, 0, 8])]  # what was marked in the premise is not known
+    data = [Example("1", pair, rationale=((2, 5),))]
+    metrics = ["token-f1", "iou", "auprc", "iou-f1"]
+    run = evaluate(data, (), metrics, explanations={"mine": mine})
+    assert [run.mean("mine", metric) for metric in metrics] == pytest.approx([1, 1, 1, 1])
+
+
 def test_a_metric_without_values_does_not_hide_the_others() -> None:
     data = [Example(str(i), text, cues=((0, 3),) if i == 0 else ()) for i, text in enumerate(TEXTS)]
     run = evaluate(data, ["globenc", "alti"], ["cue-dot@scores", "aopc"])

@@ -46,11 +46,18 @@ def of_halves(both: Tensor, weight: Tensor) -> Tensor:
     return found.add_(_times(left, second, weight.dtype))
 
 
-def rounded_bmm(a: Tensor, b: Tensor) -> Tensor:
-    """Matrices one by one as `fast` multiplies them: [H, R, k] and [H, k, d] -> [H, R, d]."""
+def product_by_head(x: Tensor, weight: Tensor, precision: Precision) -> Tensor:
+    """The same of matrices one by one, of which the rows are short: [H, R, k] and [H, k, d] -> [H, R, d]."""
+    if precision == "exact":
+        return x @ weight
+    if precision == "fast":
+        a, b = x.bfloat16(), weight.bfloat16()
+    else:  # the three products as one
+        (a1, a2), (b1, b2) = halves(x), halves(weight)
+        a, b = torch.cat([a1, a2, a1], -1), torch.cat([b1, b1, b2], -2)
     if a.is_cuda:
-        return torch.bmm(a.bfloat16(), b.bfloat16(), out_dtype=torch.float32)
-    return a.bfloat16().to(a.dtype) @ b.bfloat16().to(a.dtype)
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    return a.to(x.dtype) @ b.to(x.dtype)
 
 
 def _times(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

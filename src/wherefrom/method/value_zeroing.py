@@ -121,7 +121,7 @@ def by_sentence(
         return through_both_steps(layer, DISTANCES[metric], standardise, budget)
     moved = torch.zeros_like(layer.attention[:, 0])
     through, last = _values_through(layer), closing(layer)
-    for row, n in enumerate(layer.mask.sum(1).tolist()):  # each sentence as long as it is: padding costs nothing
+    for row, n in enumerate(layer.lengths):  # each sentence as long as it is: padding costs nothing
         o = layer.output[row, :n]
         left = o if last is None else last(o)
         goal, spread = standardised(left) if standardise else (left, None)
@@ -299,7 +299,7 @@ def _hidden(block: Block, into: list[Tensor], more: Tensor) -> Tensor:
 def _values_through(layer: LayerTrace) -> list[Tensor]:
     """What takes a head's value to the FFN's hidden units, W_C^h L W_1: [H, d_h, F]. Empty where it does not pay."""
     block, norm = layer.block, layer.block.first_norm
-    if block.parallel or block.opaque or layer.mask.sum() * (layer.heads - 1) < layer.u.shape[-1]:
+    if block.parallel or block.opaque or sum(layer.lengths) * (layer.heads - 1) < layer.u.shape[-1]:
         return []  # fewer vectors L f^h_j than rows in W_O
     through = block.w_c if norm is None else norm.linear(block.w_c)
     return [through @ each.weight for each in _inputs(block)]

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.method.products import Precision, of_halves, product, rounded_bmm
+from wherefrom.method.products import Precision, of_halves, product, product_by_head
 from wherefrom.method.tiling import tiles
 from wherefrom.method.value_zeroing import _inputs, _rescaled, _values_through
+from wherefrom.model.later import sent
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace
@@ -49,7 +50,7 @@ def _rows(lengths: Sequence[int], on_device: Tensor, sources: slice, causal: boo
         starts.append(total)
         seen = range(sources.start, min(sources.stop, n))
         total += sum(n - j for j in seen) if causal else n * len(seen)
-    return PairRows(torch.tensor(starts, device=on_device.device), on_device, sources.start, total)
+    return PairRows(sent(torch.tensor(starts), on_device.device), on_device, sources.start, total)
 
 
 class SourceTile(NamedTuple):
@@ -67,10 +68,14 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     block, norm = layer.block, layer.block.first_norm
     assert norm is not None
     u, inputs, post = layer.u, _inputs(block), block.post is not None
-    through, lengths = _values_through(layer), layer.mask.sum(1)
+    through, host = _values_through(layer), layer.lengths
+    lengths = sent(torch.tensor(host), u.device)
     around, y = norm.linear(u), norm(u)
-    own = [(each(y), product(around, each.weight, precision)) for each in inputs]  # p and q
+    # p and q. A p that is rounded would stand at another place of φ: it is split, where others are rounded.
+    digits: Precision = "split" if precision == "fast" else precision
+    own = [(product(y, each.weight, digits) + each.bias, product(around, each.weight, precision)) for each in inputs]
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
+    to, crossing = kernels.aim(layer.output.contiguous(), last, precision), _crossing(layer, norm)
     found = torch.zeros_like(layer.attention[:, 0])
     how = {
         "activation": kernels.ACTIVATIONS.index(block.activation_name),
@@ -78,20 +83,19 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         "metric": metric,
         "precision": precision,
     }
-    host = lengths.tolist()
-    o, out = layer.output.contiguous(), _out_of(block.ffn_out.weight, precision)
+    out = _out_of(block.ffn_out.weight, precision)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, precision)
+        tile = _sources(layer, norm, sources, through, crossing, precision)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
         kernels.entering((tile.taken, tile.kappa), each, rows, hidden, how)
         weights = tile.taken if post else -tile.alpha
         kernels.leaving(
-            out(hidden), (weights, tile.kappa), tile.carried, around if post else None, last, o, found, rows, how
+            out(hidden), (weights, tile.kappa), tile.carried, around if post else None, to, found, rows, how
         )
     return found
 
@@ -112,23 +116,32 @@ def _bytes(layer: LayerTrace, precision: Precision) -> int:
     return int(batch * (n * hidden + vectors))
 
 
-def _sources(layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor], precision: Precision) -> SourceTile:
+def _crossing(layer: LayerTrace, norm: Norm) -> Tensor:
+    """c u_i (c W_O^h)ᵀ: [B, H, n, d_h]."""
+    batch, n, _ = layer.u.shape
+    found = norm.centred(layer.u) @ norm.centred(layer.block.w_o).flatten(0, 1).T
+    return found.view(batch, n, layer.heads, -1).transpose(1, 2)
+
+
+def _sources(
+    layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor], crossing: Tensor, precision: Precision
+) -> SourceTile:
     block, u = layer.block, layer.u
     batch, n, d = u.shape
     value = layer.value[:, :, sources]
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
-    centred = norm.centred(block.w_o)
-    f = torch.bmm(by_head, centred)
+    f = torch.bmm(by_head, norm.centred(block.w_o))
     gram = torch.bmm(f.transpose(0, 1), f.permute(1, 2, 0))  # [B J, H, H]
-    around = norm.centred(u) @ centred.flatten(0, 1).T  # [B, n, H d_h]
-    cross = around.view(batch, n, layer.heads, -1).transpose(1, 2) @ value.mT  # [B, H, n, J]
+    cross = crossing @ value.mT  # [B, H, n, J]
     lf = f.mul_(norm.gamma)
     carried = lf if block.post is not None else torch.bmm(by_head, block.w_o)
-    times = rounded_bmm if precision == "fast" else torch.bmm
-    units = [times(by_head, through[k]) if through else lf @ each.weight for k, each in enumerate(_inputs(block))]
-    given = (carried != 0).any(-1).view(layer.heads, batch, -1).permute(1, 2, 0)  # [B, J, H]
-    alpha = layer.attention[:, :, :, sources].permute(0, 3, 2, 1) * given.unsqueeze(2)
-    alpha = alpha.contiguous()
+    units = [
+        product_by_head(by_head, through[k], precision) if through else product(lf, each.weight, precision)
+        for k, each in enumerate(_inputs(block))
+    ]
+    given = (value != 0).any(-1).transpose(1, 2)  # [B, J, H]
+    alpha = layer.attention.new_empty(batch, value.shape[2], n, layer.heads)
+    torch.mul(layer.attention[:, :, :, sources].permute(0, 3, 2, 1), given.unsqueeze(2), out=alpha)
     back = (alpha.flatten(0, 1) @ gram).view_as(alpha).sub_(cross.permute(0, 3, 2, 1), alpha=2)
     kappa, scale = _rescaled(norm, u.unsqueeze(1), back.mul_(alpha).sum(-1, keepdim=True) / d)
     return SourceTile(alpha, kappa[..., 0].contiguous(), -alpha / scale, carried, units)

@@ -7,23 +7,26 @@ The rows are the pairs of tokens that exist, sentence by sentence and source by 
 model no target that cannot see its source. A program has some targets and goes over `SOURCES` sources, for which it
 reads what belongs to its targets once.
 
-Where products are rounded (`fast`), the distance comes of sums that are taken as δ passes: Σ δ, |δ|², ⟨w, δ⟩, the same
+Where products are split or rounded, the distance comes of sums that are taken as δ passes: Σ δ, |δ|², ⟨w, δ⟩, the same
 weighed by γ², and ⟨γ o, δ⟩. That takes a third of the time, but it is a difference of squares: where δ points along o
-it loses digits, which rounding has lost before.
+it loses digits.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 
-TARGETS, SOURCES, UNITS, WARPS = 16, 16, 128, 4  # of eleven tried on an H200 the fastest
+# Of each precision what a program before W₂ has: targets, sources, units, heads that are few, and warps.
+ENTERING = {"exact": (16, 16, 128, 0, 4), "split": (16, 16, 128, 0, 4), "fast": (16, 16, 128, 0, 4)}
 NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
-ROUNDED = 32, 1, 64, 4  # where products are rounded: targets, sources, numbers at once and warps, of eleven
+SUMMING = 32, 64, 4  # where it takes sums: targets, numbers at once and warps
+DOTS = {"exact": "tf32x3", "split": "tf32x3", "fast": "tf32"}
+GELUS = {"exact": 0, "split": 4, "fast": 5}  # of `_activated`
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
 
 
@@ -35,10 +38,13 @@ def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
         return t * tl.sigmoid(1.5957691216057308 * (t + 0.044715 * t * t * t))
     elif KIND == 2:
         return t * tl.sigmoid(t)
-    elif KIND == 4:  # GELU with erf to 1.5e-7 (Abramowitz and Stegun 7.1.26), where bfloat16 comes of it
+    elif KIND == 4:  # GELU with erf to 1.5e-7 (Abramowitz and Stegun 7.1.26), where two bfloat16 come of it
         k = 1.0 / (1.0 + 0.23164189 * tl.abs(t))
         tail = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027 + k * 1.061405429))))
         return tl.maximum(t, 0.0) - 0.5 * tl.abs(t) * tail * tl.exp(-0.5 * t * t)
+    elif KIND == 5:  # t / (1 + 2^-tP(t²)): 3e-5 from GELU, its slope 1e-4; where one bfloat16 comes of it
+        square = tl.minimum(t * t, 50.0)
+        return t / (1.0 + tl.exp2(-t * (2.3011923 + square * (0.10664355 - 0.00098678 * square))))
     else:
         return tl.maximum(t, 0.0)
 
@@ -76,6 +82,7 @@ def _entering(  # type: ignore[no-untyped-def]
     GATED: tl.constexpr,
     CAUSAL: tl.constexpr,
     SPLIT: tl.constexpr,
+    FEW: tl.constexpr,  # heads, which are then added one by one
     DOT: tl.constexpr,
     BI: tl.constexpr,
     BJ: tl.constexpr,
@@ -105,17 +112,29 @@ def _entering(  # type: ignore[no-untyped-def]
         seen = (i < length) & real
         if CAUSAL:
             seen = seen & (i >= first + j)
-        weights = tl.load(
-            a + (source * n + i[:, None]) * H + heads[None, :], mask=seen[:, None] & (heads[None, :] < H), other=0.0
-        )
         by = tl.load(kappa + source * n + i, mask=seen, other=0.0)[:, None]
-        place = (heads[:, None] * (sentences * count) + source) * width + f[None, :]
-        known = (heads[:, None] < H) & (f[None, :] < width) & real
-        vectors = tl.load(g + place, mask=known, other=0.0)
-        after = _activated(base + by * moves + tl.dot(weights, vectors, input_precision=DOT), KIND)
+        moved = base + by * moves
         if GATED:
-            vectors = tl.load(g_up + place, mask=known, other=0.0)
-            after = after * (base_up + by * moves_up + tl.dot(weights, vectors, input_precision=DOT))
+            moved_up = base_up + by * moves_up
+        if FEW:
+            for h in tl.static_range(H):
+                weight = tl.load(a + (source * n + i) * H + h, mask=seen, other=0.0)[:, None]
+                place, known = (h * sentences * count + source) * width + f, (f < width) & real
+                moved += weight * tl.load(g + place, mask=known, other=0.0)[None, :]
+                if GATED:
+                    moved_up += weight * tl.load(g_up + place, mask=known, other=0.0)[None, :]
+        else:
+            weights = tl.load(
+                a + (source * n + i[:, None]) * H + heads[None, :], mask=seen[:, None] & (heads[None, :] < H), other=0.0
+            )
+            places = (heads[:, None] * (sentences * count) + source) * width + f[None, :]
+            there_are = (heads[:, None] < H) & (f[None, :] < width) & real
+            moved += tl.dot(weights, tl.load(g + places, mask=there_are, other=0.0), input_precision=DOT)
+            if GATED:
+                moved_up += tl.dot(weights, tl.load(g_up + places, mask=there_are, other=0.0), input_precision=DOT)
+        after = _activated(moved, KIND)
+        if GATED:
+            after = after * moved_up
         found = after - before
         row = _row(start, j, i, first, length, CAUSAL)
         written = seen[:, None] & (f[None, :] < width)
@@ -221,15 +240,15 @@ def _normed(  # type: ignore[no-untyped-def]
     if NORM == 1:
         mean = x / width
         square -= width * mean * mean
-        g_square += mean * (mean * tl.load(at + 3 * step, mask=real, other=1.0)[None, :] - 2 * g_sum)
-        g_on_w -= mean * tl.load(at + 4 * step, mask=real, other=1.0)[None, :]
-        along -= mean * tl.load(at + 5 * step, mask=real, other=1.0)[None, :]
-    before, more = tl.load(at + step, mask=real, other=1.0)[None, :], (2 * on_w + square) / width
+        g_square += mean * (mean * tl.load(at + 3 * step, mask=real, other=1.0) - 2 * g_sum)
+        g_on_w -= mean * tl.load(at + 4 * step, mask=real, other=1.0)
+        along -= mean * tl.load(at + 5 * step, mask=real, other=1.0)
+    before, more = tl.load(at + step, mask=real, other=1.0), (2 * on_w + square) / width
     scale, other = tl.sqrt(before), tl.sqrt(tl.maximum(before + more, eps))
     by = -more / (scale * other * (scale + other))
-    on_both = 2 * g_on_w / other + by * tl.load(at + 2 * step, mask=real, other=1.0)[None, :]
+    on_both = 2 * g_on_w / other + by * tl.load(at + 2 * step, mask=real, other=1.0)
     square = g_square / (other * other) + by * on_both
-    return square, along / other + by * tl.load(at + 6 * step, mask=real, other=1.0)[None, :]
+    return square, along / other + by * tl.load(at + 6 * step, mask=real, other=1.0)
 
 
 @triton.jit
@@ -243,7 +262,7 @@ def _cosine_distance(square, along, size):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _leaving_rounded(  # type: ignore[no-untyped-def]
+def _leaving_by_sums(  # type: ignore[no-untyped-def]
     fed,  # [rows, d]
     weights,  # [B, J, n, H]
     kappa,  # [B, J, n]
@@ -252,7 +271,7 @@ def _leaving_rounded(  # type: ignore[no-untyped-def]
     w,  # [B, n, d]: what the last norm reads, centred
     o,  # [B, n, d]
     gamma,  # [d]
-    fixed,  # [7, B n]: what the targets have for all sources, `_of_targets`
+    fixed,  # [7, B n]: what the targets have for all sources, `aim`
     out,  # [B, n, n]
     starts,
     lengths,
@@ -263,64 +282,59 @@ def _leaving_rounded(  # type: ignore[no-untyped-def]
     eps,
     width: tl.constexpr,  # d
     H: tl.constexpr,
+    HEADS: tl.constexpr,
     OWN: tl.constexpr,
     NORM: tl.constexpr,
     COSINE: tl.constexpr,
     CAUSAL: tl.constexpr,
     BI: tl.constexpr,
-    BJ: tl.constexpr,
     BD: tl.constexpr,
 ):
-    groups, blocks = tl.cdiv(count, BJ), tl.cdiv(n, BI)
-    i = (tl.program_id(0) % blocks) * BI + tl.arange(0, BI)
-    b = (tl.program_id(0) // blocks // groups).to(tl.int64)
-    j = (tl.program_id(0) // blocks % groups) * BJ + tl.arange(0, BJ)
+    blocks = tl.cdiv(n, BI)
+    i, heads = (tl.program_id(0) % blocks) * BI + tl.arange(0, BI), tl.arange(0, HEADS)
+    source = (tl.program_id(0) // blocks).to(tl.int64)  # of all sentences
+    b, j = source // count, source % count
     length, start = tl.load(lengths + b), tl.load(starts + b)
-    real = (j < count) & (first + j < length)
-    seen = real[:, None] & (i[None, :] < length)
+    seen = (i < length) & (first + j < length)
     if CAUSAL:
-        seen = seen & (i[None, :] >= first + j[:, None])
+        seen = seen & (i >= first + j)
     if tl.sum(seen.to(tl.int32)) == 0:
         return
-    source = b * count + j
-    pair, row = source[:, None] * n + i[None, :], _row(start, j[:, None], i[None, :], first, length, CAUSAL)
-    touched = tl.zeros((BJ, BI), dtype=tl.int32)
-    for h in tl.static_range(H):
-        touched = touched | (tl.load(weights + pair * H + h, mask=seen, other=0.0) != 0).to(tl.int32)
-    by_own = tl.load(kappa + pair, mask=seen, other=0.0)[:, :, None]
-    x1 = tl.zeros((BJ, BI, BD), dtype=tl.float32)  # sums over d, of x = δ, x², x w, γ² x, γ² x², γ² x w and γ x o
+    pair, row = source * n + i, _row(start, j, i, first, length, CAUSAL)
+    given = tl.load(weights + pair[:, None] * H + heads[None, :], mask=seen[:, None] & (heads[None, :] < H), other=0.0)
+    by_own = tl.load(kappa + pair, mask=seen, other=0.0)[:, None]
+    x1 = tl.zeros((BI, BD), dtype=tl.float32)  # sums over d, of x = δ, x², x w, γ² x, γ² x², γ² x w and γ x o
     x2, xw, g1, g2, gw, go = x1, x1, x1, x1, x1, x1
     for d0 in range(0, width, BD):
         d = d0 + tl.arange(0, BD)
         inside, there = d < width, (i[:, None] < length) & (d[None, :] < width)
-        mine, known = (b * n + i[:, None]) * width + d[None, :], seen[:, :, None] & inside[None, None, :]
-        x = tl.load(fed + row[:, :, None] * width + d[None, None, :], mask=known, other=0.0)
+        mine, known = (b * n + i[:, None]) * width + d[None, :], seen[:, None] & (d[None, :] < width)
+        x = tl.load(fed + row[:, None] * width + d[None, :], mask=known, other=0.0)
         if OWN:
-            x += by_own * tl.load(own + mine, mask=there, other=0.0)[None, :, :]
-        for h in tl.static_range(H):
+            x += by_own * tl.load(own + mine, mask=there, other=0.0)
+        for h in tl.static_range(H):  # a product of matrices so narrow takes longer
             weight = tl.load(weights + pair * H + h, mask=seen, other=0.0)
-            place = (h * sentences * count + source[:, None]) * width + d[None, :]
-            vector = tl.load(f + place, mask=real[:, None] & inside[None, :], other=0.0)
-            x += weight[:, :, None] * vector[:, None, :]
-        scales = tl.load(gamma + d, mask=inside, other=0.0)[None, None, :]
-        go += x * scales * tl.load(o + mine, mask=there, other=0.0)[None, :, :]
+            vector = tl.load(f + (h * sentences * count + source) * width + d, mask=inside, other=0.0)
+            x += weight[:, None] * vector[None, :]
+        scales = tl.load(gamma + d, mask=inside, other=0.0)[None, :]
+        go += x * scales * tl.load(o + mine, mask=there, other=0.0)
         x2 += x * x
         if NORM > 0:
-            read, scaled = tl.load(w + mine, mask=there, other=0.0)[None, :, :], x * scales * scales
+            read, scaled = tl.load(w + mine, mask=there, other=0.0), x * scales * scales
             xw += x * read
             g2 += x * scaled
             gw += read * scaled
             if NORM == 1:
                 x1 += x
                 g1 += scaled
-    along, square, at = tl.sum(go, 2), tl.sum(x2, 2), fixed + b * n + i  # ⟨o, δ⟩ and |δ|²
+    along, square, at = tl.sum(go, 1), tl.sum(x2, 1), fixed + b * n + i  # ⟨o, δ⟩ and |δ|²
     if NORM > 0:
-        sums = tl.sum(x1, 2), tl.sum(xw, 2), tl.sum(g1, 2), tl.sum(g2, 2), tl.sum(gw, 2)
+        sums = tl.sum(x1, 1), tl.sum(xw, 1), tl.sum(g1, 1), tl.sum(g2, 1), tl.sum(gw, 1)
         square, along = _normed(square, along, *sums, at, i < length, sentences * n, eps, width, NORM)
-    size = tl.load(at, mask=i < length, other=1.0)[None, :]
+    size = tl.load(at, mask=i < length, other=1.0)
     distance = _cosine_distance(square, along, size) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
-    place = out + (b * n + i[None, :]) * n + first + j[:, None]
-    tl.store(place, tl.where(touched != 0, distance, 0.0), mask=seen)
+    touched = tl.sum((given != 0).to(tl.int32), 1)
+    tl.store(out + (b * n + i) * n + first + j, tl.where(touched != 0, distance, 0.0), mask=seen)
 
 
 def entering(
@@ -334,24 +348,49 @@ def entering(
     a, kappa = shift
     batch, count, n, heads = a.shape
     g, p, q = inputs[0]
-    width = p.shape[-1]
-    split = out.shape[-1] != width
-    rounded = out.dtype == torch.bfloat16 and not split
-    blocks = (triton.cdiv(width, UNITS), triton.cdiv(n, TARGETS), batch * triton.cdiv(count, SOURCES))
+    width, precision = p.shape[-1], how["precision"]
+    targets, sources, units, few, warps = ENTERING[precision]
+    blocks = (triton.cdiv(width, units), triton.cdiv(n, targets), batch * triton.cdiv(count, sources))
     _entering[blocks](
         *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, batch, count, n, width),
         H=heads,
-        HEADS=max(16, triton.next_power_of_2(heads)),
-        KIND=4 if rounded and how["activation"] == 0 else how["activation"],
+        HEADS=_padded(heads),
+        KIND=GELUS[precision] if how["activation"] == 0 else how["activation"],
         GATED=len(inputs) > 1,
         CAUSAL=how["causal"],
-        SPLIT=split,
-        DOT="tf32" if rounded else "tf32x3",
-        BI=TARGETS,
-        BJ=SOURCES,
-        BF=UNITS,
-        num_warps=WARPS,
+        SPLIT=precision == "split",
+        FEW=heads <= few,
+        DOT=DOTS[precision],
+        BI=targets,
+        BJ=sources,
+        BF=units,
+        num_warps=warps,
     )
+
+
+class Aim(NamedTuple):
+    """What distances are measured from."""
+
+    o: Tensor  # [B, n, d]
+    read: Tensor  # what the norm after the FFN reads, centred; o where there is none
+    gamma: Tensor
+    eps: float
+    kind: int  # of that norm: `NORM`
+    fixed: Tensor | None  # of each target |o|², w² on the average, Σ γ² w², Σ γ², Σ γ² w, Σ γ o and Σ γ o w: [7, B, n]
+
+
+def aim(o: Tensor, last: Any, precision: str) -> Aim:
+    """`last`: the norm after the FFN with what it reads, centred; or None."""
+    norm, read = (None, o) if last is None else last
+    eps, gamma = (1.0, torch.ones_like(o[0, 0])) if norm is None else (norm.eps, norm.gamma)
+    kind = 0 if norm is None else 1 if norm.centres else 2
+    if precision == "exact":
+        return Aim(o, read, gamma, eps, kind, None)
+    squares, aims = gamma.square(), gamma * o
+    on_average, weighted = read.square().mean(-1) + eps, read * squares
+    sums = [o.square(), weighted * read, squares.expand_as(o), weighted, aims, aims * read]
+    size, *others = (each.sum(-1) for each in sums)
+    return Aim(o, read, gamma, eps, kind, torch.stack([size, on_average, *others]))
 
 
 def leaving(
@@ -359,45 +398,38 @@ def leaving(
     shift: tuple[Tensor, Tensor],
     f: Tensor,
     own: Tensor | None,
-    last: Any,
-    o: Tensor,
+    to: Aim,
     out: Tensor,
     rows: Any,
     how: dict[str, Any],
 ) -> None:
-    """Distances into `out`. `shift`: b and κ; `last`: the norm after the FFN with what it reads, centred; or None."""
+    """Distances into `out`. `shift`: b and κ."""
     weights, kappa = shift
     batch, count, n, heads = weights.shape
-    width = o.shape[-1]
-    norm, read = (None, o) if last is None else last
-    eps, gamma = (1.0, torch.ones_like(o[0, 0])) if norm is None else (norm.eps, norm.gamma)
-    given = fed, weights, kappa, f, o if own is None else own, read, o, gamma
+    width = to.o.shape[-1]
+    given = fed, weights, kappa, f, to.o if own is None else own, to.read, to.o, to.gamma
     where = rows.starts, rows.lengths, rows.first, batch, count, n
     kind = {
         "H": heads,
         "OWN": own is not None,
-        "NORM": 0 if norm is None else 1 if norm.centres else 2,
+        "NORM": to.kind,
         "COSINE": how["metric"] == "cosine",
         "CAUSAL": how["causal"],
     }
-    if how["precision"] == "fast":
-        targets, sources, numbers, warps = ROUNDED
-        sizes = {"BI": targets, "BJ": sources, "BD": numbers, "num_warps": warps}
-        blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, sources)
-        _leaving_rounded[(blocks,)](*given, _of_targets(o, gamma, read, eps), out, *where, eps, width, **kind, **sizes)
+    if to.fixed is not None:
+        targets, numbers, warps = SUMMING
+        sizes = {"HEADS": _padded(heads), "BI": targets, "BD": numbers}
+        blocks = triton.cdiv(n, targets) * batch * count
+        _leaving_by_sums[(blocks,)](*given, to.fixed, out, *where, to.eps, width, **kind, **sizes, num_warps=warps)
         return
     size = triton.next_power_of_2(width)
     targets = max(1, min(triton.next_power_of_2(n), NUMBERS // size))
     sizes = {"BI": targets, "BJ": OVER, "BD": size, "num_warps": MEASURING}
     _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, OVER))](
-        *given, out, *where, width, eps, **kind, **sizes
+        *given, out, *where, width, to.eps, **kind, **sizes
     )
 
 
-def _of_targets(o: Tensor, gamma: Tensor, read: Tensor, eps: float) -> Tensor:
-    """Of each target |o|², w² on the average, Σ γ² w², Σ γ², Σ γ² w, Σ γ o and Σ γ o w: [7, B, n]."""
-    squares, aims = gamma.square(), gamma * o
-    on_average, weighted = read.square().mean(-1) + eps, read * squares
-    sums = [o.square(), weighted * read, squares.expand_as(o), weighted, aims, aims * read]
-    size, *others = (each.sum(-1) for each in sums)
-    return torch.stack([size, on_average, *others])
+def _padded(heads: int) -> int:
+    """What a product of matrices takes: a power of two, 16 or more."""
+    return max(16, int(triton.next_power_of_2(heads)))

@@ -311,8 +311,14 @@ def cue_mrr(case: Case, asked: MetricSpec, *, signs: CueSigns = "magnitude", tok
 
 
 def _rationale(case: Case) -> tuple[Array, NDArray[np.bool_]]:
-    """Scores and rationale over the tokens of the text: nobody can mark those that a tokenizer adds."""
-    written = ~np.asarray(case.explanation.special)
+    """Scores and rationale over the tokens of the text: nobody can mark those that a tokenizer adds.
+
+    Of a pair over those of its second text, where the marks are: what people marked in the first is not known.
+    """
+    places = case.explanation.spans
+    last = max((place[0] for place in places if place is not None), default=0)
+    elsewhere = [place is not None and place[0] != last for place in places]
+    written = ~(np.asarray(case.explanation.special) | np.asarray(elsewhere))
     return np.asarray(case.explanation.scores, float)[written], _mask(case, case.example.rationale)[written]
 
 

@@ -27,6 +27,7 @@ from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_order
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
+from wherefrom.model.known_padding import knowing
 from wherefrom.model.later import Later
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
@@ -124,8 +125,11 @@ class _Recorder:
             step, page = step_of(block, page, self.streams)
             if not step.crosses:
                 ids, mask = taken(ids, step.places), taken(mask, step.places)
+        known = None if self.streams is not None else tuple(self.batch.lengths)
         made = LayerTrace(
-            self.count, block, ids, mask, self.scaling, page, causal, self.softcap, step, _later=self.later
+            *(self.count, block, ids, mask, self.scaling, page, causal, self.softcap, step),
+            _later=self.later,
+            _lengths=known,
         )
         self.on_layer(made)
         self.count += 1
@@ -228,7 +232,7 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
             if opened.family.attention.module:
                 attending_eagerly(opened.model)
             else:
-                attending(opened.model, NAME, attention_forward, eager_mask, parts)
+                attending(opened.model, NAME, attention_forward, knowing(eager_mask), parts)
         return outside_inference_mode(body)
 
     return borrowed(run)

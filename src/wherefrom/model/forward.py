@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
 from wherefrom.errors import UnsupportedModel
+from wherefrom.model.known_padding import known
 from wherefrom.model.later import sent
 from wherefrom.model.sentences import Batch
 from wherefrom.model.sound import FEATURES, features_of
@@ -83,7 +84,8 @@ def _forward(opened: Model, batch: Batch) -> Any:
     if "use_cache" in accepted:
         inputs["use_cache"] = False
     tensors = {k: sent(v, opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
-    return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
+    with known(batch.padded):
+        return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
 
 
 def _two_streams(opened: Model, batch: Batch) -> Any:

@@ -1,12 +1,14 @@
 """Whether a batch is padded, told to transformers' attention mask, which would ask the device and wait for it.
 
-SDPA needs no mask where nothing is hidden, and transformers looks at every mask for that: `padding_mask.all()`. On a
-GPU this waits, in every pass, for all that was begun before. Who made the batch knows it without a look. The mask is
+Attention needs no mask where nothing is hidden, and transformers looks at every mask for that: `padding_mask.all()`. On
+a GPU this waits, in every pass, for all that was begun before. Who made the batch knows it without a look. The mask is
 the one that transformers makes after looking: none where there is no padding, and a whole one where there is some.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -20,24 +22,34 @@ _PADDED: ContextVar[bool | None] = ContextVar("padded", default=None)
 
 
 def telling() -> None:
-    """Inside of `borrowed`: from here on SDPA's mask is made by what `tell` has told."""
+    """Inside of `borrowed`: from here on SDPA's mask is made by what is known of the batch."""
     registry = AttentionMaskInterface._global_mapping
     own = registry[SDPA]
 
     def undo() -> None:
         registry[SDPA] = own
-        _PADDED.set(None)
 
     on_leaving(undo)
-    registry[SDPA] = partial(_mask, own)
+    registry[SDPA] = knowing(own)
 
 
-def tell(padded: bool | None) -> None:
-    """Of the next pass of this thread: whether its mask hides something; None where that is not known."""
-    _PADDED.set(padded)
+def knowing(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of transformers' that makes masks, by what is known of the batch."""
+    return partial(_mask, own)
 
 
-def _mask(own: Any, *args: Any, **kwargs: Any) -> Any:
+@contextmanager
+def known(padded: bool | None) -> Iterator[None]:
+    """In a pass of this thread: whether its mask hides something; None where that is not known."""
+    before = _PADDED.get()
+    try:
+        _PADDED.set(padded)
+        yield
+    finally:
+        _PADDED.set(before)
+
+
+def _mask(own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     padded = _PADDED.get()
     if padded is None:
         return own(*args, **kwargs)

@@ -15,7 +15,7 @@ from wherefrom.model.alike import numbers_alike
 from wherefrom.model.batching import by_length
 from wherefrom.model.capture import rerunning
 from wherefrom.model.finite import check_order
-from wherefrom.model.known_padding import tell, telling
+from wherefrom.model.known_padding import telling
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
 from wherefrom.model.sentences import Batch, Sentence, collate
@@ -132,9 +132,7 @@ def batched_readings(
     def run() -> None:
         telling()
         for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=shapes):
-            batch = batch_of(members)
-            tell(batch.padded)
-            output = forward_unseen(opened, batch)
+            output = forward_unseen(opened, batch_of(members))
             order.extend(members)
             found.append(read(output, members).double())
 

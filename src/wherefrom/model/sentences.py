@@ -141,4 +141,7 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
         if any(s.unseen for s in sentences)
         else None,
         pixels=torch.stack([painted(s) for s in sentences]) if pictures else None,
+        padded=None
+        if any(s.unseen for s in sentences)
+        else any(len(s) < n or 0 in (s.visible or ()) for s in sentences),
     )

@@ -46,7 +46,7 @@ def one_layer(layers: Sequence[LayerTrace], block: Block) -> LayerTrace:
     """What all layers did with one sentence, as if it were what one did with as many."""
     first, count = layers[0], len(layers)
     ids, mask = (t.expand(count, -1) for t in (first.ids, first.mask))
-    return replace(first, block=block, ids=ids, mask=mask, raw=_Gathered(layers), _shared={})
+    return replace(first, block=block, ids=ids, mask=mask, raw=_Gathered(layers), _shared={}, _lengths=None)
 
 
 class _Gathered(dict[str, Tensor]):
