@@ -93,8 +93,8 @@ def value_zeroing(
 
     metric: "cosine", "euclidean" or "spearman". standardise: every dimension is first brought to mean 0 and
     variance 1 over the tokens of the sentence (appendix A.1, after Timkey & van Schijndel 2021). precision: of
-    products with W_2, most of the work: "exact"; "split", which loses nothing that float32 shows; or "fast", which
-    keeps three digits of a score (products.py). The last two are for GPUs, of matrices alone: experts are run as they
+    products with W_2, most of the work: "exact"; "split", which keeps five digits of a score; or "fast", which
+    keeps three (products.py). The last two are for GPUs, of matrices alone: experts are run as they
     are. budget: bytes for one tile (by default 32 MiB on a CPU). A row of zeros falls back to the token itself, with a
     warning.
     """
