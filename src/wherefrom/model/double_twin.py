@@ -20,7 +20,7 @@ from wherefrom.errors import Unsuited
 from wherefrom.model.capture import stream
 from wherefrom.model.linear import Linear, device_of, linear_of
 from wherefrom.model.model import Model
-from wherefrom.model.parts import Block, original
+from wherefrom.model.parts import NORMS, Block, Norm, original
 from wherefrom.model.sentences import Batch
 from wherefrom.model.trace import LayerTrace, Trace
 
@@ -77,7 +77,8 @@ def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
         return hook
 
     hooks: list[RemovableHandle] = []
-    for block in twin.blocks:
+    for block, own in zip(twin.blocks, opened.blocks, strict=True):
+        _know_norms(block, own)
         hooks += _convert_while_running(block)
         up = block.part(block.family.ffn.up)
         hooks.append(up.register_forward_hook(lambda _module, _args, out: pieces.append(out)))
@@ -149,6 +150,13 @@ def _moving_to(device: torch.device) -> Callable[..., Any]:
 
 def _double(parameter: nn.Parameter | None) -> nn.Parameter | None:
     return None if parameter is None else nn.Parameter(parameter.detach().double(), requires_grad=False)
+
+
+def _know_norms(block: Block, own: Block) -> None:
+    """What its norms are is known of the model's own block: to find it out, batch by batch, a device is waited for."""
+    for name in NORMS:
+        norm: Norm | None = getattr(own, name)
+        vars(block)[name] = norm and norm._replace(gamma=norm.gamma.double(), beta=norm.beta.double())
 
 
 def _convert_while_running(block: Block) -> list[RemovableHandle]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,7 +74,7 @@ def _in_place(ids: Tensor, changes: list[tuple[Tensor, Tensor]]) -> Tensor | Non
 def _forward(opened: Model, batch: Batch) -> Any:
     if opened.images:
         return _seen(opened, batch)
-    accepted = inspect.signature(opened.model.forward).parameters
+    accepted = _accepted(opened.model.forward)
     own = opened.model is opened.pretrained
     inputs: dict[str, Any] = {"input_ids": batch.ids}
     if own or "attention_mask" in accepted:
@@ -86,6 +87,16 @@ def _forward(opened: Model, batch: Batch) -> Any:
     tensors = {k: sent(v, opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
     with known(batch.padded):
         return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
+
+
+def _accepted(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of what it takes."""
+    return _parameters(getattr(function, "__func__", function))  # which methods of all modules of a class share
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def _two_streams(opened: Model, batch: Batch) -> Any:

@@ -40,6 +40,7 @@ from wherefrom.model.norm import norm_of as norm_of
 from wherefrom.model.undo import borrowed, routing_eagerly, without_gradients
 
 T = TypeVar("T")
+NORMS = ("before", "after", "post", "ffn_before", "ffn_after", "ffn_post")  # of a `Block`
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),

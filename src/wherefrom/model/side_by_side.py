@@ -18,13 +18,12 @@ from torch import Tensor
 
 from wherefrom.model.linear import sizes
 from wherefrom.model.norm import Norm
-from wherefrom.model.parts import Block, promote
+from wherefrom.model.parts import NORMS, Block, promote
 
 if TYPE_CHECKING:
     from wherefrom.model.trace import LayerTrace
 
 LARGE = 2**25  # numbers: of larger W_C no second copy is kept
-NORMS = ("before", "post", "ffn_before", "ffn_after", "ffn_post")
 
 
 def one_block(blocks: Sequence[Block]) -> Block | None:
@@ -37,7 +36,7 @@ def one_block(blocks: Sequence[Block]) -> Block | None:
     carrier = torch.stack([each.w_c_in(dtype) for each in blocks])
     # What a block reads off its modules it looks for here first.
     vars(found).update({name: _one_norm([getattr(each, name) for each in blocks]) for name in NORMS})
-    vars(found).update(after=None, w_o=promote(carrier), w_c=promote(carrier), _stored_w_c=carrier)
+    vars(found).update(w_o=promote(carrier), w_c=promote(carrier), _stored_w_c=carrier)
     vars(found)["b_o"] = torch.stack([each.b_o for each in blocks]).unsqueeze(1)
     return found
 
