@@ -241,3 +241,8 @@ def test_keys_and_values_are_noted_once_and_given_to_every_head() -> None:
     for name in ("key", "value"):
         assert layer.raw[name].shape[1] == groups
         assert torch.equal(getattr(layer, name), layer.raw[name].repeat_interleave(heads // groups, 1))
+
+
+def test_lengths_are_those_of_the_mask() -> None:
+    layer = wherefrom.capture([tiny.ids(5), tiny.ids(2, 1)], tiny.model("bert", "encoder")).layers[0]
+    assert layer.lengths == layer.mask.sum(1).tolist() == [5, 2]
