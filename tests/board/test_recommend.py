@@ -100,5 +100,7 @@ def test_the_command_says_what_it_rests_on() -> None:
     assert "not among them: wherefrom benchmark" in said  # where this question was answered
     among = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/lm"])
     assert "Your model is among them: lm on two, where deeplift is first (90%)." in " ".join(among.output.split())
+    within = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/lm", "--budget", "5"])
+    assert "where attn-lrp is first within the budget (88%)." in " ".join(within.output.split())
     refused = CliRunner().invoke(app, ["methods", "alti", "--budget", "5"])
     assert isinstance(refused.exception, InvalidOption)

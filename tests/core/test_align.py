@@ -56,6 +56,8 @@ def test_gold_links_and_their_error_rate() -> None:
     assert alignment_error_rate([[(0, 0), (1, 2)]], [gold]) == pytest.approx(1 - (2 + 1) / (2 + 2))
     with pytest.raises(InvalidOption, match="no line of gold links"):
         gold_links("1:1")
+    with pytest.raises(InvalidOption, match="gold links of an int; expected a line"):
+        gold_links(5)  # type: ignore[arg-type]
 
 
 def test_gold_links_that_count_from_0_are_not_taken_for_others() -> None:

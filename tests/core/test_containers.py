@@ -95,6 +95,13 @@ def test_rows_by_name() -> None:
         wherefrom.explain({"text": ["the cat"]}, MODEL, TOKENIZER)
 
 
+@pytest.mark.parametrize(("row", "message"), [({"text": ""}, "empty"), ({"text": None}, "'text' is empty")])
+def test_a_row_with_an_empty_text_is_said_to_have_one(row: Any, message: str) -> None:
+    for inputs in (row, [{"text": "a cat"}, row]):
+        with pytest.raises(WherefromError, match=message):
+            wherefrom.explain(inputs, MODEL, TOKENIZER)
+
+
 def test_every_row_that_cannot_be_read_is_named() -> None:
     with pytest.raises(WherefromError, match=r"2 of 4 inputs cannot be read: input 1: the text is empty.*; input 3: "):
         wherefrom.explain(["a cat", "", "a dog", " "], MODEL, TOKENIZER)

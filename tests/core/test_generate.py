@@ -191,6 +191,22 @@ def test_a_token_is_explained_rather_than_the_likeliest_others(model: Any, metho
     assert (back.why_not(1, likeliest[1]).scores == contrast.scores).all()
     with pytest.raises(InvalidOption, match="there are none"):
         plain.why_not(1, likeliest[0])
+    for said in (found.ids[found.start + 1], step.target.label):
+        with pytest.raises(InvalidOption, match="is what was said as token 1; expected another"):
+            found.why_not(1, said)
+
+
+def test_some_of_what_was_said_is_explained_as_that_phrase_is(model: Any) -> None:
+    found = wherefrom.generate(PROMPT, model, method="alti-logit", max_new_tokens=5, do_sample=False)
+    some, before = found[2:4], found[2]
+    assert some.prediction == before.prediction
+    assert some.candidates == before.candidates
+    label = str(some.target.label)
+    assert some.probabilities == {
+        **before.probabilities,
+        label: pytest.approx(np.exp(found.log_probabilities[2:4].sum())),
+    }
+    assert some.probabilities[label] != found[:].probabilities.get(label)
 
 
 def test_what_looks_at_no_output_has_no_foils(model: Any) -> None:

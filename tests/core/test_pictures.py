@@ -62,6 +62,8 @@ def test_tokens_are_patches_after_the_models_own(layout: str) -> None:
     assert found.picture.grid == (3, 3)
     assert found.picture.first == special
     np.testing.assert_array_equal(found.picture.on_grid(found.scores), found.scores[special:].reshape(3, 3))
+    with pytest.raises(InvalidInput, match="expected one for each of the picture's tokens"):
+        found.picture.on_grid(found.scores[:3])
 
 
 @pytest.mark.parametrize(

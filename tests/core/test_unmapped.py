@@ -6,6 +6,7 @@ one forward pass per changed text.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -297,3 +298,22 @@ def test_gpt2_embeds_its_token_types_by_the_table_of_its_words() -> None:
     words = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
     model(inputs_embeds=words, **given).logits[0, -1, found.target.index].backward()
     np.testing.assert_allclose(found.scores, words.grad[0].norm(dim=-1).numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_an_encoder_without_its_decoder_is_followed_where_it_embeds(tmp_path: Path) -> None:
+    """T5's encoder by itself: what `get_input_embeddings` names shares its weight with the module that runs."""
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=60, d_model=24, d_kv=6, d_ff=40, num_layers=2, num_heads=4)
+    encoder = transformers.T5EncoderModel(config).eval()
+    ids = tiny.ids(5)
+    found = wherefrom.explain(ids, encoder, method="gradient-x-input", target=3, position=1)
+    embedded = encoder.encoder.embed_tokens(torch.tensor([ids])).detach().requires_grad_()
+    encoder(inputs_embeds=embedded).last_hidden_state[0, 1, 3].backward()
+    assert found.scores == pytest.approx((embedded.grad * embedded)[0].sum(-1).detach().numpy(), abs=1e-5)
+    whole = wherefrom.explain(ids, encoder, method="integrated-gradients", target=3, position=1, baseline="zero")
+    assert whole.delta == pytest.approx(0, abs=1e-3)
+    encoder.save_pretrained(tmp_path)
+    opened = wherefrom.open_model(str(tmp_path), task="encoder")
+    assert type(opened.model).__name__ == "T5EncoderModel"
+    again = wherefrom.explain(ids, opened, method="gradient-x-input", target=3, position=1)
+    assert again.scores == pytest.approx(found.scores, abs=1e-6)

@@ -237,7 +237,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
         ("no metrics to evaluate by", "globenc", "", {}),
         ("unknown engine", "globenc", "aopc", {"engine": "steam"}),
         ("workers=0", "globenc", "aopc", {"workers": 0}),
-        ("no row of given has a label", "globenc", "aopc", {"target": "label"}),
+        (r"no row of given has a label .* name the column", "globenc", "aopc", {"target": "label"}),
         ("unknown target 'nosuch'; the classes of this model", "globenc", "aopc", {"target": "nosuch"}),
         ("target='all'", "globenc", "aopc", {"target": "all"}),
         ("another method or class", "globenc", "aopc", {"data": None}),

@@ -254,3 +254,15 @@ def test_the_callers_random_numbers_and_threads_stay_theirs() -> None:
     wherefrom.evaluate(TEXTS, MODEL, TOKENIZER, "random", "aopc", threads=threads + 1)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_num_threads() == threads
+
+
+def test_a_regression_is_measured_by_its_number() -> None:
+    number = wherefrom.open_model(tiny.model(num_labels=1), TOKENIZER)
+    run = wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["lerf-morf(of=logit)"], threads=1)
+    assert np.isfinite(run.mean("saliency", "lerf-morf(of=logit)"))
+    with pytest.raises(
+        WherefromError, match=r"a regression has no log-probability; measure its number: morf\(of=logit\)"
+    ):
+        wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["morf"], threads=1)
+    with pytest.raises(WherefromError, match="a regression has no probabilities, by which"):
+        wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["aopc"], threads=1)

@@ -67,6 +67,13 @@ def ask(client: Any, rng: random.Random) -> None:
         assert all(each["status"] < 500 for each in events if each["event"] == "error"), (asked, events[-1])
 
 
+@pytest.mark.parametrize("inputs", [{"text": "a film"}, {}])
+def test_an_object_that_is_no_image_is_said_to_be_none(client: Any, inputs: Any) -> None:
+    answer = client.post("/api/explain", json={"inputs": inputs})
+    assert answer.status_code == 422
+    assert "inputs: an object without 'image'" in answer.json()["detail"]
+
+
 def test_odd_bodies_give_a_sentence_or_a_result(client: Any) -> None:
     rng = random.Random(0)
     for _ in range(150):

@@ -32,7 +32,8 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
         table.add_row(each.method, f"{each.beaten:.0%}", passes, beside)
     console.print(f"{ASKED[question][2]}, on {opened.name}:", markup=False, highlight=False)
     console.print(table)
-    own = _measured(opened, model, question, [each.method for each in found])
+    within = "" if budget is None else " within the budget"
+    own = _measured(opened, model, question, [each.method for each in found], within)
     said = (
         f"beats: of the other methods, {_resting(opened, question)} (docs/leaderboard.md). {_rule(opened)}"
         f"Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
@@ -55,7 +56,7 @@ def _rule(opened: Model) -> str:
     return "" if opened.task in WORDS else "Of methods not told apart the cheapest is recommended. "
 
 
-def _measured(opened: Model, model: str, question: str, names: list[str]) -> str:
+def _measured(opened: Model, model: str, question: str, names: list[str], within: str) -> str:
     """Whether the model is one of those measured, and which method is first on it; how it can be where it is not."""
     from wherefrom import zoo
     from wherefrom.board.choosing import MEASURED
@@ -65,7 +66,7 @@ def _measured(opened: Model, model: str, question: str, names: list[str]) -> str
     own = [name for name in tables if name.startswith(f"{Path(model).name} on ")]
     if own:
         said = (
-            f"{table}, where {name} is first ({share:.0%})"
+            f"{table}, where {name} is first{within} ({share:.0%})"
             for table in own
             for name, share in [best_on(table, question, names)]
         )

@@ -92,7 +92,7 @@ def _table(
     else:
         raise UnknownName(
             f"there is no dataset or file '{text}'; {SOURCES.hint(name)}expected a file ({', '.join(TABLES)}), "
-            f"{HUB}owner/name, {grammar.NAME}, or one of {', '.join(SOURCES)}"
+            f"{HUB}owner/name, {grammar.NAME}, {', '.join(pictured.ABOUT)}, or one of {', '.join(SOURCES)}"
         )
     wanted = _group(row, group)
     if where is None:

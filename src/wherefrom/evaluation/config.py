@@ -194,7 +194,10 @@ def check_needs(
                 f"{asked.probe.of}; choose another: {asked.metric.name}(of={'|'.join(PROPERTIES)})"
             )
     if setting.target == LABEL and not having["label"]:
-        raise InvalidOption(f"target='label' explains the gold class, and no row of {data} has a label; leave it out")
+        raise InvalidOption(
+            f"target='label' explains the gold class, and no row of {data} has a label that wherefrom found; name the "
+            f"column that holds it (columns={{'label': …}}, --column label=…), or leave it out"
+        )
 
 
 def count_needs(example: Example, having: dict[str, int], kinds: dict[str, set[str]]) -> None:

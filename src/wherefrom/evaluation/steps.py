@@ -226,7 +226,7 @@ def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mappin
     if regional and setting.target is None and found.having["label"]:
         warn(
             f"{', '.join(regional)}: a region is where a row's label is to be seen, and what is explained is what the "
-            f"model predicts, which may be another class; target='label' (--target label) explains the label"
+            f"model predicts, which may be another class; target='label' explains the label"
         )
     for second in worker.others.values():
         check_second(opened, second.opened)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import NotDefined
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.metric import confidence as between
 from wherefrom.metric import consistency as models
 from wherefrom.metric import (
@@ -180,22 +180,29 @@ def _rerun(case: Case, asked: MetricSpec) -> Any:
     return case.reruns[asked.rerun]
 
 
+def _curves(case: Case, asked: MetricSpec, of: str) -> flipping.Flipped:
+    found: dict[str, flipping.Flipped] = _rerun(case, asked)
+    if of not in found:
+        raise InvalidOption(f"a regression has no {of}; measure its number: {asked.metric.name}(of=logit)")
+    return found[of]
+
+
 @metric("morf", better="lower", rerun=flipping.Flips())
 def morf(case: Case, asked: MetricSpec, *, of: flipping.Of = "log-probability") -> Iterator[Part]:
     """Change of the answer's log-probability as the most relevant tokens go first, mean over tenths (AttnLRP)."""
-    yield Part(None, flipping.change(_rerun(case, asked)[of].morf))
+    yield Part(None, flipping.change(_curves(case, asked, of).morf))
 
 
 @metric("lerf", rerun=flipping.Flips())
 def lerf(case: Case, asked: MetricSpec, *, of: flipping.Of = "log-probability") -> Iterator[Part]:
     """Change of the answer's log-probability as the least relevant tokens go first, mean over tenths (AttnLRP)."""
-    yield Part(None, flipping.change(_rerun(case, asked)[of].lerf))
+    yield Part(None, flipping.change(_curves(case, asked, of).lerf))
 
 
 @metric("lerf-morf", rerun=flipping.Flips())
 def lerf_morf(case: Case, asked: MetricSpec, *, of: flipping.Of = "log-probability") -> Iterator[Part]:
     """Area between the curves of the least and of the most relevant tokens going first (AttnLRP)."""
-    yield Part(None, _rerun(case, asked)[of].between)
+    yield Part(None, _curves(case, asked, of).between)
 
 
 @metric("soft-sufficiency", rerun=soft.Dimming(keep=True))

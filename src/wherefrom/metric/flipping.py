@@ -28,6 +28,7 @@ from scipy.integrate import trapezoid
 from wherefrom.metric.erasure import TENTHS, Erased, Way, blank_id, numbers_without, plan
 from wherefrom.model import Model, Sentence
 from wherefrom.model.perturb import By
+from wherefrom.model.target import regression
 from wherefrom.result.explanation import Explanation
 
 Array = NDArray[np.float64]
@@ -71,12 +72,13 @@ class Flips:
             steps.append(taken)
             for walk in (order, order[::-1]):
                 erased += [Erased(sentence, explanation, frozenset(walk[:k])) for k in taken]
-        found = numbers_without(opened, erased, blank_id(opened, self.by), get_args(Of))
+        numbers_of = ("logit",) if regression(opened) else get_args(Of)
+        found = numbers_without(opened, erased, blank_id(opened, self.by), numbers_of)
         each = np.split(found, np.cumsum([2 * len(taken) for taken in steps])[:-1])
         return [
             {
                 of: Flipped(curve[: len(taken)], curve[len(taken) :], taken)
-                for of, curve in zip(get_args(Of), numbers.T, strict=False)
+                for of, curve in zip(numbers_of, numbers.T, strict=False)
             }
             for numbers, taken in zip(each, steps, strict=True)
         ]

@@ -266,8 +266,11 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
 
     for module in opened.embedders:
         hook(module, worded)
-    if opened.family.embeddings or not opened.family.mapped:
+    if opened.family.embeddings:
         hook(opened.embeddings, embedded)
+    elif not opened.family.mapped:
+        for module in opened.embedders:
+            hook(module, embedded)
     for before, block in zip([None, *opened.blocks], opened.blocks, strict=False):
         _hook_block(block, recorder, before)
     _hook_head(opened, recorder)

@@ -79,6 +79,8 @@ def refuse_mapping(inputs: Mapping[str, Any]) -> WherefromError:
     """A mapping that is neither an encoding nor a row with a text."""
     if _is_dataset(next(iter(inputs.values()), None)):
         return InvalidInput(f"a dataset of several splits was given; pass one of them: dataset[{next(iter(inputs))!r}]")
+    if empty := [first for first, _ in TEXTS if first in inputs]:
+        return InvalidInput(f"'{empty[0]}' is empty; expected a text")
     return InvalidInput("the encoding has no input_ids and no text; expected what a tokenizer returns")
 
 

@@ -118,7 +118,7 @@ class Reader:
         if is_chat(inputs):
             return read_chat(self, inputs)
         if isinstance(inputs, Mapping) and "input_ids" not in inputs:
-            inputs = text_of(inputs) or inputs
+            inputs = inputs if (found := text_of(inputs)) is None else found
         if isinstance(inputs, str):
             if self.in_words:
                 raise InvalidInput("a text was given with is_split_into_words; expected a list of words")

@@ -155,6 +155,10 @@ def auto_class(task: str, config: Any) -> Any:
     speech = transformers.AutoModelForSpeechSeq2Seq
     if task == "seq2seq" and type(config) in speech._model_mapping:
         return speech
+    texts = transformers.AutoModelForTextEncoding
+    halved = any(name.endswith("EncoderModel") for name in config.architectures or ())  # saved without its decoder
+    if task == "encoder" and halved and type(config) in texts._model_mapping:
+        return texts
     pictures = transformers.AutoModelForImageClassification
     of_pictures = task == "classification" and type(config) in pictures._model_mapping
     return pictures if of_pictures else getattr(transformers, TASKS[task][0])

@@ -114,9 +114,16 @@ class Model:
     def embedders(self) -> list[nn.Module]:
         """The modules that embed tokens, in the order in which they run; one may serve both streams of a pair."""
         if not self.two_streams:
-            return [self.words]
+            return [self.words] if self.family.mapped else self._tied_words
         stacks = ("decoder",) if self.hears else ("encoder", "decoder")
         return list(dict.fromkeys(self.part(f"{stack}.embed_tokens") for stack in stacks))
+
+    @cached_property
+    def _tied_words(self) -> list[nn.Module]:
+        """The word embeddings under every name: of a model that is not known, any of these may run (T5's encoder)."""
+        own, modules = getattr(self.words, "weight", None), self.pretrained.modules()
+        every: list[nn.Module] = [each for each in modules if isinstance(each, nn.Embedding) and each.weight is own]
+        return every or [self.words]
 
     @property
     def width(self) -> int:
@@ -129,7 +136,7 @@ class Model:
         if self.family.embeddings:
             found: nn.Module = self.part(self.family.embeddings)
             return found
-        return self.words
+        return self.words if self.family.mapped else self._tied_words[-1]  # the one that stands in a stack of its own
 
     def part(self, path: str) -> Any:
         return submodule(self.base, path)

@@ -232,7 +232,10 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
     if answer.target.kind in EMBEDDED:
         return number  # which there is no probability of: a cosine and a dimension stand for themselves
     if regression(opened):
-        raise InvalidOption("a regression has no probabilities; explain its logit (of='logit')")
+        raise InvalidOption(
+            "a regression has no probabilities, by which the check and most metrics of erasure measure; what has an "
+            "option of= takes its number instead (of='logit'; of metrics morf, lerf and lerf-morf)"
+        )
     if answer.target.foil is not None:
         return number if log else torch.sigmoid(number)
     if answer.target.kind == "class" and opened.config.problem_type == "multi_label_classification":

@@ -22,6 +22,7 @@ import numpy as np
 from wherefrom.display import view
 from wherefrom.errors import InvalidOption
 from wherefrom.result.explanation import Array
+from wherefrom.typecheck import kind_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,6 +95,8 @@ def gold_links(line: str, first: int = 1) -> GoldLinks:
     >>> gold_links("0-0 1p2", first=0) == gold_links("1-1 2p3")
     True
     """
+    if not isinstance(line, str):
+        raise InvalidOption(f"gold links of {kind_of(line)}; expected a line such as '1-1 2p3'")
     parts = [WRITTEN.fullmatch(part) for part in line.split()]
     if None in parts:
         raise InvalidOption(f"{line[:60]!r} is no line of gold links; expected such as '1-1 2p3'")

@@ -136,6 +136,8 @@ class Generation:
         foils = self.steps[token].foils
         wanted = foil.strip() if isinstance(foil, str) else foil
         which = [i for i, each in enumerate(foils) if wanted in (each.foil, each.foil_label)]
+        if wanted in (self.ids[self.start + token], self.steps[token].target.label):
+            raise InvalidOption(f"{foil!r} is what was said as token {token}; expected another token")
         if not which or self.foil_scores is None:
             there = ", ".join(repr(each.foil_label) for each in foils) or "none (see generate's alternatives=)"
             raise InvalidOption(
@@ -180,8 +182,13 @@ class Generation:
         phrase = Target("phrase", tokens[0], label, tokens=tokens) if adds else Target("none", label="the answer")
         read = Readout(None, BEFORE_EACH, tuple(self.start + step - 1 for step in steps))
         total = (rows.sum(0) if adds else rows.mean(0))[:n]
-        known = finite({label: float(self.log_probabilities[steps].sum())})
-        part = _first(self.whole, n, total)
+        known, first = finite({label: float(self.log_probabilities[steps].sum())}), self.steps[steps[0]]
+        part = replace(
+            _first(self.whole, n, total),
+            prediction=first.prediction,
+            probabilities={**first.probabilities, **{name: float(np.exp(log)) for name, log in known.items()}},
+            candidates=first.candidates,
+        )
         logits = adds and "of" not in self.whole.options and len(steps) > 1
         notes = [f"the sum of the logits of {len(steps)} tokens"] if logits else []
         said = replace(part, target=phrase, measured=phrase, readout=read, log_probabilities=known)

@@ -62,6 +62,9 @@ class Patches:
 
     def on_grid(self, scores: NDArray[Number]) -> NDArray[Number]:
         """The scores of the patches where they lie: [..., n] -> [..., rows, columns]."""
+        scores = np.asarray(scores)
+        if not scores.ndim or scores.shape[-1] < self.tokens.stop:
+            raise InvalidInput(f"scores of shape {scores.shape}; expected one for each of the picture's tokens")
         return scores[..., self.tokens].reshape(*scores.shape[:-1], *self.grid)
 
     def on_pixels(self, scores: NDArray[Any], *, smooth: bool = True) -> NDArray[np.float64]:

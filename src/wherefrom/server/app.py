@@ -275,4 +275,6 @@ def _sentence(error: RequestValidationError) -> str:
     if not where:
         return 'the request is empty; expected an object such as {"inputs": "a text"}'
     message = str(first["msg"])
+    if first["type"] == "missing" and len(where) > 1:
+        message = f"an object without {where[-1]!r}, which is what it may be one for; a text is a string"
     return f"{where[0]}: {message[:1].lower()}{message[1:]}; /api/openapi.json describes every field"
