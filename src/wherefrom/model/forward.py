@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 def forward(opened: Model, batch: Batch) -> Any:
     """The output; where the batch says so, with other tokens' embeddings in the place of some."""
-    run_once = _two_streams if opened.two_streams else _forward
     if batch.embedded is None:
-        return run_once(opened, batch)
+        return _run_once(opened, batch)
     embedded, used = batch.embedded, False
     changes = [(batch.ids, embedded), (batch.ids.T, embedded.T)]  # XLNet: token by token
     if opened.two_streams:
@@ -51,12 +50,17 @@ def forward(opened: Model, batch: Batch) -> Any:
     def run() -> Any:
         for module in opened.embedders:
             hook(module, stands_in, before=True)
-        return run_once(opened, batch)
+        return _run_once(opened, batch)
 
     found = borrowed(run)
     if not used:
         raise UnsupportedModel(f"{opened.name} does not embed the tokens it is given; wherefrom cannot replace any")
     return found
+
+
+def _run_once(opened: Model, batch: Batch) -> Any:
+    with known(None if opened.two_streams else batch.padded):  # each stream has a mask of its own
+        return (_two_streams if opened.two_streams else _forward)(opened, batch)
 
 
 def _in_place(ids: Tensor, changes: list[tuple[Tensor, Tensor]]) -> Tensor | None:
@@ -85,8 +89,7 @@ def _forward(opened: Model, batch: Batch) -> Any:
     if "use_cache" in accepted:
         inputs["use_cache"] = False
     tensors = {k: sent(v, opened.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
-    with known(batch.padded):
-        return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
+    return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
 
 
 def _accepted(function: Callable[..., Any]) -> frozenset[str]:
