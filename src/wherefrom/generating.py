@@ -97,7 +97,7 @@ def generate(
             f"with a decoder that writes text"
         )
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(prompt, chat))
-    if not single:
+    if not single and len(read) != 1:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))
     if seed is None and sampling.get("do_sample"):

@@ -284,6 +284,11 @@ def check_family(model: Any, **opening: Any) -> None:
     """Check that a model is followed exactly. `opening`: what `wherefrom.open_model` takes beside it."""
     opened = model if isinstance(model, Model) else open_model(model, **opening)
     opened.need_blocks("check_family")
+    if opened.images or opened.two_streams:
+        raise InvalidOption(
+            f"check_family reads one stream of tokens, and {opened.name} reads "
+            f"{'pictures' if opened.images else 'two'}; opening it has proved its blocks already"
+        )
     if opened.dtype not in TOLERANCE:
         raise InvalidOption(
             f"the model is in {opened.dtype}, whose rounding hides mistakes; open it in float32 or float64"

@@ -13,6 +13,7 @@ import torch
 import transformers
 from transformers import AttentionInterface
 
+import pictures
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
@@ -246,3 +247,8 @@ def test_keys_and_values_are_noted_once_and_given_to_every_head() -> None:
 def test_lengths_are_those_of_the_mask() -> None:
     layer = wherefrom.capture([tiny.ids(5), tiny.ids(2, 1)], tiny.model("bert", "encoder")).layers[0]
     assert layer.lengths == layer.mask.sum(1).tolist() == [5, 2]
+
+
+def test_a_model_of_pictures_is_not_checked_by_tokens() -> None:
+    with pytest.raises(WherefromError, match=r"check_family reads one stream of tokens, and .* reads pictures"):
+        check_family(pictures.model("vit"))

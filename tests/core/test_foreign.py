@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from wherefrom import Explanation, Generation
-from wherefrom.errors import DamagedFile
+from wherefrom.errors import DamagedFile, InvalidInput
 
 TOKENS = ["<|endoftext|>", "P", "ar", "is", "Ġis", "Ġthe", "Ġcapital", "Ġof", "ĠFrance", "Ġand"]
 SCORES = np.full((10, 2), np.nan, np.float32)
@@ -112,3 +113,17 @@ def test_who_reads_it_is_said() -> None:
     tree["attributes"]["sequence_attributions"] *= 2
     with pytest.raises(DamagedFile, match="split_sequences=True"):
         Generation.from_dict(tree)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "more", "message"),
+    [(["a", 3], {}, "a token is no text"), (["a", "b"], {"target": "pos"}, "target='pos'; expected a")],
+)
+def test_what_is_no_explanation_is_refused(tokens: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Explanation.from_scores(tokens, [1.0, 2.0], **more)
+
+
+def test_scores_may_be_a_tensor_with_a_gradient() -> None:
+    scores = torch.tensor([1.0, -2.0], requires_grad=True)
+    assert Explanation.from_scores(["a", "b"], scores).scores.tolist() == [1, -2]

@@ -394,3 +394,11 @@ def test_a_chat_may_be_given_by_its_name(model: Any) -> None:
         wherefrom.explain(**how)
     with pytest.raises(InvalidInput, match="chat='hello'; expected turns"):
         wherefrom.generate(chat="hello", **how)
+
+
+def test_a_batch_of_one_prompt_is_one_prompt(model: Any) -> None:
+    one = wherefrom.generate(PROMPT, model, max_new_tokens=2, do_sample=False)
+    encoded = {"input_ids": [one.ids[: one.start]], "attention_mask": [[1] * one.start]}
+    assert wherefrom.generate(encoded, model, max_new_tokens=2, do_sample=False).ids == one.ids
+    with pytest.raises(InvalidInput, match="2 prompts were given; generate takes one at a time"):
+        wherefrom.generate([PROMPT, PROMPT], model)

@@ -312,6 +312,10 @@ def test_an_encoder_without_its_decoder_is_followed_where_it_embeds(tmp_path: Pa
     assert found.scores == pytest.approx((embedded.grad * embedded)[0].sum(-1).detach().numpy(), abs=1e-5)
     whole = wherefrom.explain(ids, encoder, method="integrated-gradients", target=3, position=1, baseline="zero")
     assert whole.delta == pytest.approx(0, abs=1e-3)
+    mean = wherefrom.explain(ids, encoder, method="gradient-x-input", target=3)
+    assert mean.readout.why == "mean"
+    with pytest.raises(WherefromError, match=r"there is no number to explain: .* predicts nothing"):
+        wherefrom.explain(ids, encoder)
     encoder.save_pretrained(tmp_path)
     opened = wherefrom.open_model(str(tmp_path), task="encoder")
     assert type(opened.model).__name__ == "T5EncoderModel"

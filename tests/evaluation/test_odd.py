@@ -260,9 +260,17 @@ def test_a_regression_is_measured_by_its_number() -> None:
     number = wherefrom.open_model(tiny.model(num_labels=1), TOKENIZER)
     run = wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["lerf-morf(of=logit)"], threads=1)
     assert np.isfinite(run.mean("saliency", "lerf-morf(of=logit)"))
-    with pytest.raises(
-        WherefromError, match=r"a regression has no log-probability; measure its number: morf\(of=logit\)"
-    ):
+    with pytest.raises(WherefromError, match=r"a regression has no log-probability, which morf measures"):
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["morf"], threads=1)
+    with pytest.raises(WherefromError, match="a regression has no probability, which insertion measures"):
+        wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["insertion(by=mask)"], threads=1)
     with pytest.raises(WherefromError, match="a regression has no probabilities, by which"):
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["aopc"], threads=1)
+
+
+def test_a_mean_of_layers_asks_for_the_layer() -> None:
+    run = evaluate(TEXTS, ["globenc"], ["randomisation"])
+    with pytest.raises(
+        WherefromError, match=r"'randomisation' of 'globenc' is measured layer by layer; say which: layer=0"
+    ):
+        run.mean("globenc", "randomisation")

@@ -23,10 +23,12 @@ from transformers import (
     AutoTokenizer,
     LlamaForCausalLM,
 )
+from typer.testing import CliRunner
 
 import wherefrom
 from wherefrom import zoo
-from wherefrom.errors import MissingExtra, WherefromError, WherefromWarning
+from wherefrom.cli import app
+from wherefrom.errors import MissingExtra, UnknownName, WherefromError, WherefromWarning
 from wherefrom.training import accuracy, agree, average, classify, lm, loop, pretrain, prompt, vocabulary
 from wherefrom.training.labelled import Columns
 
@@ -389,3 +391,19 @@ def test_without_accelerate_nothing_is_begun(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(MissingExtra, match=r"'accelerate'.*\[train\]"):
         loop.prepare(tmp_path / "run", {}, fresh=False)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", [["bits", "nothere", "text.txt"], ["test", "nothere", "rows.csv"]])
+def test_a_model_that_is_not_there_is_said_not_to_be(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a good film .\n" * 4)
+    (tmp_path / "rows.csv").write_text("text,label\na good film .,1\n")
+    name, model, file = command
+    found = CliRunner().invoke(app, ["train", name, model, str(tmp_path / file)])
+    assert isinstance(found.exception, UnknownName)
+    assert "cannot open the model 'nothere'" in str(found.exception)
+
+
+def test_bits_of_a_model_that_sees_what_it_predicts_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a good film .\n" * 4)
+    with pytest.raises(WherefromError, match="'wherefrom/mlm' is for masked-lm; bits per byte are those of a causal"):
+        lm.measure("wherefrom/mlm", [str(tmp_path / "text.txt")])

@@ -29,8 +29,8 @@ ABOUT = {
     ),
 }
 CANNOT = (
-    "**Your model.** These are the models in the tables below, small ones trained by us; the order of methods on a "
-    "large model may be another. `wherefrom benchmark --model YOURS --data YOURS` asks it.",
+    "**Your model.** These are the models in the tables below; the order of methods on another one, and on a larger "
+    "one above all, may be another. `wherefrom benchmark --model YOURS --data YOURS` asks it.",
     "**Truth.** Nobody knows the reasons of a model. Erasure feeds it texts it never learnt from, and a method that "
     "is built on erasing tokens (`ablation`) or on a blank baseline (`deeplift`, `integrated-gradients`) asks almost "
     "the question by which it is judged here.",

@@ -45,7 +45,9 @@ Layers = Annotated[int, typer.Option(min=1)]
 Width = Annotated[int, typer.Option(min=8)]
 Length = Annotated[int, typer.Option(help="Tokens per row.", min=16)]
 Beta2 = Annotated[float, typer.Option(help="AdamW's second momentum.", min=0.5, max=0.9999)]
-Checks = Annotated[int, typer.Option(help="Validations (and checkpoints) per epoch.", min=1)]
+Checks = Annotated[
+    int, typer.Option(help="Validations (and checkpoints) per epoch; of a run counted in steps, in all of it.", min=1)
+]
 Dropout = Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)]
 Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropout.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]

@@ -67,6 +67,12 @@ class Run:
         found = self.summary.get(Key(method, metric, layer))
         if found is None:
             known = ", ".join(sorted({f"{key.method} {key.metric}" for key in self.summary}))
+            if layers := sorted(
+                key.layer for key in self.summary if key[:2] == (method, metric) and key.layer is not None
+            ):
+                raise UnknownName(
+                    f"{metric!r} of {method!r} is measured layer by layer; say which: layer={layers[0]} to {layers[-1]}"
+                )
             raise UnknownName(f"the run has no {metric!r} of {method!r} (layer {layer}); it has: {known}")
         return found.mean
 

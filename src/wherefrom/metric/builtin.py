@@ -183,7 +183,10 @@ def _rerun(case: Case, asked: MetricSpec) -> Any:
 def _curves(case: Case, asked: MetricSpec, of: str) -> flipping.Flipped:
     found: dict[str, flipping.Flipped] = _rerun(case, asked)
     if of not in found:
-        raise InvalidOption(f"a regression has no {of}; measure its number: {asked.metric.name}(of=logit)")
+        raise InvalidOption(
+            f"a regression has no {of}, which {asked.metric.name} measures; morf, lerf and lerf-morf measure its "
+            f"number: morf(of=logit)"
+        )
     return found[of]
 
 
@@ -363,14 +366,14 @@ def auprc(case: Case, asked: MetricSpec, *, protocol: plausibility.Protocol = "t
 @metric("deletion", better="lower", rerun=flipping.Flips("mean"))
 def deletion(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area under the probability as a picture's patches are painted over, the highest scores first (RISE)."""
-    found = _rerun(case, asked)["probability"]
+    found = _curves(case, asked, "probability")
     yield Part(None, found.area(found.morf))
 
 
 @metric("insertion", rerun=flipping.Flips("mean"))
 def insertion(case: Case, asked: MetricSpec) -> Iterator[Part]:
     """Area under the probability as patches come into a painted picture, the highest scores first (RISE)."""
-    found = _rerun(case, asked)["probability"]
+    found = _curves(case, asked, "probability")
     yield Part(None, found.area(found.lerf))
 
 

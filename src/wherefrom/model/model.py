@@ -229,6 +229,8 @@ class Model:
         """What the head of a sequence classifier reads: the "first" token, the "last", the "mean" of all; "unknown"."""
         if self.images:
             return reads(self)
+        if self.task == "encoder" and not self.family.mapped:  # which has no token of its own for all of them
+            return "mean"
         asked = getattr(self.config, "classifier_pooling", None) if self.task == "classification" else None
         return POOLED.get(str(asked), self.family.reads)
 

@@ -46,6 +46,8 @@ def candidates(
     if wanted.head is not None:
         names = HEADS
     elif opened.two_streams or wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
+        if not opened.family.mapped:  # which gives no maps
+            raise no_number(opened)
         names = MAPS
     able = [name for name in names if set(options) <= set(lookup(name)[0].options)] or names[:1]
     try:

@@ -348,9 +348,15 @@ class Explanation:
         >>> Explanation.from_scores(["good", "film"], [0.9, 0.1]).top(1)
         [(0, 'good', 0.9)]
         """
+        if hasattr(scores, "detach"):  # a tensor of torch's, which this module does not know
+            scores = scores.detach().cpu()
         array = np.asarray(scores)
         if not len(tokens):
             raise InvalidInput("there are no tokens; expected at least one, with its score")
+        if not all(isinstance(token, str) for token in tokens):
+            raise InvalidInput("a token is no text; expected a list of strings")
+        if not isinstance(fields.get("target", NO_TARGET), Target):
+            raise InvalidInput(f"target={fields['target']!r}; expected a wherefrom.result.answer.Target, or none")
         if array.dtype.kind not in "fiub":
             raise InvalidInput(f"scores of type {array.dtype} are not numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)

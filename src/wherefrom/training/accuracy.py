@@ -28,7 +28,7 @@ from wherefrom.data.tables import cell, keeps, rows, values, written
 from wherefrom.errors import InvalidInput
 from wherefrom.model.loading import task_in
 from wherefrom.training import classify, corpus, prompt, texts
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint, locate
 from wherefrom.training.labelled import Columns, examples
 
 ALL = "all"
@@ -68,7 +68,7 @@ def labels(
     if by is not None:
         groups = {number: str(cell(row, by, data)) for number, row in rows(data)}
     asked = examples(data, columns, drop=(lambda row: row.get(columns.text) in shared) if shared else None)
-    place = locate(model)
+    place = checkpoint(model)
     network = AutoModelForSequenceClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
     classify.check_labels(asked, list(network.config.label2id), data)
     tokenizer = AutoTokenizer.from_pretrained(place)
@@ -91,7 +91,7 @@ def prompts(
 ) -> list[Score]:
     """How often a masked language model prefers the target to the foil; words of several pieces are counted apart."""
     asked = prompt.read(data, columns, by)
-    place = locate(model)
+    place = checkpoint(model)
     tokenizer = AutoTokenizer.from_pretrained(place)
     whole = [item for item in asked if None not in (prompt.piece(w, tokenizer) for w in (item.target, item.foil))]
     if not whole:
@@ -119,7 +119,7 @@ def _batches(
 
 def is_causal(model: str) -> bool:
     """Whether a model is a language model that reads from left to right."""
-    return task_in(AutoConfig.from_pretrained(locate(model))) == "causal-lm"
+    return task_in(AutoConfig.from_pretrained(checkpoint(model))) == "causal-lm"
 
 
 def sentences(
@@ -132,7 +132,7 @@ def sentences(
 ) -> list[Score]:
     """How often a language model gives the good sentence of a minimal pair the higher probability."""
     groups, pairs = _minimal_pairs(data, columns, by)
-    place = locate(model)
+    place = checkpoint(model)
     tokenizer = AutoTokenizer.from_pretrained(place)
     network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
     encoded = [tokenizer(sentence)["input_ids"] for pair in pairs for sentence in pair]

@@ -27,7 +27,7 @@ from transformers import (
 
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import classify, loop, vocabulary
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint, locate
 from wherefrom.training.labelled import Columns, LabelledText, examples
 from wherefrom.training.prefixes import PLURAL, SINGULAR
 
@@ -100,7 +100,7 @@ def agree(
 
 def start_from(network: GPT2ForSequenceClassification, tokenizer: PreTrainedTokenizerFast, name: str) -> None:
     """Give the network another model's word embeddings, reduced to its width by principal components."""
-    place = locate(name)
+    place = checkpoint(name)
     if AutoTokenizer.from_pretrained(place).get_vocab() != tokenizer.get_vocab():
         raise InvalidOption(f"{name} has another vocabulary; pass --tokenizer {name} to take its embeddings")
     ours: torch.Tensor = network.get_input_embeddings().weight

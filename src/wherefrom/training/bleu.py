@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from wherefrom.extras import need
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint
 from wherefrom.training.translate import PairColumns, read
 
 
@@ -38,7 +38,7 @@ def measure(
 @torch.inference_mode()
 def translate(model: str, sources: list[str], device: str = "cpu", beams: int = 4, batch: int = 64) -> list[str]:
     """What the model writes, by a beam of this width; texts of like length are read together."""
-    place = locate(model)
+    place = checkpoint(model)
     words = AutoTokenizer.from_pretrained(place)
     network = AutoModelForSeq2SeqLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))

@@ -21,7 +21,7 @@ from wherefrom.data.tables import Problems
 from wherefrom.errors import InvalidInput, warn
 from wherefrom.model.families import candidates
 from wherefrom.training import loop
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint
 from wherefrom.training.labelled import Columns, LabelledText, examples, split
 from wherefrom.training.order import Change
 
@@ -66,7 +66,7 @@ def classify(
         check_labels(checked, labels, valid)
     set_seed(run.seed)
     network = with_head(model, labels)
-    tokenizer = AutoTokenizer.from_pretrained(locate(model))
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint(model))
     return fit(network, tokenizer, rows, checked, run, settings, longest)
 
 
@@ -97,7 +97,7 @@ def fit(
 
 def with_head(model: str, labels: Sequence[str]) -> PreTrainedModel:
     """The checkpoint with a head for these labels: its own if it has one for them, else a new one."""
-    place = locate(model)
+    place = checkpoint(model)
     kept = getattr(AutoConfig.from_pretrained(place), "id2label", {})
     named = dict(enumerate(labels))
     return AutoModelForSequenceClassification.from_pretrained(

@@ -41,7 +41,7 @@ from wherefrom.extras import need
 from wherefrom.result.picture import decoded
 from wherefrom.training import loop, replay, teacher
 from wherefrom.training.accuracy import Score
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint
 from wherefrom.training.teacher import distilled
 
 Array = npt.NDArray[np.uint8]
@@ -400,7 +400,7 @@ def accuracy(answers: Classifier, shown: Shown, batch: int) -> dict[str, float]:
 @torch.inference_mode()
 def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", batch: int = 256) -> Score:
     """How often a classifier of pictures is right."""
-    place = locate(model)
+    place = checkpoint(model)
     network = AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
     from transformers import AutoImageProcessor
 

@@ -22,7 +22,7 @@ from transformers import (
 
 from wherefrom.errors import InvalidOption
 from wherefrom.training import corpus, loop, texts, vocabulary
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -153,7 +153,7 @@ def _network(
     model: str | None, shape: EncoderShape, reading: MaskedText, tokenizer: PreTrainedTokenizerFast
 ) -> PreTrainedModel:
     if model is not None:
-        network = AutoModelForMaskedLM.from_pretrained(locate(model), dtype=torch.float32)
+        network = AutoModelForMaskedLM.from_pretrained(checkpoint(model), dtype=torch.float32)
         _still(network)
         return network
     if shape.width % shape.heads:

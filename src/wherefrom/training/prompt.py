@@ -20,7 +20,7 @@ from wherefrom.data.blimp import minimal_pair
 from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, rows
 from wherefrom.errors import InvalidInput, warn
 from wherefrom.training import loop
-from wherefrom.training.checkpoints import locate
+from wherefrom.training.checkpoints import checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -73,8 +73,8 @@ def prompt(
     }
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
-    tokenizer = AutoTokenizer.from_pretrained(locate(model))
-    network = AutoModelForMaskedLM.from_pretrained(locate(model), dtype=torch.float32, attn_implementation="eager")
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint(model))
+    network = AutoModelForMaskedLM.from_pretrained(checkpoint(model), dtype=torch.float32, attn_implementation="eager")
     items = whole_words(read(train, columns), tokenizer, train, skip_split)
     if valid is None:
         order = np.random.default_rng(run.seed).permutation(len(items))
