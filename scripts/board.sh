@@ -30,6 +30,7 @@ benchmark() { # model data [more options]
 train() { # name files and options
     NAME=$1
     shift
+    [ ! -f "$OUT/models/$NAME/config.json" ] || return 0 # done before
     "$PYTHON" -m wherefrom train classify "$@" --out "$OUT/models/$NAME" --batch 64 --lr 1.5e-4 --epochs "${EPOCHS:-3}" \
         --precision float32 --device "$DEVICE" --quiet >"$OUT/logs/train-$NAME.log" 2>&1
     tail -1 "$OUT/logs/train-$NAME.log"

@@ -117,6 +117,16 @@ def test_a_method_that_is_not_defined_on_a_model_is_left_out_with_the_reason() -
     assert "an FFN without a gate" in refused["partial-lrp"]
 
 
+def test_an_example_that_nothing_can_explain_leaves_no_method_out(tmp_path: Path) -> None:
+    """A word of several tokens at a mask."""
+    rows = [("all is [MASK] .", "unfathomably", "well"), ("the key [MASK] here .", "is", "are")]
+    data = tmp_path / "words.jsonl"
+    data.write_text("".join(json.dumps({"text": text, "target": a, "foil": b}) + "\n" for text, a, b in rows))
+    how = board.Measuring(rows=2, methods=("random",), data=(str(data),), parts=("cost",))
+    (folder,) = board.measure(["wherefrom/mlm"], tmp_path / "out", how)
+    assert json.loads((folder / "table.json").read_text())["left_out"] == {}
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="no part nonsense"):
         board.Measuring(parts=("nonsense",))

@@ -35,6 +35,7 @@ TABLE = "table.json"
 FORMAT = "wherefrom.board"
 PARTS = ("faithful", "sane", "cost")
 TIMED = 16  # rows in the batch whose time is taken
+TRIED = 20  # examples of which one must be explained by some method
 AGAIN = 1.0  # seconds: what takes less is timed three times more
 
 
@@ -110,19 +111,30 @@ def _known(folder: Path) -> dict[str, Any]:
 
 
 def _able(opened: Model, data: Dataset, folder: Path, how: Measuring) -> tuple[list[str], dict[str, str]]:
-    """The methods that can explain the first example, and why others cannot; as before, where a run was begun."""
+    """The methods that can explain one of the first examples, and why others cannot; as before in a run begun."""
     if (folder / "faithful" / run_folder.FILE).is_file():
         return list(Run(folder / "faithful").manifest["asked"]["methods"]), _known(folder).get("left_out", {})
     names, refused = every_method(opened, how.methods)
-    worker = _worker(opened, names, how)
-    sentences, questions = _read(worker, islice(data, 1))
-    for name, job in worker.jobs.items():
-        try:
-            run(opened, sentences, questions, {name: job}, 1)
-        except Exception as error:  # whatever one method does on this machine, the others are measured
-            refused[name] = str(error) if isinstance(error, WherefromError) else repr(error)
+    worker, failing = _worker(opened, names, how), dict[str, str]()
+    for example in islice(data, TRIED):
+        failing = _failing(opened, worker, example, names)
+        if len(failing) < len(names):  # else it is the example that cannot be explained
+            break
+    refused |= failing
     write(folder / TABLE, json.dumps({"format": FORMAT, "left_out": refused}, indent=1, ensure_ascii=False))
     return [name for name in names if name not in refused], refused
+
+
+def _failing(opened: Model, worker: Worker, example: Example, names: Sequence[str]) -> dict[str, str]:
+    """The methods that cannot explain an example, and why."""
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            sentences, questions = _read(worker, [example])
+            run(opened, sentences, questions, {name: worker.jobs[name]}, 1)
+        except Exception as error:  # whatever one method does on this machine, the others are measured
+            found[name] = str(error) if isinstance(error, WherefromError) else repr(error)
+    return found
 
 
 def _worker(opened: Model, names: Sequence[str], how: Measuring) -> Worker:
@@ -145,7 +157,8 @@ def _question(opened: Model, example: Example) -> Question:
 def _passes(opened: Model, data: Dataset, names: Sequence[str], how: Measuring) -> dict[str, float]:
     """What each method takes on one batch, in the model's own forward passes over it."""
     worker = _worker(opened, names, how)
-    sentences, questions = _read(worker, islice(data, min(TIMED, how.batch_size)))
+    clear = (each for each in data if not _failing(opened, worker, each, names[:1]))
+    sentences, questions = _read(worker, islice(clear, min(TIMED, how.batch_size)))
     batch = collate(sentences, opened.pad_id)
 
     @torch.no_grad()
