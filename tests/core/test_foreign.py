@@ -117,7 +117,11 @@ def test_who_reads_it_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "more", "message"),
-    [(["a", 3], {}, "a token is no text"), (["a", "b"], {"target": "pos"}, "target='pos'; expected a")],
+    [
+        (["a", 3], {}, "a token is no text"),
+        (["a", "b"], {"target": "pos"}, "target='pos'; expected a"),
+        (["a", "b"], {"texts": ("a b",), "spans": [(0, 0, 1), (0, 2, 99)]}, r"\(0, 2, 99\) lies outside the texts"),
+    ],
 )
 def test_what_is_no_explanation_is_refused(tokens: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):

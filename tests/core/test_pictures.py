@@ -431,3 +431,8 @@ def test_a_folder_is_opened_with_its_processor(tmp_path: Path) -> None:
     found = wherefrom.explain(pictures.photo(), str(tmp_path), method="saliency")
     assert len(found) == 10
     assert found.prediction in ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+def test_grad_eclip_says_first_that_there_is_no_number() -> None:
+    with pytest.raises(NotDefined, match="there is no number to explain"):
+        wherefrom.explain(pictures.pixels(), pictures.model("siglip-both"), method="grad-eclip")

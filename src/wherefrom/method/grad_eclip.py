@@ -26,6 +26,7 @@ from wherefrom.errors import NotDefined
 from wherefrom.method.attention_gradients import IDEA
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ZHAO_2024
+from wherefrom.model.target import no_number
 from wherefrom.work import one_backward_pass
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def grad_eclip(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Gradients of the last layer's attention weights, weighed by how alike queries and keys are (CLIP)."""
     others = output.mask.clone()
     for row, answer in zip(others, output.answers, strict=True):
+        if answer.target.kind == "none":  # of which no other method knows more
+            raise no_number(output.trace.opened)
         if answer.readout.position is None:
             raise NotDefined(
                 f"grad-eclip looks at the one token that is read, and here several are ({answer.readout.why}); choose "

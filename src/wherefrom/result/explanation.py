@@ -361,7 +361,12 @@ class Explanation:
             raise InvalidInput(f"scores of type {array.dtype} are not numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
         fields.setdefault("signed", bool((array < 0).any()))
-        return cls(tokens=list(tokens), scores=array, method=method, **cast(dict[str, Any], fields))
+        found = cls(tokens=list(tokens), scores=array, method=method, **cast(dict[str, Any], fields))
+        sizes = [len(text) for text in found.texts]
+        for span in found.spans if sizes else ():
+            if span and not (0 <= span[0] < len(sizes) and 0 <= span[1] <= span[2] <= sizes[span[0]]):
+                raise InvalidInput(f"the span {span} lies outside the texts; expected (which text, start, end)")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, numbers and strings, ready for JSON."""
