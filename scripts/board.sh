@@ -6,8 +6,8 @@
 # ROWS, SANE, EPOCHS and WORKERS make it smaller.
 set -eu
 cd "$(dirname "$0")/.."
-DATA=$(cd "$1" && pwd)
-OUT=$2
+DATA=$(cd "${1:?expected the folder of datasets, and one for what is measured}" && pwd)
+OUT=${2:?expected a folder for what is measured}
 PYTHON=${PYTHON:-.venv/bin/python}
 DEVICE=${DEVICE:-$("$PYTHON" -c "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')")}
 mkdir -p "$OUT/logs" "$OUT/models"

@@ -128,9 +128,9 @@ def _able(opened: Model, data: Dataset, folder: Path, how: Measuring) -> tuple[l
 def _failing(opened: Model, worker: Worker, example: Example, names: Sequence[str]) -> dict[str, str]:
     """The methods that cannot explain an example, and why."""
     found: dict[str, str] = {}
+    sentences, questions = _read(worker, [example])
     for name in names:
         try:
-            sentences, questions = _read(worker, [example])
             run(opened, sentences, questions, {name: worker.jobs[name]}, 1)
         except Exception as error:  # whatever one method does on this machine, the others are measured
             found[name] = str(error) if isinstance(error, WherefromError) else repr(error)

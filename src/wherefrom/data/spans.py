@@ -19,6 +19,11 @@ class Placed(Protocol):
     def spans(self) -> list[Span | None]: ...
 
 
+def last_text(places: Sequence[Span | None]) -> int:
+    """Which of its texts is the last that tokens stand in: the one that the spans of an `Example` are in."""
+    return max((place[0] for place in places if place is not None), default=0)
+
+
 def token_mask(
     tokens: Placed | Sequence[Span | None], spans: Sequence[tuple[int, int]], text: int = -1
 ) -> NDArray[np.bool_]:
@@ -31,10 +36,9 @@ def token_mask(
     [False, False, True, False]
     """
     places = list(tokens if isinstance(tokens, Sequence) else tokens.spans)
-    owners = {place[0] for place in places if place is not None}
-    if spans and not owners:
+    if spans and not any(places):
         raise InvalidInput("the tokens have no places in a text; expected an explanation of a text, not of token ids")
-    which = text if text >= 0 else max(owners, default=0)
+    which = text if text >= 0 else last_text(places)
     return np.array(
         [
             place is not None

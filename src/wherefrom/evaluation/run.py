@@ -66,13 +66,13 @@ class Run:
         """One mean of the summary."""
         found = self.summary.get(Key(method, metric, layer))
         if found is None:
-            known = ", ".join(sorted({f"{key.method} {key.metric}" for key in self.summary}))
-            if layers := sorted(
-                key.layer for key in self.summary if key[:2] == (method, metric) and key.layer is not None
-            ):
+            layers = [key.layer for key in self.summary if key[:2] == (method, metric) and key.layer is not None]
+            if layers:
                 raise UnknownName(
-                    f"{metric!r} of {method!r} is measured layer by layer; say which: layer={layers[0]} to {layers[-1]}"
+                    f"{metric!r} of {method!r} is measured layer by layer; say which: "
+                    f"layer={min(layers)} to {max(layers)}"
                 )
+            known = ", ".join(sorted({f"{key.method} {key.metric}" for key in self.summary}))
             raise UnknownName(f"the run has no {metric!r} of {method!r} (layer {layer}); it has: {known}")
         return found.mean
 

@@ -4,7 +4,7 @@ r"""Value Zeroing's n² vectors in two kernels (Triton), with W₂ between them:
     after W₂     δ = w_ij + κ_ij r_i + Σ_h b^h_ij f^h_j, through the last norm where there is one, and its distance
 
 The rows are the pairs of tokens that exist, sentence by sentence and source by source: no padding, and in a causal
-model no target that cannot see its source. A program has some targets and goes over `SOURCES` sources, for which it
+model no target that cannot see its source. A program has some targets and goes over some sources, for which it
 reads what belongs to its targets once.
 
 Where products are split or rounded, the distance comes of sums that are taken as δ passes: Σ δ, |δ|², ⟨w, δ⟩, the same

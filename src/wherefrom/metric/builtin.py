@@ -325,8 +325,10 @@ def _rationale(case: Case) -> tuple[Array, NDArray[np.bool_]]:
 
     Of a pair over those of its second text, where the marks are: what people marked in the first is not known.
     """
+    from wherefrom.data.spans import last_text
+
     places = case.explanation.spans
-    last = max((place[0] for place in places if place is not None), default=0)
+    last = last_text(places)
     elsewhere = [place is not None and place[0] != last for place in places]
     written = ~(np.asarray(case.explanation.special) | np.asarray(elsewhere))
     return np.asarray(case.explanation.scores, float)[written], _mask(case, case.example.rationale)[written]

@@ -7,7 +7,6 @@ only the rows that are read are computed. For every token of a text replaced in 
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from wherefrom.model.capture import rerunning
+from wherefrom.model.forward import taken_by
 from wherefrom.model.model import Model
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.undo import borrowed, hook
@@ -40,7 +40,7 @@ def numbers_alike(
     """
     ours = opened.task == "causal-lm" and opened.causal and opened.model is opened.pretrained
     head = opened.pretrained.get_output_embeddings() if ours else None
-    keeps = "past_key_values" in inspect.signature(opened.model.forward).parameters
+    keeps = "past_key_values" in taken_by(opened.model.forward)
     if not isinstance(head, nn.Linear) or not keeps or not all(map(_plain, answers)) or not _alike(sentences):
         return None
     reading = _Reading(opened, head, [int(each.readout.position or 0) for each in answers], read)

@@ -125,12 +125,8 @@ class _Recorder:
             step, page = step_of(block, page, self.streams)
             if not step.crosses:
                 ids, mask = taken(ids, step.places), taken(mask, step.places)
-        known = None if self.streams is not None else tuple(self.batch.lengths)
-        made = LayerTrace(
-            *(self.count, block, ids, mask, self.scaling, page, causal, self.softcap, step),
-            _later=self.later,
-            _lengths=known,
-        )
+        found = self.count, block, ids, mask, self.scaling, page, causal, self.softcap, step
+        made = LayerTrace(*found, _later=self.later, _lengths=self.batch.lengths if step is None else None)
         self.on_layer(made)
         self.count += 1
 

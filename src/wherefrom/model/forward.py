@@ -78,7 +78,7 @@ def _in_place(ids: Tensor, changes: list[tuple[Tensor, Tensor]]) -> Tensor | Non
 def _forward(opened: Model, batch: Batch) -> Any:
     if opened.images:
         return _seen(opened, batch)
-    accepted = _accepted(opened.model.forward)
+    accepted = taken_by(opened.model.forward)
     own = opened.model is opened.pretrained
     inputs: dict[str, Any] = {"input_ids": batch.ids}
     if own or "attention_mask" in accepted:
@@ -92,8 +92,8 @@ def _forward(opened: Model, batch: Batch) -> Any:
     return _as_output(opened.model(**tensors, **({"return_dict": True} if own else {})))
 
 
-def _accepted(function: Callable[..., Any]) -> frozenset[str]:
-    """The names of what it takes."""
+def taken_by(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of what a function takes."""
     return _parameters(getattr(function, "__func__", function))  # which methods of all modules of a class share
 
 

@@ -113,9 +113,7 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
         away = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
         reason = away if request.cached_only and not request.found else _reason(error)
         raise (UnsupportedModel if request.found else UnknownName)(
-            f"cannot open the model '{request.name}': {reason} (expected a shipped model: "
-            f"{', '.join(zoo.names())}; a folder written by save_pretrained; or a Hugging Face id that is "
-            f"reachable or cached)"
+            f"cannot open the model '{request.name}': {reason} ({zoo.expected()})"
         ) from error
 
 

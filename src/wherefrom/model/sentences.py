@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -97,7 +98,7 @@ class Batch:
             self._moved[device] = sent(self.ids, device), sent(self.mask, device)
         return self._moved[device]
 
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
         return [len(sentence) for sentence in self.sentences]
 
@@ -123,11 +124,13 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
 
     real = torch.arange(n) < torch.tensor([len(s) for s in sentences])[:, None]
     pictures = all(s.pixels is not None for s in sentences)
-    types = embedded = None
+    types = embedded = unseen = None
     if any(s.types is not None for s in sentences):
         types = padded([s.types or [0] * len(s) for s in sentences], 0)
     if any(s.embedded is not None for s in sentences) and not pictures:
         embedded = padded([s.embedded or s.ids for s in sentences], pad_id or 0)
+    if any(s.unseen for s in sentences):
+        unseen = padded([[i in s.unseen for i in range(len(s))] for s in sentences], 0).bool()
     return Batch(
         sentences=list(sentences),
         ids=padded([s.ids for s in sentences], pad_id or 0),
@@ -137,11 +140,7 @@ def collate(sentences: Sequence[Sentence], pad_id: int | None) -> Batch:
         else real.long(),
         types=types,
         embedded=embedded,
-        unseen=padded([[i in s.unseen for i in range(len(s))] for s in sentences], 0).bool()
-        if any(s.unseen for s in sentences)
-        else None,
+        unseen=unseen,
         pixels=torch.stack([painted(s) for s in sentences]) if pictures else None,
-        padded=None
-        if any(s.unseen for s in sentences)
-        else any(len(s) < n or 0 in (s.visible or ()) for s in sentences),
+        padded=any(len(s) < n or 0 in (s.visible or ()) for s in sentences) if unseen is None else None,
     )

@@ -45,7 +45,7 @@ class LayerTrace:
     step: StreamStep | None = None  # of an encoder with a decoder: what it writes of the axis that both share
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
     _later: Later | None = field(default=None, repr=False)
-    _lengths: tuple[int, ...] | None = field(default=None, repr=False)  # where they are known on the host
+    _lengths: list[int] | None = field(default=None, repr=False)  # where they are known on the host
 
     def __repr__(self) -> str:
         count, n = self.mask.shape
@@ -58,7 +58,7 @@ class LayerTrace:
     @property
     def lengths(self) -> list[int]:
         """How many real tokens each sentence has. Counted where nobody knows: that means to wait for the device."""
-        return self.mask.sum(1).tolist() if self._lengths is None else list(self._lengths)
+        return self.mask.sum(1).tolist() if self._lengths is None else self._lengths
 
     @property
     def dtype(self) -> torch.dtype:

@@ -356,7 +356,9 @@ class Explanation:
         if not all(isinstance(token, str) for token in tokens):
             raise InvalidInput("a token is no text; expected a list of strings")
         if not isinstance(fields.get("target", NO_TARGET), Target):
-            raise InvalidInput(f"target={fields['target']!r}; expected a wherefrom.result.answer.Target, or none")
+            raise InvalidInput(
+                f"target={fields['target']!r}; expected a wherefrom.result.answer.Target, or leave it out"
+            )
         if array.dtype.kind not in "fiub":
             raise InvalidInput(f"scores of type {array.dtype} are not numbers; expected one number per token")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)

@@ -136,7 +136,7 @@ class Generation:
         foils = self.steps[token].foils
         wanted = foil.strip() if isinstance(foil, str) else foil
         which = [i for i, each in enumerate(foils) if wanted in (each.foil, each.foil_label)]
-        if wanted in (self.ids[self.start + token], self.steps[token].target.label):
+        if wanted in (self.steps[token].target.index, self.steps[token].target.label):
             raise InvalidOption(f"{foil!r} is what was said as token {token}; expected another token")
         if not which or self.foil_scores is None:
             there = ", ".join(repr(each.foil_label) for each in foils) or "none (see generate's alternatives=)"

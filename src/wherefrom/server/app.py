@@ -276,5 +276,5 @@ def _sentence(error: RequestValidationError) -> str:
         return 'the request is empty; expected an object such as {"inputs": "a text"}'
     message = str(first["msg"])
     if first["type"] == "missing" and len(where) > 1:
-        message = f"an object without {where[-1]!r}, which is what it may be one for; a text is a string"
+        message = f"an object without {where[-1]!r}; a text is written as a string"
     return f"{where[0]}: {message[:1].lower()}{message[1:]}; /api/openapi.json describes every field"

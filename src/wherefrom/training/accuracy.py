@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -26,9 +25,8 @@ from transformers import (
 
 from wherefrom.data.tables import cell, keeps, rows, values, written
 from wherefrom.errors import InvalidInput
-from wherefrom.model.loading import task_in
 from wherefrom.training import classify, corpus, prompt, texts
-from wherefrom.training.checkpoints import checkpoint, locate
+from wherefrom.training.checkpoints import checkpoint, locate, task_of
 from wherefrom.training.labelled import Columns, examples
 
 ALL = "all"
@@ -119,7 +117,7 @@ def _batches(
 
 def is_causal(model: str) -> bool:
     """Whether a model is a language model that reads from left to right."""
-    return task_in(AutoConfig.from_pretrained(checkpoint(model))) == "causal-lm"
+    return task_of(model) == "causal-lm"
 
 
 def sentences(

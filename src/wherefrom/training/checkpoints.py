@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wherefrom import zoo
 from wherefrom.errors import UnknownName
 
@@ -13,15 +15,24 @@ def locate(name: str) -> str:
 
 def checkpoint(name: str) -> str:
     """The same of a model, which is there: transformers would say at length that it is not."""
+    _config(name)
+    return locate(name)
+
+
+def task_of(name: str) -> str:
+    """What a model is for, by its configuration."""
+    from wherefrom.model.loading import task_in
+
+    return task_in(_config(name))
+
+
+def _config(name: str) -> Any:
     from transformers import AutoConfig
 
-    place = locate(name)
     try:
-        AutoConfig.from_pretrained(place)
+        return AutoConfig.from_pretrained(locate(name))
     except (OSError, ValueError, KeyError) as error:
         raise UnknownName(
-            f"cannot open the model '{name}': there is no configuration of one (expected a shipped model: "
-            f"{', '.join(zoo.names())}; a folder written by save_pretrained, or by a training that came to its end; or "
-            f"a Hugging Face id that is reachable or cached)"
+            f"cannot open the model '{name}': there is no configuration of one ({zoo.expected()}); a training writes "
+            f"its own when it comes to its end"
         ) from error
-    return place

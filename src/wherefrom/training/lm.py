@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, set_seed
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, set_seed
 
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.model.loading import task_in
 from wherefrom.training import corpus, loop, texts, vocabulary
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.training.checkpoints import checkpoint, task_of
 from wherefrom.training.labelled import documents
 
 LINE = "\n"  # what ends a line of the text
@@ -140,7 +139,7 @@ class Fit:
 def measure(model: str, sources: Sequence[str], device: str = "cpu", batch: int = 16) -> Fit:
     """Bits per byte of whole texts, read in windows that do not overlap: a token sees those of its window alone."""
     place = checkpoint(model)
-    if (task := task_in(AutoConfig.from_pretrained(place))) != "causal-lm":
+    if (task := task_of(model)) != "causal-lm":
         raise InvalidInput(f"'{model}' is for {task}; bits per byte are those of a causal language model")
     words = AutoTokenizer.from_pretrained(place)
     network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()

@@ -73,8 +73,9 @@ def prompt(
     }
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint(model))
-    network = AutoModelForMaskedLM.from_pretrained(checkpoint(model), dtype=torch.float32, attn_implementation="eager")
+    place = checkpoint(model)
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    network = AutoModelForMaskedLM.from_pretrained(place, dtype=torch.float32, attn_implementation="eager")
     items = whole_words(read(train, columns), tokenizer, train, skip_split)
     if valid is None:
         order = np.random.default_rng(run.seed).permutation(len(items))

@@ -39,6 +39,14 @@ def names(but: Collection[str] = ()) -> list[str]:
     return [name for name in every if card(name).task not in but] if but else every
 
 
+def expected() -> str:
+    """What may stand for a model, for whoever has named none."""
+    return (
+        f"expected a shipped model: {', '.join(names())}; a folder written by save_pretrained; or a Hugging Face id "
+        f"that is reachable or cached"
+    )
+
+
 def path(name: str) -> Path:
     """The folder of a shipped model, for `from_pretrained`."""
     if name not in names():
