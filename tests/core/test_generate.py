@@ -194,6 +194,8 @@ def test_a_token_is_explained_rather_than_the_likeliest_others(model: Any, metho
     for said in (found.ids[found.start + 1], step.target.label):
         with pytest.raises(InvalidOption, match="is what was said as token 1; expected another"):
             found.why_not(1, said)
+    with pytest.raises(InvalidOption, match="is what was said as token -2"):
+        found.why_not(-2, step.target.index)
 
 
 def test_some_of_what_was_said_is_explained_as_that_phrase_is(model: Any) -> None:
