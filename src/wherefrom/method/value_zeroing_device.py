@@ -59,7 +59,7 @@ class SourceTile(NamedTuple):
     alpha: Tensor  # 0 where nothing is given: [B, J, n, H]
     kappa: Tensor  # [B, J, n]
     taken: Tensor  # −α / s': [B, J, n, H]
-    carried: Tensor  # f, or L f where the stream goes through the norm: [H, B J, d]
+    carried: Tensor  # f, or L f where the stream goes through the norm, as the last norm sees it: [H, B J, d]
     units: list[Tensor]  # L f through W_1: [H, B J, F] each
 
 
@@ -75,6 +75,7 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     digits: Precision = "split" if precision == "fast" else precision
     own = [(product(y, each.weight, digits) + each.bias, product(around, each.weight, precision)) for each in inputs]
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
+    centred = (lambda t: t) if block.ffn_post is None else block.ffn_post.centred  # what only it reads
     to, crossing = kernels.aim(layer.output.contiguous(), last, precision), _crossing(layer, norm)
     found = torch.zeros_like(layer.attention[:, 0])
     how = {
@@ -83,20 +84,19 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         "metric": metric,
         "precision": precision,
     }
-    out = _out_of(block.ffn_out.weight, precision)
+    out = _out_of(centred(block.ffn_out.weight), precision)
+    carrier, around = (norm.linear(block.w_o), centred(around)) if post else (block.w_o, None)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, crossing, precision)
+        tile = _sources(layer, norm, sources, through, crossing, centred(carrier), precision)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
         kernels.entering((tile.taken, tile.kappa), each, rows, hidden, how)
         weights = tile.taken if post else -tile.alpha
-        kernels.leaving(
-            out(hidden), (weights, tile.kappa), tile.carried, around if post else None, to, found, rows, how
-        )
+        kernels.leaving(out(hidden), (weights, tile.kappa), tile.carried, around, to, found, rows, how)
     return found
 
 
@@ -104,7 +104,8 @@ def _out_of(weight: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
     """W₂, for hidden units that are rounded or split already."""
     if precision == "split":
         return lambda hidden: of_halves(hidden, weight)
-    return lambda hidden: product(hidden, weight, precision)
+    rounded = weight if precision == "exact" else weight.bfloat16()  # as many digits come out of it as go in
+    return lambda hidden: hidden @ rounded
 
 
 def _bytes(layer: LayerTrace, precision: Precision) -> int:
@@ -124,8 +125,15 @@ def _crossing(layer: LayerTrace, norm: Norm) -> Tensor:
 
 
 def _sources(
-    layer: LayerTrace, norm: Norm, sources: slice, through: list[Tensor], crossing: Tensor, precision: Precision
+    layer: LayerTrace,
+    norm: Norm,
+    sources: slice,
+    through: list[Tensor],
+    crossing: Tensor,
+    carrier: Tensor,
+    precision: Precision,
 ) -> SourceTile:
+    """`carrier` takes v to what is carried: [H, d_h, d]."""
     block, u = layer.block, layer.u
     batch, n, d = u.shape
     value = layer.value[:, :, sources]
@@ -133,12 +141,13 @@ def _sources(
     f = torch.bmm(by_head, norm.centred(block.w_o))
     gram = torch.bmm(f.transpose(0, 1), f.permute(1, 2, 0))  # [B J, H, H]
     cross = crossing @ value.mT  # [B, H, n, J]
-    lf = f.mul_(norm.gamma)
-    carried = lf if block.post is not None else torch.bmm(by_head, block.w_o)
-    units = [
-        product_by_head(by_head, through[k], precision) if through else product(lf, each.weight, precision)
-        for k, each in enumerate(_inputs(block))
-    ]
+    carried = product_by_head(by_head, carrier, precision)
+    if through and precision == "fast":  # as many digits as W_2 is given
+        units = [torch.bmm(by_head.bfloat16(), each.bfloat16()) for each in through]
+    elif through:
+        units = [product_by_head(by_head, each, precision) for each in through]
+    else:
+        units = [product(f.mul(norm.gamma), each.weight, precision) for each in _inputs(block)]
     given = (value != 0).any(-1).transpose(1, 2)  # [B, J, H]
     alpha = layer.attention.new_empty(batch, value.shape[2], n, layer.heads)
     torch.mul(layer.attention[:, :, :, sources].permute(0, 3, 2, 1), given.unsqueeze(2), out=alpha)

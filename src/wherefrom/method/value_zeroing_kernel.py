@@ -7,9 +7,11 @@ The rows are the pairs of tokens that exist, sentence by sentence and source by 
 model no target that cannot see its source. A program has some targets and goes over some sources, for which it
 reads what belongs to its targets once.
 
-Where products are split or rounded, the distance comes of sums that are taken as δ passes: Σ δ, |δ|², ⟨w, δ⟩, the same
-weighed by γ², and ⟨γ o, δ⟩. That takes a third of the time, but it is a difference of squares: where δ points along o
-it loses digits.
+Where the last norm takes a mean off, the caller has taken it off W₂, r and f, so that δ has none.
+
+Where products are split or rounded, the distance comes of sums that are taken as δ passes: |δ|², ⟨w, δ⟩, the same
+weighed by γ², and ⟨γ β, δ⟩, which with ⟨γ² w, δ⟩ gives ⟨γ o, δ⟩. That takes a third of the time, but it is a difference
+of squares: where δ points along o it loses digits.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ import torch
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
+from triton import knobs
 
 # Of each precision what a program before W₂ has: targets, sources, units and warps. Of twelve on an H200 the fastest.
 ENTERING = {"exact": (16, 16, 128, 4), "split": (16, 16, 64, 2), "fast": (16, 16, 64, 2)}
 NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
-SUMMING = 32, 64, 4  # where it takes sums: targets, numbers at once and warps, of eight
+SUMMING = 16, 2, 64, 4  # where it takes sums: targets, sources, numbers at once and warps
 DOTS = {"exact": "tf32x3", "split": "tf32x3", "fast": "tf32"}
-GELUS = {"exact": 0, "split": 4, "fast": 5}  # of `_activated`
+GELUS = {"exact": 0, "split": 4, "fast": 5 if knobs.runtime.interpret else 6}  # of `_activated`
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
 
 
@@ -42,9 +45,13 @@ def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
         k = 1.0 / (1.0 + 0.23164189 * tl.abs(t))
         tail = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027 + k * 1.061405429))))
         return tl.maximum(t, 0.0) - 0.5 * tl.abs(t) * tail * tl.exp(-0.5 * t * t)
-    elif KIND == 5:  # t / (1 + 2^-tP(t²)): 3e-5 from GELU, its slope 1e-4; where one bfloat16 comes of it
+    elif KIND == 5 or KIND == 6:  # noqa: PLR1714  t / (1 + 2^-tP(t²)): 3e-5 from GELU, its slope 1e-4
         square = tl.minimum(t * t, 50.0)
-        return t / (1.0 + tl.exp2(-t * (2.3011923 + square * (0.10664355 - 0.00098678 * square))))
+        under = 1.0 + tl.exp2(-t * (2.3011923 + square * (0.10664355 - 0.00098678 * square)))
+        if KIND == 5:
+            return t / under
+        else:  # one instruction for six, exact to 2^-23; where kernels are interpreted there is none
+            return t * tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [under], tl.float32, True, 1)
     else:
         return tl.maximum(t, 0.0)
 
@@ -117,10 +124,10 @@ def _entering(  # type: ignore[no-untyped-def]
         by = tl.load(kappa + source * n + i, mask=seen, other=0.0)[:, None]
         place = (heads[:, None] * (sentences * count) + source) * width + f[None, :]
         known = (heads[:, None] < H) & (f[None, :] < width) & real
-        vectors = tl.load(g + place, mask=known, other=0.0)
+        vectors = tl.load(g + place, mask=known, other=0.0).to(tl.float32)
         after = _activated(base + by * moves + tl.dot(weights, vectors, input_precision=DOT), KIND)
         if GATED:
-            vectors = tl.load(g_up + place, mask=known, other=0.0)
+            vectors = tl.load(g_up + place, mask=known, other=0.0).to(tl.float32)
             after = after * (base_up + by * moves_up + tl.dot(weights, vectors, input_precision=DOT))
         found = after - before
         row = _row(start, j, i, first, length, CAUSAL)
@@ -155,7 +162,7 @@ def _leaving(  # type: ignore[no-untyped-def]
     eps,
     H: tl.constexpr,
     OWN: tl.constexpr,
-    NORM: tl.constexpr,  # 0 for none, 1 for one that centres, 2 for one that does not
+    NORM: tl.constexpr,  # whether there is a last one
     COSINE: tl.constexpr,
     CAUSAL: tl.constexpr,
     BI: tl.constexpr,
@@ -178,7 +185,7 @@ def _leaving(  # type: ignore[no-untyped-def]
     size = tl.sum(goal * goal, 1)
     if OWN:
         moves = tl.load(own + mine, mask=there, other=0.0)
-    if NORM > 0:
+    if NORM:
         read = tl.load(w + mine, mask=there, other=0.0)
         scales = tl.load(gamma + d, mask=d < width, other=0.0)[None, :]
         square = tl.sum(read * read, 1) / width + eps
@@ -198,10 +205,7 @@ def _leaving(  # type: ignore[no-untyped-def]
             vector = tl.load(f + (h * sentences * count + source) * width + d, mask=(d < width) & real, other=0.0)
             change += weight[:, None] * vector[None, :]
             touched = touched | (weight != 0).to(tl.int32)
-        if NORM > 0:
-            if NORM == 1:
-                mean = tl.sum(change, 1) / width
-                change = tl.where(d[None, :] < width, change - mean[:, None], 0.0)
+        if NORM:
             more = tl.sum((2 * read + change) * change, 1) / width
             scale, other = tl.sqrt(square), tl.sqrt(tl.maximum(square + more, eps))
             by = -more / (scale * other * (scale + other))
@@ -220,22 +224,13 @@ def _leaving(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _normed(  # type: ignore[no-untyped-def]
-    square, along, x, on_w, g_sum, g_square, g_on_w, at, real, step, eps, width: tl.constexpr, NORM: tl.constexpr
-):
-    """|δ|² and ⟨o, δ⟩ after the last norm, from the sums before it."""
-    if NORM == 1:
-        mean = x / width
-        square -= width * mean * mean
-        g_square += mean * (mean * tl.load(at + 3 * step, mask=real, other=1.0) - 2 * g_sum)
-        g_on_w -= mean * tl.load(at + 4 * step, mask=real, other=1.0)
-        along -= mean * tl.load(at + 5 * step, mask=real, other=1.0)
-    before, more = tl.load(at + step, mask=real, other=1.0), (2 * on_w + square) / width
+def _normed(square, on_w, g_square, g_on_w, on_beta, before, weighted, along_w, eps, width: tl.constexpr):  # type: ignore[no-untyped-def]
+    """|δ|² and ⟨o, δ⟩ after the last norm, from the sums before it and those of the target."""
+    more = (2 * on_w + square) / width
     scale, other = tl.sqrt(before), tl.sqrt(tl.maximum(before + more, eps))
     by = -more / (scale * other * (scale + other))
-    on_both = 2 * g_on_w / other + by * tl.load(at + 2 * step, mask=real, other=1.0)
-    square = g_square / (other * other) + by * on_both
-    return square, along / other + by * tl.load(at + 6 * step, mask=real, other=1.0)
+    square = g_square / (other * other) + by * (2 * g_on_w / other + by * weighted)
+    return square, (g_on_w / scale + on_beta) / other + by * along_w
 
 
 @triton.jit
@@ -255,10 +250,10 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     kappa,  # [B, J, n]
     f,  # [H, B J, d]
     own,  # [B, n, d]: r
-    w,  # [B, n, d]: what the last norm reads, centred
-    o,  # [B, n, d]
+    w,  # [B, n, d]: what the last norm reads, centred; o where there is none
     gamma,  # [d]
-    fixed,  # [7, B n]: what the targets have for all sources, `aim`
+    beta,  # [d]
+    fixed,  # [4, B n]: what the targets have for all sources, `aim`
     out,  # [B, n, n]
     starts,
     lengths,
@@ -269,58 +264,63 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     eps,
     width: tl.constexpr,  # d
     H: tl.constexpr,
-    HEADS: tl.constexpr,
     OWN: tl.constexpr,
     NORM: tl.constexpr,
     COSINE: tl.constexpr,
     CAUSAL: tl.constexpr,
     BI: tl.constexpr,
+    BJ: tl.constexpr,
     BD: tl.constexpr,
 ):
-    blocks = tl.cdiv(n, BI)
-    i, heads = (tl.program_id(0) % blocks) * BI + tl.arange(0, BI), tl.arange(0, HEADS)
-    source = (tl.program_id(0) // blocks).to(tl.int64)  # of all sentences
-    b, j = source // count, source % count
-    length, start = tl.load(lengths + b), tl.load(starts + b)
-    seen = (i < length) & (first + j < length)
+    blocks, groups = tl.cdiv(n, BI), tl.cdiv(count, BJ)
+    block, group = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    b = (group // groups).to(tl.int64)
+    i, j = (block * BI + tl.arange(0, BI))[None, :], ((group % groups) * BJ + tl.arange(0, BJ))[:, None]  # [J, I]
+    length, start, source = tl.load(lengths + b), tl.load(starts + b), b * count + j
+    real = (j < count) & (first + j < length)
+    seen = (i < length) & real
     if CAUSAL:
         seen = seen & (i >= first + j)
-    if tl.sum(seen.to(tl.int32)) == 0:
+    if tl.sum(tl.sum(seen.to(tl.int32), 1), 0) == 0:
         return
     pair, row = source * n + i, _row(start, j, i, first, length, CAUSAL)
-    given = tl.load(weights + pair[:, None] * H + heads[None, :], mask=seen[:, None] & (heads[None, :] < H), other=0.0)
-    by_own = tl.load(kappa + pair, mask=seen, other=0.0)[:, None]
-    x1 = tl.zeros((BI, BD), dtype=tl.float32)  # sums over d, of x = δ, x², x w, γ² x, γ² x², γ² x w and γ x o
-    x2, xw, g1, g2, gw, go = x1, x1, x1, x1, x1, x1
+    x2 = tl.zeros((BJ, BI, BD), dtype=tl.float32)  # sums over d, of x = δ: x², x w, γ² x², γ² x w and γ β x
+    xw, g2, gw, gb = x2, x2, x2, x2
     for d0 in range(0, width, BD):
-        d = d0 + tl.arange(0, BD)
-        inside, there = d < width, (i[:, None] < length) & (d[None, :] < width)
-        mine, known = (b * n + i[:, None]) * width + d[None, :], seen[:, None] & (d[None, :] < width)
-        x = tl.load(fed + row[:, None] * width + d[None, :], mask=known, other=0.0)
+        d = (d0 + tl.arange(0, BD))[None, None, :]
+        inside = d < width
+        mine, there = (b * n + i[:, :, None]) * width + d, (i[:, :, None] < length) & inside
+        x = tl.load(fed + row[:, :, None] * width + d, mask=seen[:, :, None] & inside, other=0.0).to(tl.float32)
         if OWN:
-            x += by_own * tl.load(own + mine, mask=there, other=0.0)
+            by_own = tl.load(kappa + pair, mask=seen, other=0.0)
+            x += by_own[:, :, None] * tl.load(own + mine, mask=there, other=0.0)
         for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
             weight = tl.load(weights + pair * H + h, mask=seen, other=0.0)
-            vector = tl.load(f + (h * sentences * count + source) * width + d, mask=inside, other=0.0)
-            x += weight[:, None] * vector[None, :]
-        scales = tl.load(gamma + d, mask=inside, other=0.0)[None, :]
-        go += x * scales * tl.load(o + mine, mask=there, other=0.0)
+            at = (h * sentences * count + source[:, :, None]) * width + d
+            x += weight[:, :, None] * tl.load(f + at, mask=real[:, :, None] & inside, other=0.0)
+        read = tl.load(w + mine, mask=there, other=0.0)
         x2 += x * x
-        if NORM > 0:
-            read, scaled = tl.load(w + mine, mask=there, other=0.0), x * scales * scales
-            xw += x * read
+        xw += x * read
+        if NORM:
+            scales = tl.load(gamma + d, mask=inside, other=0.0)
+            scaled = x * scales
+            gb += scaled * tl.load(beta + d, mask=inside, other=0.0)
+            scaled *= scales
             g2 += x * scaled
             gw += read * scaled
-            if NORM == 1:
-                x1 += x
-                g1 += scaled
-    along, square, at = tl.sum(go, 1), tl.sum(x2, 1), fixed + b * n + i  # ⟨o, δ⟩ and |δ|²
-    if NORM > 0:
-        sums = tl.sum(x1, 1), tl.sum(xw, 1), tl.sum(g1, 1), tl.sum(g2, 1), tl.sum(gw, 1)
-        square, along = _normed(square, along, *sums, at, i < length, sentences * n, eps, width, NORM)
+    square, along = tl.sum(x2, 2), tl.sum(xw, 2)  # |δ|² and ⟨o, δ⟩
+    at, step = fixed + b * n + i, sentences * n
+    if NORM:
+        before = tl.load(at + step, mask=i < length, other=1.0)
+        weighted = tl.load(at + 2 * step, mask=i < length, other=1.0)
+        along_w = tl.load(at + 3 * step, mask=i < length, other=1.0)
+        sums = tl.sum(g2, 2), tl.sum(gw, 2), tl.sum(gb, 2)
+        square, along = _normed(square, along, *sums, before, weighted, along_w, eps, width)
     size = tl.load(at, mask=i < length, other=1.0)
     distance = _cosine_distance(square, along, size) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
-    touched = tl.sum((given != 0).to(tl.int32), 1)
+    touched = tl.zeros((BJ, BI), dtype=tl.int32)
+    for h in tl.static_range(H):
+        touched = touched | (tl.load(weights + pair * H + h, mask=seen, other=0.0) != 0).to(tl.int32)
     tl.store(out + (b * n + i) * n + first + j, tl.where(touched != 0, distance, 0.0), mask=seen)
 
 
@@ -360,23 +360,23 @@ class Aim(NamedTuple):
     o: Tensor  # [B, n, d]
     read: Tensor  # what the norm after the FFN reads, centred; o where there is none
     gamma: Tensor
+    beta: Tensor
     eps: float
-    kind: int  # of that norm: `NORM`
-    fixed: Tensor | None  # of each target |o|², w² on the average, Σ γ² w², Σ γ², Σ γ² w, Σ γ o and Σ γ o w: [7, B, n]
+    normed: bool  # whether there is one
+    fixed: Tensor | None  # of each target |o|², w² on the average, Σ γ² w² and Σ γ o w: [4, B, n]
 
 
 def aim(o: Tensor, last: Any, precision: str) -> Aim:
     """`last`: the norm after the FFN with what it reads, centred; or None."""
     norm, read = (None, o) if last is None else last
-    eps, gamma = (1.0, torch.ones_like(o[0, 0])) if norm is None else (norm.eps, norm.gamma)
-    kind = 0 if norm is None else 1 if norm.centres else 2
+    ones = torch.ones_like(o[0, 0])
+    eps, gamma, beta = (1.0, ones, ones) if norm is None else (norm.eps, norm.gamma, norm.beta)
     if precision == "exact":
-        return Aim(o, read, gamma, eps, kind, None)
-    squares, aims = gamma.square(), gamma * o
-    on_average, weighted = read.square().mean(-1) + eps, read * squares
-    sums = [o.square(), weighted * read, squares.expand_as(o), weighted, aims, aims * read]
-    size, *others = (each.sum(-1) for each in sums)
-    return Aim(o, read, gamma, eps, kind, torch.stack([size, on_average, *others]))
+        return Aim(o, read, gamma, beta, eps, last is not None, None)
+    scaled = gamma * read
+    sums = [each.sum(-1) for each in (o.square(), scaled.square(), scaled * o)]
+    fixed = torch.stack([sums[0], read.square().mean(-1) + eps, *sums[1:]])
+    return Aim(o, read, gamma, beta, eps, last is not None, fixed)
 
 
 def leaving(
@@ -389,30 +389,30 @@ def leaving(
     rows: Any,
     how: dict[str, Any],
 ) -> None:
-    """Distances into `out`. `shift`: b and κ."""
+    """Distances into `out`. `shift`: b and κ. Where the norm takes a mean off, `fed`, f and `own` have none."""
     weights, kappa = shift
     batch, count, n, heads = weights.shape
     width = to.o.shape[-1]
-    given = fed, weights, kappa, f, to.o if own is None else own, to.read, to.o, to.gamma
+    given = fed, weights, kappa, f, to.o if own is None else own, to.read
     where = rows.starts, rows.lengths, rows.first, batch, count, n
     kind = {
         "H": heads,
         "OWN": own is not None,
-        "NORM": to.kind,
+        "NORM": to.normed,
         "COSINE": how["metric"] == "cosine",
         "CAUSAL": how["causal"],
     }
     if to.fixed is not None:
-        targets, numbers, warps = SUMMING
-        sizes = {"HEADS": _padded(heads), "BI": targets, "BD": numbers}
-        blocks = triton.cdiv(n, targets) * batch * count
-        _leaving_by_sums[(blocks,)](*given, to.fixed, out, *where, to.eps, width, **kind, **sizes, num_warps=warps)
+        targets, sources, numbers, warps = SUMMING
+        sizes = {"BI": targets, "BJ": sources, "BD": numbers, "num_warps": warps}
+        blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, sources)
+        _leaving_by_sums[(blocks,)](*given, to.gamma, to.beta, to.fixed, out, *where, to.eps, width, **kind, **sizes)
         return
     size = triton.next_power_of_2(width)
     targets = max(1, min(triton.next_power_of_2(n), NUMBERS // size))
     sizes = {"BI": targets, "BJ": OVER, "BD": size, "num_warps": MEASURING}
     _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, OVER))](
-        *given, out, *where, width, to.eps, **kind, **sizes
+        *given, to.o, to.gamma, out, *where, width, to.eps, **kind, **sizes
     )
 
 
