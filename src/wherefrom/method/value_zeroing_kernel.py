@@ -27,33 +27,50 @@ from triton import knobs
 # Of each precision what a program before W₂ has: targets, sources, units and warps. Of twelve on an H200 the fastest.
 ENTERING = {"exact": (16, 16, 128, 4), "split": (16, 16, 64, 2), "fast": (16, 16, 64, 2)}
 NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
-SUMMING = 16, 2, 64, 4  # where it takes sums: targets, sources, numbers at once and warps
+SUMMING = 32, 1, 64, 4  # where it takes sums: targets, sources, numbers at once and warps
 DOTS = {"exact": "tf32x3", "split": "tf32x3", "fast": "tf32"}
-GELUS = {"exact": 0, "split": 4, "fast": 5 if knobs.runtime.interpret else 6}  # of `_activated`
+GELUS = {"exact": 0, "split": 4, "fast": 5}  # of `_activated`
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
+INTERPRETED = tl.constexpr(knobs.runtime.interpret)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _inverse(t):  # type: ignore[no-untyped-def]
+    """1 / t to 2^-23: one instruction in place of six. An interpreter knows none."""
+    if INTERPRETED:
+        return 1.0 / t
+    else:  # noqa: RET505, as what is not chosen is not compiled
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [t], tl.float32, True, 1)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
     if KIND == 0:
         return 0.5 * t * (1.0 + tl.erf(t * 0.7071067811865476))
-    elif KIND == 1:  # noqa: RET505, as what is not chosen is not compiled
+    elif KIND == 1:  # noqa: RET505
         return t * tl.sigmoid(1.5957691216057308 * (t + 0.044715 * t * t * t))
     elif KIND == 2:
         return t * tl.sigmoid(t)
     elif KIND == 4:  # GELU with erf to 1.5e-7 (Abramowitz and Stegun 7.1.26), where two bfloat16 come of it
-        k = 1.0 / (1.0 + 0.23164189 * tl.abs(t))
-        tail = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027 + k * 1.061405429))))
-        return tl.maximum(t, 0.0) - 0.5 * tl.abs(t) * tail * tl.exp(-0.5 * t * t)
-    elif KIND == 5 or KIND == 6:  # noqa: PLR1714  t / (1 + 2^-tP(t²)): 3e-5 from GELU, its slope 1e-4
+        k = _inverse(1.0 + 0.23164189 * tl.abs(t))
+        tail = k * (0.127414796 + k * (-0.142248368 + k * (0.7107068705 + k * (-0.7265760135 + k * 0.5307027145))))
+        return tl.maximum(t, 0.0) - tl.abs(t) * tail * tl.exp2(-0.7213475204444817 * t * t)
+    elif KIND == 5:  # t / (1 + 2^-tP(t²)): 3e-5 from GELU, its slope 1e-4; where one bfloat16 comes of it
         square = tl.minimum(t * t, 50.0)
-        under = 1.0 + tl.exp2(-t * (2.3011923 + square * (0.10664355 - 0.00098678 * square)))
-        if KIND == 5:
-            return t / under
-        else:  # one instruction for six, exact to 2^-23; where kernels are interpreted there is none
-            return t * tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [under], tl.float32, True, 1)
+        return t * _inverse(1.0 + tl.exp2(t * ((0.00098678 * square - 0.10664355) * square - 2.3011923)))
     else:
         return tl.maximum(t, 0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _added(weights, vectors, to, DOT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A product more. Of bfloat16, weights are taken as two of them: their rounding would be that of all units."""
+    if vectors.dtype == tl.bfloat16 and not INTERPRETED:  # an interpreter multiplies none
+        first = weights.to(tl.bfloat16)
+        rest = (weights - first.to(tl.float32)).to(tl.bfloat16)
+        return tl.dot(rest, vectors, tl.dot(first, vectors, to))
+    else:  # noqa: RET505
+        return tl.dot(weights, vectors.to(tl.float32), to, input_precision=DOT)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -104,34 +121,30 @@ def _entering(  # type: ignore[no-untyped-def]
         if (tl.program_id(1) + 1) * BI <= first + j0:
             return
     i, f = tl.program_id(1) * BI + tl.arange(0, BI), tl.program_id(0) * BF + tl.arange(0, BF)
-    heads = tl.arange(0, HEADS)
-    there = (i[:, None] < length) & (f[None, :] < width)
-    own = (b * n + i[:, None]) * width + f[None, :]
-    base, moves = tl.load(p + own, mask=there, other=0.0), tl.load(q + own, mask=there, other=0.0)
+    heads, read = tl.arange(0, HEADS), tl.minimum(i, n - 1)  # what is read of no target is written nowhere
+    inside, known = f[None, :] < width, heads < H
+    own = (b * n + read[:, None]) * width + f[None, :]
+    base, moves = tl.load(p + own, mask=inside, other=0.0), tl.load(q + own, mask=inside, other=0.0)
     before = _activated(base, KIND)
     if GATED:
-        base_up, moves_up = tl.load(p_up + own, mask=there, other=0.0), tl.load(q_up + own, mask=there, other=0.0)
+        base_up, moves_up = tl.load(p_up + own, mask=inside, other=0.0), tl.load(q_up + own, mask=inside, other=0.0)
         before = before * base_up
-    for k in range(BJ):
-        j = j0 + k
-        source, real = b * count + j, (j < count) & (first + j < length)
-        seen = (i < length) & real
+    pair, place = (b * count + j0) * n + read, (heads[:, None] * sentences + b) * count + j0
+    of_pair, of_head = pair[:, None] * H + heads[None, :], place * width + f[None, :]
+    for k in range(tl.minimum(tl.minimum(BJ, count - j0), length - first - j0)):
+        weights = tl.load(a + of_pair + k * n * H, mask=known[None, :], other=0.0)
+        by = tl.load(kappa + pair + k * n)[:, None]
+        vectors = tl.load(g + of_head + k * width, mask=known[:, None] & inside, other=0.0)
+        after = _activated(_added(weights, vectors, by * moves + base, DOT), KIND)
+        if GATED:
+            vectors = tl.load(g_up + of_head + k * width, mask=known[:, None] & inside, other=0.0)
+            after = after * _added(weights, vectors, by * moves_up + base_up, DOT)
+        j, seen = j0 + k, i < length
         if CAUSAL:
             seen = seen & (i >= first + j)
-        weights = tl.load(
-            a + (source * n + i[:, None]) * H + heads[None, :], mask=seen[:, None] & (heads[None, :] < H), other=0.0
-        )
-        by = tl.load(kappa + source * n + i, mask=seen, other=0.0)[:, None]
-        place = (heads[:, None] * (sentences * count) + source) * width + f[None, :]
-        known = (heads[:, None] < H) & (f[None, :] < width) & real
-        vectors = tl.load(g + place, mask=known, other=0.0).to(tl.float32)
-        after = _activated(base + by * moves + tl.dot(weights, vectors, input_precision=DOT), KIND)
-        if GATED:
-            vectors = tl.load(g_up + place, mask=known, other=0.0).to(tl.float32)
-            after = after * (base_up + by * moves_up + tl.dot(weights, vectors, input_precision=DOT))
         found = after - before
         row = _row(start, j, i, first, length, CAUSAL)
-        written = seen[:, None] & (f[None, :] < width)
+        written = seen[:, None] & inside
         if SPLIT:
             rounded = found.to(tl.bfloat16)
             tl.store(out + row[:, None] * (2 * width) + f[None, :], rounded, mask=written)
@@ -276,29 +289,29 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     block, group = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     b = (group // groups).to(tl.int64)
     i, j = (block * BI + tl.arange(0, BI))[None, :], ((group % groups) * BJ + tl.arange(0, BJ))[:, None]  # [J, I]
-    length, start, source = tl.load(lengths + b), tl.load(starts + b), b * count + j
-    real = (j < count) & (first + j < length)
-    seen = (i < length) & real
+    length, start = tl.load(lengths + b), tl.load(starts + b)
+    seen = (i < length) & (j < count) & (first + j < length)
     if CAUSAL:
         seen = seen & (i >= first + j)
     if tl.sum(tl.sum(seen.to(tl.int32), 1), 0) == 0:
         return
-    pair, row = source * n + i, _row(start, j, i, first, length, CAUSAL)
+    # What is read of no pair is written nowhere.
+    row, source = tl.where(seen, _row(start, j, i, first, length, CAUSAL), 0), b * count + tl.minimum(j, count - 1)
+    target = b * n + tl.minimum(i, n - 1)
+    pair = source * n + tl.minimum(i, n - 1)
     x2 = tl.zeros((BJ, BI, BD), dtype=tl.float32)  # sums over d, of x = δ: x², x w, γ² x², γ² x w and γ β x
     xw, g2, gw, gb = x2, x2, x2, x2
     for d0 in range(0, width, BD):
         d = (d0 + tl.arange(0, BD))[None, None, :]
-        inside = d < width
-        mine, there = (b * n + i[:, :, None]) * width + d, (i[:, :, None] < length) & inside
-        x = tl.load(fed + row[:, :, None] * width + d, mask=seen[:, :, None] & inside, other=0.0).to(tl.float32)
+        inside = (d < width) | (width % BD == 0)
+        mine = target[:, :, None] * width + d
+        x = tl.load(fed + row[:, :, None] * width + d, mask=inside, other=0.0).to(tl.float32)
         if OWN:
-            by_own = tl.load(kappa + pair, mask=seen, other=0.0)
-            x += by_own[:, :, None] * tl.load(own + mine, mask=there, other=0.0)
+            x += tl.load(kappa + pair)[:, :, None] * tl.load(own + mine, mask=inside, other=0.0)
         for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
-            weight = tl.load(weights + pair * H + h, mask=seen, other=0.0)
-            at = (h * sentences * count + source[:, :, None]) * width + d
-            x += weight[:, :, None] * tl.load(f + at, mask=real[:, :, None] & inside, other=0.0)
-        read = tl.load(w + mine, mask=there, other=0.0)
+            vector = (h * sentences * count + source[:, :, None]) * width + d
+            x += tl.load(weights + pair * H + h)[:, :, None] * tl.load(f + vector, mask=inside, other=0.0)
+        read = tl.load(w + mine, mask=inside, other=0.0)
         x2 += x * x
         xw += x * read
         if NORM:
@@ -309,18 +322,16 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
             g2 += x * scaled
             gw += read * scaled
     square, along = tl.sum(x2, 2), tl.sum(xw, 2)  # |δ|² and ⟨o, δ⟩
-    at, step = fixed + b * n + i, sentences * n
+    at, step = fixed + target, sentences * n
     if NORM:
-        before = tl.load(at + step, mask=i < length, other=1.0)
-        weighted = tl.load(at + 2 * step, mask=i < length, other=1.0)
-        along_w = tl.load(at + 3 * step, mask=i < length, other=1.0)
         sums = tl.sum(g2, 2), tl.sum(gw, 2), tl.sum(gb, 2)
-        square, along = _normed(square, along, *sums, before, weighted, along_w, eps, width)
-    size = tl.load(at, mask=i < length, other=1.0)
+        aimed = tl.load(at + step), tl.load(at + 2 * step), tl.load(at + 3 * step)
+        square, along = _normed(square, along, *sums, *aimed, eps, width)
+    size = tl.load(at)
     distance = _cosine_distance(square, along, size) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
     touched = tl.zeros((BJ, BI), dtype=tl.int32)
     for h in tl.static_range(H):
-        touched = touched | (tl.load(weights + pair * H + h, mask=seen, other=0.0) != 0).to(tl.int32)
+        touched = touched | (tl.load(weights + pair * H + h) != 0).to(tl.int32)
     tl.store(out + (b * n + i) * n + first + j, tl.where(touched != 0, distance, 0.0), mask=seen)
 
 
