@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from wherefrom.model.parts import Block, Linear, Norm
 
 CPU_BYTES = 32 * 2**20  # large enough for W_2 to run at full speed
-DEVICE_BYTES = 8 * 2**30  # on a GPU, whose products are large enough then
+DEVICE_BYTES = 16 * 2**30  # on a GPU, whose products are large enough then
 # In a causal model a tile of J sources is a rectangle, in whose corner stand J² / 2 pairs of which none sees the other.
 FEWEST, WASTE = 256, 32  # pairs of a tile on a GPU: n² / 32 at most, where that is more than 256
 BESIDE = 80 * 10**6  # on a CPU: what a tile costs beside its pairs, in multiplications

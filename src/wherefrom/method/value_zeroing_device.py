@@ -104,8 +104,7 @@ def _out_of(weight: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
     """W₂, for hidden units that are rounded or split already."""
     if precision == "split":
         return lambda hidden: of_halves(hidden, weight)
-    rounded = weight if precision == "exact" else weight.bfloat16()  # as many digits come out of it as go in
-    return lambda hidden: hidden @ rounded
+    return lambda hidden: product(hidden, weight, precision)
 
 
 def _bytes(layer: LayerTrace, precision: Precision) -> int:
@@ -138,7 +137,7 @@ def _sources(
     batch, n, d = u.shape
     value = layer.value[:, :, sources]
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
-    f = torch.bmm(by_head, norm.centred(block.w_o))
+    f = product_by_head(by_head, norm.centred(block.w_o), "exact" if precision == "exact" else "split")
     gram = torch.bmm(f.transpose(0, 1), f.permute(1, 2, 0))  # [B J, H, H]
     cross = crossing @ value.mT  # [B, H, n, J]
     carried = product_by_head(by_head, carrier, precision)
