@@ -85,7 +85,7 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         "precision": precision,
     }
     out = _out_of(centred(block.ffn_out.weight), precision)
-    carrier, around = (norm.linear(block.w_o), centred(around)) if post else (block.w_o, None)
+    carrier, moves = (norm.linear(block.w_o), centred(around)) if post else (block.w_o, None)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
@@ -96,7 +96,7 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
         kernels.entering((tile.taken, tile.kappa), each, rows, hidden, how)
         weights = tile.taken if post else -tile.alpha
-        kernels.leaving(out(hidden), (weights, tile.kappa), tile.carried, around, to, found, rows, how)
+        kernels.leaving(out(hidden), (weights, tile.kappa), tile.carried, moves, to, found, rows, how)
     return found
 
 

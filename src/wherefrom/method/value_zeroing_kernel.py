@@ -34,7 +34,7 @@ ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
 INTERPRETED = tl.constexpr(knobs.runtime.interpret)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _inverse(t):  # type: ignore[no-untyped-def]
     """1 / t to 2^-23: one instruction in place of six. An interpreter knows none."""
     if INTERPRETED:
