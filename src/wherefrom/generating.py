@@ -21,7 +21,7 @@ from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
 from wherefrom.model.chat import Chat, given_or_chat
-from wherefrom.model.offsets import token_names
+from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.paired import followed_by, paired
 from wherefrom.model.phrase import ANSWER, continued, phrase_of, spelt
 from wherefrom.model.sound import FEATURES, features_of
@@ -258,7 +258,7 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         layer_scores=None,
         texts=before if opened.tokenizer is None else (*before, text),
         spans=[*sentence.spans, spans[-1]],
-        special=[*sentence.special, False],
+        special=[*sentence.special, opened.tokenizer is not None and said[-1] in special_ids(opened.tokenizer)],
         unknown=[*sentence.unknown, False],
         segments=[*sentence.segments, TARGET if opened.two_streams else ANSWER],
         target=phrase if towards else Target("none", label="the answer"),

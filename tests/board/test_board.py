@@ -16,7 +16,7 @@ import runs
 
 from wherefrom import board
 from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics, sane
-from wherefrom.board.writing import _methods
+from wherefrom.board.writing import _methods, _opening
 from wherefrom.cli import app
 from wherefrom.errors import InvalidOption, NotDefined, UnknownName
 from wherefrom.model import open_model
@@ -171,3 +171,10 @@ def test_a_method_that_a_table_lacks_carries_a_star(measured: tuple[Path, list[s
     page = _methods(board.Board((table, replace(table, name="another", values=fewer)), ()))
     starred = [line.split(" |")[0] for line in page.splitlines() if r"\*" in line]
     assert starred == [r"| [`random`](methods.md) \* (1 of 2)"]
+
+
+def test_what_is_not_told_from_chance_is_not_recommended(measured: tuple[Path, list[str]]) -> None:
+    """Eight examples of a random model tell nothing."""
+    opening = _opening(board.read_board(measured[0]))
+    assert "from chance: measure more of them before you choose" in opening
+    assert "If you have to choose" not in opening

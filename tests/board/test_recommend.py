@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from wherefrom.board import recommending
 from wherefrom.cli import app
+from wherefrom.cli.recommend import _first_on
 from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.model import open_model
 
@@ -104,3 +105,16 @@ def test_the_command_says_what_it_rests_on() -> None:
     assert "where attn-lrp is first within the budget (88%)." in " ".join(within.output.split())
     refused = CliRunner().invoke(app, ["methods", "alti", "--budget", "5"])
     assert isinstance(refused.exception, InvalidOption)
+
+
+def test_where_another_method_is_first_on_the_model_itself_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = "sentiment on sst2"
+    place = {"rank": 1.0, "of": 3, "alike": []}
+    known = {
+        "attcat": {"faithful": {**place, "beaten": 0.8, "tables": {table: 0.5}}, "passes": 2.0},
+        "alti": {"faithful": {**place, "beaten": 0.6, "tables": {table: 0.7}}, "passes": 2.0},
+    }
+    monkeypatch.setattr("wherefrom.board.recommending.shipped", lambda: {"methods": known})
+    assert _first_on(table, "output", ["attcat", "alti"], "") == (
+        "sentiment on sst2, where alti is first (70%; attcat 50%: one table tells less than all of them)"
+    )

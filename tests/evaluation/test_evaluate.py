@@ -414,3 +414,19 @@ def test_tasks_can_be_pickled() -> None:
     arrived: ShardTask = pickle.loads(pickle.dumps(task))
     assert (arrived.name, arrived.tokens) == (task.name, task.tokens)
     assert arrived.rows[0].item == task.rows[0].item
+
+
+def test_a_command_is_written_down_as_it_can_be_repeated() -> None:
+    assert steps._called(["/some/where/wherefrom/__main__.py", "evaluate", "-o", "x"]) == [
+        *("python", "-m", "wherefrom"),
+        *("evaluate", "-o", "x"),
+    ]
+    assert steps._called(["wherefrom", "evaluate"]) == ["wherefrom", "evaluate"]
+
+
+def test_a_text_that_is_too_long_may_be_cut(tmp_path: Path) -> None:
+    texts = ["a good film", "good " * 600]
+    how: dict[str, Any] = {"methods": ["attention"], "metrics": ["aopc"]}
+    found = wherefrom.evaluate(texts, out=tmp_path / "whole", **how)
+    assert "shorten it, or pass truncate=True" in str(found.finished)
+    assert not wherefrom.evaluate(texts, out=tmp_path / "cut", truncate=True, **how).finished["failures"]

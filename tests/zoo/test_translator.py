@@ -6,9 +6,12 @@ import json
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import wherefrom
 from wherefrom import zoo
+from wherefrom.cli import app
+from wherefrom.errors import InvalidOption
 from wherefrom.metric.spotcheck import checks
 
 SAID = [
@@ -106,3 +109,24 @@ def test_one_translation_has_no_check_and_the_reason_is_said(translator) -> None
     found = wherefrom.explain("Das stimmt nicht!", translator, method="gradient-x-input", target="Yes.")
     with pytest.raises(wherefrom.WherefromError, match="here there are two"):
         list(checks([found], translator))
+
+
+def test_what_was_said_ends_before_the_token_that_ends_it(translator) -> None:  # type: ignore[no-untyped-def]
+    source, target = SAID[4]
+    found = wherefrom.generate(source, translator)
+    assert found.text == target
+    assert found.tokens[-1] == "</s>"
+    assert "</s>" not in wherefrom.generate(source, translator, target=target).text
+
+
+def test_layers_are_refused_where_a_method_has_none() -> None:
+    command = ["align", *SAID[4]]  # the shipped translator is the default
+    assert CliRunner().invoke(app, [*command, "--layer", "0"]).exit_code == 0
+    found = CliRunner().invoke(app, [*command, "--method", "gradient-x-input", "--layer", "0"])
+    assert isinstance(found.exception, InvalidOption)
+    assert "has no layers; leave --layer out" in str(found.exception)
+
+
+def test_a_refusal_names_the_default_too() -> None:
+    with pytest.raises(wherefrom.WherefromError, match="or one that looks at no output, as alti"):
+        wherefrom.align(*SAID[4], "wherefrom/translate", method="decompx")

@@ -97,7 +97,7 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
 
 _COLUMNS = f"""Means over the tables, of erasure over those of classifiers, in the order of the first standing.
 A star: only so many of the tables have the method; its means, over these alone, do not compare with the rest.
-*Beaten*: the share of the other methods that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF:
+*Beats*: the share of the other methods that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF:
 higher is better; log-odds, sufficiency: lower. *Randomised*: rank correlation with the scores after all weights were
 drawn anew; near 1 the scores do not depend on what was learnt. *Padding*: the largest change of a score beside a
 longer text, relative to the largest score. *bfloat16*: rank correlation with the scores of the model in bfloat16.
@@ -119,12 +119,20 @@ def _opening(board: Board) -> str:
     share = found.beaten[0]
     alike = [each for each in found.methods[1:] if not found.told_apart(best, each)]
     also = f"; {_listed(alike)} {'is' if len(alike) == 1 else 'are'} not told apart from it" if alike else ""
+    measure = (
+        "[`wherefrom benchmark`](evaluate.md#every-method-at-once) asks your model; and there are things that "
+        "[no table can tell](#what-this-cannot-tell)."
+    )
+    if CHANCE in alike:
+        return (
+            f"{found.examples} examples do not tell the first of these methods, `{best}`, from chance: measure more of "
+            f"them before you choose. {measure}"
+        )
     pairs = f"{len(board.tables)} pair{'s' * (len(board.tables) > 1)} of model and data"
     return (
         f"If you have to choose without measuring: `{best}`. On {found.examples} examples of {pairs} it beats "
         f"{share:.0%} of the other {len(found.methods) - 1} methods on an average example, by erasure{also}. "
-        f"{_cheap(board, found)}If you can measure, do: [`wherefrom benchmark`](evaluate.md#every-method-at-once) asks "
-        f"your model; and there are things that [no table can tell](#what-this-cannot-tell)."
+        f"{_cheap(board, found)}If you can measure, do: {measure}"
     )
 
 
@@ -174,7 +182,7 @@ def _methods(board: Board) -> str:
     metrics = [
         each for each in (*FAITHFUL, *PLAUSIBLE[:1], *CUES[:1]) if board.mean(found.methods[0], each) is not None
     ]
-    head = ["method", "rank", "beaten", *(f"beaten, {each}" for each in others), *metrics]
+    head = ["method", "rank", "beats", *(f"beats, {each}" for each in others), *metrics]
     rows = []
     for at, method in enumerate(found.methods):
         shares = [

@@ -60,19 +60,26 @@ def _measured(opened: Model, model: str, question: str, names: list[str], within
     """Whether the model is one of those measured, and which method is first on it; how it can be where it is not."""
     from wherefrom import zoo
     from wherefrom.board.choosing import MEASURED
-    from wherefrom.board.recommending import best_on, resting_on
+    from wherefrom.board.recommending import resting_on
 
     tables = resting_on(question, opened.task) if model in zoo.names() else {}
     own = [name for name in tables if name.startswith(f"{Path(model).name} on ")]
     if own:
-        said = (
-            f"{table}, where {name} is first{within} ({share:.0%})"
-            for table in own
-            for name, share in [best_on(table, question, names)]
-        )
-        return f"Your model is among them: {'; '.join(said)}."
+        return f"Your model is among them: {'; '.join(_first_on(table, question, names, within) for table in own)}."
     if opened.task in MEASURED:
         advice = f"wherefrom benchmark --model {model} --data YOURS --out runs/mine measures it"
     else:
         advice = "wherefrom evaluate measures methods on it (docs/evaluate.md)"
-    return f"Your model was not among them: {advice}."
+    reads = "reads pictures, and these were models of text" if opened.images else "was not among them"
+    return f"Your model {reads}: {advice}."
+
+
+def _first_on(table: str, question: str, names: list[str], within: str) -> str:
+    """Which method is first on one table, and where the recommended one stands there."""
+    from wherefrom.board.recommending import best_on
+
+    name, share = best_on(table, question, names)
+    said = f"{table}, where {name} is first{within} ({share:.0%}"
+    if name == names[0]:
+        return f"{said})"
+    return f"{said}; {names[0]} {best_on(table, question, names[:1])[1]:.0%}: one table tells less than all of them)"

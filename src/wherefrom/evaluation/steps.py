@@ -90,7 +90,8 @@ def evaluate(
         Examples or rows: {"text": "The keys to the cabinet", "target": " are", "foil": " is"}.
     methods: names from `wherefrom.methods()`, with options in brackets: "integrated-gradients(n_steps=50)".
     metrics: names from `wherefrom.metrics()`: "aopc(by=mask)", "spearman:saliency@layers", "cue-dot".
-    explanations: scores made elsewhere, by name: one Explanation for each example, in their order.
+    explanations: scores made elsewhere, by name: one Explanation for each example, in their order. Each is measured by
+        the class or word that it says it explains; where it says none, by the one that is asked for here.
     target: the class that is explained; "label" for each example's gold one; by default the word that the example
         names, or what the model predicts.
     names: for target="label" and masked-accuracy, what the dataset calls a class of the model: {0: "negative",
@@ -292,9 +293,15 @@ def _manifest(asked: dict[str, Any], worker: Worker, source: Dataset, found: Sur
         "dropped": first_few([(each.row, each.reason) for each in source.dropped]),
         "versions": manifest.versions(),
         "threads": how.threads,
-        "command": sys.argv,
+        "command": _called(sys.argv),
         "begun": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _called(argv: Sequence[str]) -> list[str]:
+    """The command as it can be repeated: `python -m wherefrom` is known by the path of a file."""
+    own = Path(argv[0]).parts[-2:] == ("wherefrom", "__main__.py") if argv else False
+    return ["python", "-m", "wherefrom", *argv[1:]] if own else list(argv)
 
 
 def _scores_hash(every: Sequence[Explanation]) -> str:

@@ -27,7 +27,7 @@ def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(
             f"{opened.name} is an encoder with a decoder, which is asked about a text that it writes; give that text "
-            f"(target='…'), or let the model write it: wherefrom.generate(…)"
+            f"(target='…'), or let the model write it with `generate`"
         )
     if opened.tokenizer is None:
         raise InvalidTarget("a target text was given but no tokenizer to read it; pass tokenizer=")

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
+from wherefrom.defaults import MAPS
 from wherefrom.errors import InvalidOption, InvalidTarget, Unsuited, WherefromError, did_you_mean
 from wherefrom.method import Method, MethodSpec, methods
 from wherefrom.method.needs import undefined
@@ -162,9 +163,11 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
     if (why := undefined(method.needs, opened)) is not None:
         alike = [each for each in _defined(opened, method.class_specific) if not each.random]
         alike.sort(key=lambda each: each.idea != method.idea)  # nearest relatives first
+        towards = method.class_specific and opened.family.mapped
+        maps = f"; or one that looks at no output, as {MAPS[0]}" if towards else ""
         raise Unsuited(
             f"'{chosen.asked}' is not defined on {opened.name} ('{opened.family.name}'): {why}; choose a method that "
-            f"is: {', '.join(each.name for each in alike)}"
+            f"is: {', '.join(each.name for each in alike)}{maps}"
         )
 
 

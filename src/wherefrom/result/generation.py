@@ -55,8 +55,15 @@ class Generation:
 
     @property
     def text(self) -> str:
-        """What was said."""
-        return self.whole.texts[-1] if self.whole.texts else " ".join(self.tokens)
+        """What was said, without the token that ends it."""
+        if not self.whole.texts:
+            return " ".join(self.tokens)
+        text = self.whole.texts[-1]
+        for special, span in zip(self.whole.special[: self.start - 1 : -1], self.whole.spans[::-1], strict=False):
+            if not special or span is None:
+                break
+            text = text[: span[1]]
+        return text
 
     @property
     def prompt(self) -> str:
