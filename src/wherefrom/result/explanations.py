@@ -45,11 +45,19 @@ class Explanations(list[T]):
 
     def each(self) -> Iterator[tuple[int, Explanation]]:
         """Every explanation with the number of its input; those of a comparison one after another."""
+        return ((row, each) for row, each, _ in self._entries())
+
+    def _entries(self) -> Iterator[tuple[int, Explanation, str | None]]:
+        """The same with the name that each has in its comparison."""
         for row, found in enumerate(self):
             if isinstance(found, Comparison):
-                yield from ((row, each) for each in found.values())
+                yield from ((row, each, name) for name, each in found.items())
             elif found is not None:
-                yield row, found
+                yield row, found, None
+
+    @property
+    def _named(self) -> bool:
+        return any(isinstance(found, Comparison) for found in self)
 
     def words(self, how: str | None = None, *, rows: str | None = None) -> Explanations[T]:
         """Every explanation over words instead of pieces, as `Explanation.words` has it."""
@@ -58,7 +66,7 @@ class Explanations(list[T]):
 
     def to_dataframe(self) -> DataFrame:
         """A pandas DataFrame (the extra `pandas`), a row per token: which input, which token, its score."""
-        return tabular.dataframe(self.each())
+        return tabular.dataframe(self._entries(), named=self._named)
 
     def save(self, path: str | Path) -> Path:
         """Write a table (.csv and .parquet a row per token, .jsonl a line per explanation) or the viewer (.html)."""
@@ -68,11 +76,16 @@ class Explanations(list[T]):
         if path.suffix not in tabular.ENDINGS:
             known = ", ".join((".html", *tabular.ENDINGS))
             raise InvalidOption(f"cannot save several explanations to '{path.name}'; expected a name ending in {known}")
-        return tabular.save(self.each(), path)
+        return tabular.save(self._entries(), path, named=self._named)
 
     def to_html(self) -> str:
         """The viewer with all of them, one under the other: one HTML document that needs nothing beside it."""
-        named = {f"{row}: {view('title')(each)} · {each.explained}": each for row, each in self.each()}
+        named: dict[str, Explanation] = {}
+        for row, found in enumerate(self):
+            every = found.explanations if isinstance(found, Comparison) else {found.method: found} if found else {}
+            titles = view("titles")(list(every), list(every.values()))
+            for title, each in zip(titles, every.values(), strict=True):
+                named[f"{row}: {title} · {each.explained}"] = each
         return str(view("html-page")(named))
 
     def show(self, *, layers: bool = False) -> None:
