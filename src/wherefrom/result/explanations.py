@@ -1,25 +1,41 @@
-"""What `explain` and `compare` give for several inputs: a list that can also be shown, tabled and saved."""
+"""What `explain` and `compare` give for several inputs: a list that can also be shown, tabled, saved and loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from wherefrom.display import view
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import DamagedFile, InvalidOption
 from wherefrom.files import write
-from wherefrom.result import tabular
+from wherefrom.result import serialise, tabular
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+FORMAT = "wherefrom.explanations"
 SHOWN = 10  # explanations that a picture of the list shows
 
-
 T = TypeVar("T", bound=Explanation | Comparison)
+
+
+def _records(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The record of every explanation in the list's, those of a comparison one after another."""
+    for found in data["explanations"]:
+        if found is not None:
+            yield from found["explanations"].values() if "explanations" in found else [found]
+
+
+def _item(row: int, data: Any) -> Any:
+    """What stands at a place of the list, from its record; None for an input that was left out."""
+    kind = Comparison if isinstance(data, Mapping) and "explanations" in data else Explanation
+    try:
+        return None if data is None else kind.from_dict(data)
+    except DamagedFile as error:
+        raise DamagedFile(f"number {row} of this list: {error}") from error
 
 
 class Explanations(list[T]):
@@ -69,20 +85,53 @@ class Explanations(list[T]):
         return tabular.dataframe(self._entries(), named=self._named)
 
     def save(self, path: str | Path) -> Path:
-        """Write a table (.csv and .parquet a row per token, .jsonl a line per explanation) or the viewer (.html)."""
+        """Write everything (.json, or .npz for size), which `load` reads; a table (.csv and .parquet a row per token,
+        .jsonl a line per explanation); or the viewer (.html)."""
         path = Path(path)
         if path.suffix == ".html":
             return write(path, self.to_html())
-        if path.suffix not in tabular.ENDINGS:
-            known = ", ".join((".html", *tabular.ENDINGS))
+        if path.suffix in tabular.ENDINGS:
+            return tabular.save(self._entries(), path, named=self._named)
+        if path.suffix not in serialise.WHOLE:
+            known = ", ".join((*serialise.WHOLE, ".html", *tabular.ENDINGS))
             raise InvalidOption(f"cannot save several explanations to '{path.name}'; expected a name ending in {known}")
-        return tabular.save(self._entries(), path, named=self._named)
+        data = self.to_dict()
+        return serialise.store(path, data, serialise.apart(_records(data)) if path.suffix == ".npz" else {})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Explanations[Any]:
+        """Read what `save` wrote as .json or .npz; never unpickles anything."""
+        return cls.from_dict(serialise.stored(Path(path), "list of explanations"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, numbers and strings, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "version": 1,
+            "explanations": [None if found is None else found.to_dict() for found in self],
+            "skipped": {str(row): reason for row, reason in self.skipped.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Explanations[Any]:
+        """The inverse of `to_dict`."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise serialise.not_a("explanations", data)
+        if data.get("version") != 1:
+            raise DamagedFile(f"this list has version {data.get('version')!r}; this wherefrom reads version 1")
+        try:
+            serialise.together(_records(data), data)
+            skipped = {int(row): str(reason) for row, reason in data["skipped"].items()}
+            items = list(data["explanations"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedFile(f"this list of explanations is damaged: {type(error).__name__}: {error}") from error
+        return cls((_item(row, each) for row, each in enumerate(items)), skipped)
 
     def to_html(self) -> str:
         """The viewer with all of them, one under the other: one HTML document that needs nothing beside it."""
         named: dict[str, Explanation] = {}
         for row, found in enumerate(self):
-            every = found.explanations if isinstance(found, Comparison) else {found.method: found} if found else {}
+            every = {name or each.method: each for _, each, name in Explanations([found])._entries()}
             titles = view("titles")(list(every), list(every.values()))
             for title, each in zip(titles, every.values(), strict=True):
                 named[f"{row}: {title} · {each.explained}"] = each
