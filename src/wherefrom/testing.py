@@ -12,7 +12,7 @@ right shape, and keep the identities that it claims (`checks=`; `wherefrom.metho
 `check_family` takes a model through a pass and puts every block together again from the parts that its row in
 model/families.py names: that must give what the model itself computed.
 
-What does not hold raises `CheckFailed`, which says what and by how much.
+What does not hold raises `CheckFailed`, which says what and by how much, of a method a line for each.
 """
 
 from __future__ import annotations
@@ -64,17 +64,28 @@ class CheckFailed(AssertionError):
 
 
 def check_method(method: str | Callable[..., Any]) -> None:
-    """Check a registered method, by its name (with options, if you like) or its function."""
+    """Check a registered method, by its name (with options, if you like) or its function; all that fails is named."""
     spec = choose(_name_of(method))
-    _check_statement(spec)
-    _check_options(spec)
-    _check_cost(spec)
+    wrong = _failed((_check_statement, _check_options, _check_cost), spec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WherefromWarning)  # rows of random models that hold no contribution, say
-        _check_numbers(spec)
-        for identity in IDENTITIES:
-            if identity in spec.method.checks:
-                IDENTITIES[identity](spec)
+        numbers = _failed((_check_numbers,), spec)
+        # Identities of numbers that are wrong by themselves would say the same again.
+        claimed = () if numbers else [IDENTITIES[each] for each in IDENTITIES if each in spec.method.checks]
+        wrong += numbers + _failed(claimed, spec)
+    if wrong:
+        raise CheckFailed("\n".join(wrong))
+
+
+def _failed(checks: Sequence[Callable[[MethodSpec], None]], spec: MethodSpec) -> list[str]:
+    """What each of the checks says that fails, or what refused the method's result."""
+    found = []
+    for check in checks:
+        try:
+            check(spec)
+        except (CheckFailed, WherefromError) as error:
+            found.append(str(error))
+    return found
 
 
 def _name_of(method: str | Callable[..., Any]) -> str:

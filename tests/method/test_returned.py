@@ -12,7 +12,7 @@ import wherefrom
 from wherefrom.errors import InvalidOption
 from wherefrom.method import Scores, base, citations, method
 from wherefrom.method.returned import layer_heads, layer_row
-from wherefrom.testing import check_method
+from wherefrom.testing import CheckFailed, check_method
 from wherefrom.work import Work
 
 SHORT = "a good film ."  # six tokens, fewer than the model has heads
@@ -48,7 +48,7 @@ def test_a_layer_map_of_a_wrong_shape_is_refused(registered: Any, run: Any, got:
     for keep in ("maps", "scores"):
         with pytest.raises(InvalidOption, match=rf"'own' returned {got}.* of shape \[1, 6, 6\] \(\[B, n, n\]"):
             wherefrom.explain(SHORT, method="own", keep=keep)
-    with pytest.raises(InvalidOption, match=r"'own' returned .* expected a float32 or float64 tensor"):
+    with pytest.raises(CheckFailed, match=r"^the method 'own' returned .* expected a float32 or float64 tensor.*$"):
         check_method("own")
 
 
