@@ -18,6 +18,7 @@ VIEWS = {
     "terminal-table": "wherefrom.view.said:show_table",
     "plain-text": "wherefrom.view.terminal:plain",
     "title": "wherefrom.view.terminal:title",
+    "titles": "wherefrom.view.terminal:labels",
     "picture": "wherefrom.view.plot:draw",
     "picture-alignment": "wherefrom.view.plot:alignment",
     "picture-generation": "wherefrom.view.plot:generation",

@@ -5,12 +5,16 @@
     METRICS.find("AOPC")        what it holds, however the name is written; or an error that says what was meant
     list(METRICS)               the names, in the order in which they were added
 
+A name is given once. Only a function that stands where the former one stood takes its place: a cell of a notebook that
+is run again, a module that is reloaded.
+
 Capitals do not matter, and `_`, `-` and a space are the same. A registry with a `group` also holds what other installed
 packages declare under entry points of that name; they are imported at the first lookup or listing.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -32,15 +36,16 @@ class Registry(Mapping[str, T]):
         self._loaded = not group
 
     def add(self, name: str, entry: T, aliases: tuple[str, ...] = ()) -> None:
-        """Enter something under a name and its aliases, none of which may be taken."""
-        if name in self._entries:
+        """Enter something under a name and its aliases, none of which may be taken but by its own former version."""
+        if name in self._entries and not _again(self._entries[name], entry):
             raise ValueError(f"the {self.noun} '{name}' is registered twice; give one of them another name")
         for each in (name, *aliases):
             owner = self._names.get(fold(each), name)
             if owner != name:
                 raise ValueError(f"'{name}' cannot be called '{each}': that is a name of the {self.noun} '{owner}'")
         self._entries[name] = entry
-        self._names |= {fold(each): name for each in (name, *aliases)}
+        kept = {alias: owner for alias, owner in self._names.items() if owner != name}
+        self._names = kept | {fold(each): name for each in (name, *aliases)}
 
     def find(self, name: Any) -> T:
         """The entry of a name or alias, or an error that says which names there are."""
@@ -86,6 +91,19 @@ class Registry(Mapping[str, T]):
             except Exception as error:  # whatever another's module does, the rest can be used
                 package = f" of {point.dist.name}" if point.dist else ""
                 warn(f"the {self.noun} '{point.name}'{package} is left out: {point.value} cannot be loaded ({error!r})")
+
+
+def _again(former: Any, entry: Any) -> bool:
+    """Whether an entry is another's next version: in a notebook a cell is edited and run once more, a module reloaded.
+
+    Two functions of one file are not told apart from a mistake unless they have one name. Nobody takes a name of ours.
+    """
+    one, other = (getattr(each, "run", None) for each in (former, entry))
+    module = getattr(other, "__module__", None)
+    if module is None or module != getattr(one, "__module__", None) or module.partition(".")[0] == "wherefrom":
+        return False
+    by_hand = module == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    return by_hand or getattr(one, "__qualname__", None) == getattr(other, "__qualname__", "")
 
 
 def declared(group: str) -> list[Any]:

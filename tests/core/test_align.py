@@ -138,3 +138,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert "film" in found.output
     told = CliRunner().invoke(app, ["align", "a good film", "the film", "-m", str(tmp_path), "--json", "--input"])
     assert '"links"' in told.output
+
+
+def test_a_heading_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["Donaudampfschiff", "zwölflettern"]
+    wherefrom.Alignment(words, ["a", "b"], np.arange(6.0).reshape(1, 2, 3) / 6).show()
+    assert capsys.readouterr().out.splitlines()[1].split() == ["Donaudampfs…", "zwölflettern"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import wherefrom
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.metric.erasure import erasure
 from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanation import Explanation
+from wherefrom.result.explanations import Explanations
 
 TEXT = "the cat sat on a mat"
 TOKENIZER = tiny.tokenizer()
@@ -110,3 +114,48 @@ def test_beside_every_class_what_looks_at_none_is_measured_by_the_prediction() -
     }
     once, again = (erasure(TEXT, each["alti"], model, TOKENIZER).aopc for each in (plain, every))
     assert once == pytest.approx(again, abs=1e-12)
+
+
+def two_models() -> Comparison:
+    """One method on one text by two models."""
+    fields: dict[str, Any] = {"texts": ("good",), "spans": [(0, 0, 4)], "signed": True}
+    one = Explanation.from_scores(["good"], [1.0], "cp-lrp", model="first", prediction="yes", **fields)
+    return Comparison({"before": one, "after": replace(one, model="second", prediction="no")})
+
+
+def test_names_of_ones_own_are_shown_with_the_heading_of_each_model(capsys: Any) -> None:
+    both = two_models()
+    both.show()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert [line.split()[:2] for line in lines if line.startswith("predicts")] == [
+        ["predicts", "yes"],
+        ["predicts", "no"],
+    ]
+    assert [line.split(" ")[0] for line in lines if "cp-lrp" in line] == ["before", "after"]
+    static = both.to_html().partition("predicts yes")[2]
+    assert static.index("before · cp-lrp") < static.index("predicts no") < static.index("after · cp-lrp")
+
+
+def test_one_input_has_one_heading(capsys: Any) -> None:
+    found = compare(["attention", "alti(layers=[0,2])", "Rand"])
+    elsewhere = Explanation.from_scores(["a", "cat"], [1.0, 2.0])
+    Comparison({**found, "captum": elsewhere}).show()
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("read at:" in line for line in lines) == 1
+    for start in ("attention · rollout", "alti · rollout · layers", "Rand · random", "captum · given"):
+        assert sum(line.startswith(start) for line in lines) == 1, start
+
+
+def test_rows_of_a_table_say_which_explanation_they_are_of(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    both = two_models()
+    assert both.to_dataframe().groupby("name").score.sum().to_dict() == {"before": 1.0, "after": 1.0}
+    assert "name" not in both["before"].to_dataframe().columns
+    several = Explanations([both, both])
+    assert several.to_dataframe()[["input", "name"]].values.tolist() == [
+        [row, name] for row in (0, 1) for name in ("before", "after")
+    ]
+    assert pandas.read_csv(both.save(tmp_path / "both.csv")).name.tolist() == ["before", "after"]
+    lines = several.save(tmp_path / "several.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["name"] for line in lines] == 2 * ["before", "after"]
+    assert all(f"{row}: {name} · cp-lrp" in several.to_html() for row in (0, 1) for name in both)

@@ -121,6 +121,14 @@ def test_who_reads_it_is_said() -> None:
         (["a", 3], {}, "a token is no text"),
         (["a", "b"], {"target": "pos"}, "target='pos'; expected a"),
         (["a", "b"], {"texts": ("a b",), "spans": [(0, 0, 1), (0, 2, 99)]}, r"\(0, 2, 99\) lies outside the texts"),
+        (
+            ["a", "b"],
+            {"texts": ("a b",), "spans": [(0, 1), (2, 3)]},
+            r"\(0, 1\) .*expected \(which text, start",
+        ),
+        (["a", "b"], {"texts": "a b", "spans": [3, None]}, r"the span 3 .*; expected \(which text, start, end\)"),
+        (["a", "b"], {"spans": [(0, 0, 1), None]}, "spans are given and no texts; expected texts="),
+        (["a", "b"], {"layer_scores": [["x", "y"]]}, "layer_scores of type .* are not numbers"),
     ],
 )
 def test_what_is_no_explanation_is_refused(tokens: Any, more: dict[str, Any], message: str) -> None:
@@ -131,3 +139,14 @@ def test_what_is_no_explanation_is_refused(tokens: Any, more: dict[str, Any], me
 def test_scores_may_be_a_tensor_with_a_gradient() -> None:
     scores = torch.tensor([1.0, -2.0], requires_grad=True)
     assert Explanation.from_scores(["a", "b"], scores).scores.tolist() == [1, -2]
+
+
+def test_scores_come_as_other_libraries_have_them(tmp_path: Path) -> None:
+    half = torch.tensor([1.0, -2.0], dtype=torch.bfloat16)
+    tokens: list[str] = [*np.array(["a", "b"])]  # np.str_, as LIME has them
+    spans: list[Any] = [[0, 0, 1], (0, 2, 3)]
+    found = Explanation.from_scores(tokens, half, texts="a b", spans=spans, layer_scores=half[None])
+    assert found.scores.tolist() == found.layer_scores[0].tolist() == [1.0, -2.0]
+    assert [type(token) for token in found.tokens] == [str, str]
+    assert (found.texts, found.spans, found.signed) == (("a b",), [(0, 0, 1), (0, 2, 3)], True)
+    assert Explanation.load(found.save(tmp_path / "found.json")).spans == found.spans

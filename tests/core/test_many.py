@@ -17,7 +17,7 @@ import pytest
 import tiny
 import wherefrom
 from wherefrom import progress
-from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.errors import DamagedFile, WherefromError, WherefromWarning
 from wherefrom.pipeline import execution
 from wherefrom.result import tabular
 from wherefrom.result.explanations import Explanations
@@ -94,7 +94,7 @@ def test_every_kind_of_table_says_the_same(tmp_path: Path) -> None:
     assert [line["score"] for line in lines] == [each.scores.tolist() for each in every]
     assert [line["input"] for line in lines] == [0, 1, 2]
     assert (tmp_path / "b.csv").parent / "b.csv" == every[0].save(tmp_path / "b.csv")
-    with pytest.raises(WherefromError, match=r"'a\.xls'; expected a name ending in \.html, \.csv, \.parquet, \.jsonl"):
+    with pytest.raises(WherefromError, match=r"'a\.xls'; expected a name ending in \.json, \.npz, \.html, \.csv, "):
         every.save(tmp_path / "a.xls")
     with pytest.raises(WherefromError, match="cannot write"):
         every.save(tmp_path / "nowhere" / "a.csv")
@@ -118,6 +118,48 @@ def test_what_was_written_before_an_error_is_kept(tmp_path: Path) -> None:
             assert parquet.read_table(path).num_rows == len(one)
         else:
             assert len(path.read_text(encoding="utf-8").splitlines()) == (len(one) + 1 if ending == ".csv" else 1)
+
+
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.WherefromWarning")
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_what_is_saved_is_loaded_unchanged(tmp_path: Path, suffix: str) -> None:
+    texts = [TEXTS[0], "", TEXTS[1]]
+    for every in (
+        wherefrom.explain(texts, MODEL, TOKENIZER, "alti", on_error="skip"),
+        wherefrom.compare(texts, MODEL, TOKENIZER, ["alti", "attcat", "alti(layers=[0,2])"], on_error="skip"),
+        Explanations(),
+    ):
+        loaded = Explanations.load(every.save(tmp_path / f"every{suffix}"))
+        assert isinstance(loaded, Explanations)
+        assert [type(each) for each in loaded] == [type(each) for each in every]
+        assert loaded.skipped == every.skipped
+        assert loaded.to_dict() == every.to_dict()
+        assert [each.scores.dtype for _, each in loaded.each()] == [each.scores.dtype for _, each in every.each()]
+
+
+def test_a_file_that_is_no_list_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    every = found()
+    one, many = every[0].save(tmp_path / "one.npz"), every.save(tmp_path / "many.npz")
+    with pytest.raises(DamagedFile, match=r"a wherefrom explanation and no list of .*; wherefrom\.Explanation\.load"):
+        Explanations.load(one)
+    with pytest.raises(DamagedFile, match=r"list of explanations and no explanation; wherefrom\.Explanations\.load"):
+        wherefrom.Explanation.load(many)
+    for ending in (".jsonl", ".csv"):
+        with pytest.raises(WherefromError, match=rf"'table\{ending}'; expected .*\.json or \.npz.*a table, which"):
+            Explanations.load(every.save(tmp_path / f"table{ending}"))
+    data = every.to_dict()
+    for broken, message in (
+        ({**data, "version": 7}, "has version 7"),
+        ({**data, "explanations": [5]}, "this list of explanations is damaged"),
+        ({**data, "skipped": {"x": "y"}}, "this list of explanations is damaged"),
+        (
+            {**data, "explanations": [None, {**every[0].to_dict(), "scores": [1.0]}]},
+            "number 1 of this list: .* damaged",
+        ),
+        ([], "this is not a wherefrom list of explanations"),
+    ):
+        with pytest.raises(DamagedFile, match=message):
+            Explanations.from_dict(broken)  # type: ignore[arg-type]
 
 
 # Going on past failures -----------------------------------------------------------------------------------

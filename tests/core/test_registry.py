@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.method.base import METHODS
+from wherefrom.metric.base import METRICS
+from wherefrom.metric.names import metrics
 from wherefrom.registry import Registry
 
 
@@ -65,3 +70,52 @@ def test_packages_add_by_entry_points_at_the_first_lookup(tmp_path: Path, monkey
     with pytest.warns(WherefromWarning, match=r"the fruit 'broken' of orchard is left out: .*no_such_module"):
         assert fruit.find("Medlar") == 3
     assert list(fruit) == ["quince", "medlar"]
+
+
+CELL = """
+from wherefrom.method import method
+from wherefrom.method.citations import ABNAR_2020
+from wherefrom.metric.base import metric
+
+@method("vn", symbols=("{symbol}",), idea="a cell", paper=ABNAR_2020, needs={{"attention"}}, checks=set())
+def {function}(layer):
+    "{summary}"
+    return layer.attention.mean(1)
+
+@metric("own-top")
+def {function}_top(case, asked):
+    "{summary}"
+"""
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert metrics()  # all are registered before the registry is copied
+    for registry in (METHODS, METRICS):
+        for part in ("_entries", "_names"):
+            monkeypatch.setattr(registry, part, dict(getattr(registry, part)))
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_cell_that_is_run_again_replaces_what_it_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = ModuleType("__main__")  # without a file, as in IPython
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    for function, symbol, summary in (("vn", "V1", "First."), ("vn", "V2", "Second."), ("better", "V2", "Third.")):
+        exec(CELL.format(function=function, symbol=symbol, summary=summary), notebook.__dict__)
+        assert METHODS.find(symbol).summary == METRICS.find("own-top").summary == summary
+    assert METHODS.get("V1") is None
+    with pytest.raises(ValueError, match="the method 'alti' is registered twice"):
+        exec(CELL.replace('"vn"', '"alti"').format(function="vn", symbol="V3", summary="Mine."), notebook.__dict__)
+    with pytest.raises(ValueError, match="that is a name of the method 'alti'"):
+        exec(CELL.format(function="vn", symbol="alti", summary="Mine."), notebook.__dict__)
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_module_that_is_reloaded_replaces_its_own_and_nobody_elses() -> None:
+    first, other = ({"__name__": name} for name in ("first", "other"))
+    for summary in ("First.", "Second."):
+        exec(CELL.format(function="vn", symbol="V1", summary=summary), first)
+        assert METHODS.find("vn").summary == summary
+    for function, namespace in (("vn", other), ("another", first)):  # another's, or one file's second of that name
+        with pytest.raises(ValueError, match="the method 'vn' is registered twice"):
+            exec(CELL.format(function=function, symbol="V1", summary="Third."), namespace)

@@ -16,6 +16,7 @@ from wherefrom.metric.erasure import erasure
 from wherefrom.model import Reader, collate, open_model
 from wherefrom.model import answer as ask
 from wherefrom.model.target import logit
+from wherefrom.result.answer import Target
 
 TOKENIZER = tiny.tokenizer()
 LABELS = {"id2label": {0: "bad", 1: "so-so", 2: "Good"}, "label2id": {"bad": 0, "so-so": 1, "Good": 2}}
@@ -264,3 +265,17 @@ def test_a_position_may_be_a_word_of_the_text() -> None:
 def test_what_is_missing_is_said_of_each_kind_of_model(task: str, said: str) -> None:
     with pytest.raises(wherefrom.WherefromError, match=said):
         wherefrom.explain("the cat sat", tiny.model(task=task), TOKENIZER, method="saliency")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (Target("none", label="'"), 'what "\'" is made of, not towards a class or word'),
+        (Target("none", label="film"), "what 'film' is made of, not towards a class or word"),
+        (Target("phrase", 1, "don't", foil=2, foil_label="do"), "phrase \"don't\" rather than 'do'"),
+        (Target("similarity", label="it's", foil_label='a "b"'), 'similarity to "it\'s" rather than to \'a "b"\''),
+        (Target("answer", 1, "of it", end=2), "answer of it"),
+    ],
+)
+def test_quotes_are_none_that_the_label_holds(target: Target, said: str) -> None:
+    assert str(target) == said

@@ -86,7 +86,6 @@ BEFORE = {
     "docs/inputs.md": SENTENCE + TABLES,
     "docs/methods.md": SENTENCE + LANGUAGE_MODEL,
     "docs/pictures.md": VISION,
-    "docs/translation.md": "import wherefrom\n",
     "docs/viewer.md": SENTENCE + LANGUAGE_MODEL + "ex = wherefrom.explain(text)\n",
     "docs/guide/dataset.md": "open('texts.txt', 'w').write('a deep film .\\nit is dull .\\n')\n",
 }

@@ -129,6 +129,17 @@ def test_what_is_wrong_with_a_method_is_said(registered: Any, run: Any, stated: 
         check_method("own")
 
 
+def test_all_that_is_wrong_is_said_together(registered: Any) -> None:
+    registered("rows-sum-to-one", "hidden-tokens", cost=None)(own(lambda maps: 2 * maps + 0.1))
+    with pytest.raises(CheckFailed) as failed:
+        check_method("own")
+    said = str(failed.value).splitlines()
+    assert [any(part in line for line in said) for part in ("no cost=", "rows-sum-to-one", "hidden-tokens")] == 3 * [
+        True
+    ]
+    assert len(said) == 3
+
+
 def test_words_that_nobody_knows_are_refused_at_once(registered: Any) -> None:
     with pytest.raises(ValueError, match=r"'own' checks 'rows-sum-to-two'; did you mean 'rows-sum-to-one'\?"):
         registered("rows-sum-to-two")

@@ -15,6 +15,7 @@ import torch
 
 from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError
 from wherefrom.method import Method, Scores
+from wherefrom.method.returned import layer_heads, layer_map, layer_row, maps_of, scores_of
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, foreseen, stream
 from wherefrom.model.frozen_pass import Freezing
 from wherefrom.model.target import is_each
@@ -311,16 +312,17 @@ def _work(shelf: Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> Non
     one_stream = layer.step is None
     if rows is not None and one_stream and rows.alone(layer.index) and job.head is None and job.method.row is not None:
         at = rows.targets(layer.mask)
-        rows.add(sunk(job.method.row(layer, at, **job.options).unsqueeze(1), at[:, None]))
+        row = layer_row(job.method, job.method.row(layer, at, **job.options), layer)
+        rows.add(sunk(row.unsqueeze(1), at[:, None]))
         return
-    whole = sunk(layer.on_axis(job.method.run(layer, **job.options)))
+    whole = sunk(layer.on_axis(layer_map(job.method, job.method.run(layer, **job.options), layer)))
     if job.head is None:
         rows.add(whole) if rows is not None else shelf.maps.add(whole)
         if shelf.joint is not None:
             shelf.joint.add(whole)
         return
     assert job.method.heads is not None
-    heads = sunk(layer.on_axis(job.method.heads(layer, **job.options)))
+    heads = sunk(layer.on_axis(layer_heads(job.method, job.method.heads(layer, **job.options), layer)))
     if job.head == "all":
         shelf.maps.add(whole)
         shelf.heads.add(heads)
@@ -339,13 +341,14 @@ def _work_towards(shelf: Shelf, output: OutputTrace) -> None:
     job = shelf.job
     if shelf.error:
         return
-    found = job.method.run(output, **job.options)
-    if isinstance(found, Scores):
-        shelf.scores = found.cpu()
+    found, shape = job.method.run(output, **job.options), (len(shelf.lengths), max(shelf.lengths))
+    if job.method.kind == "scores" or isinstance(found, Scores):  # generic-attention's, where there are two streams
+        shelf.scores = scores_of(job.method, found, *shape).cpu()
         return
     shelf.maps = shelf.stack()
     shelf.joint = joining(job, shelf.lengths, shelf.fetching, output.trace.opened.device)
-    for layer in found[job.reach.start : job.reach.end]:
+    every = maps_of(job.method, found, job.reach.depth, *shape)
+    for layer in every[job.reach.start : job.reach.end]:
         maps = layer.detach()
         if job.reach.drop_sink:
             maps = without_sink(maps, output.trace.batch.sentences)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wherefrom.method.returned import layer_map
 from wherefrom.model import LayerTrace, Model, Sentence
 from wherefrom.model.parts import Block
 from wherefrom.model.side_by_side import one_layer
@@ -33,7 +34,8 @@ def waits(shelf: Shelf, depth: int) -> bool:
 
 def work(shelf: Shelf, layers: Sequence[LayerTrace], block: Block) -> None:
     """The maps of all layers."""
-    maps = shelf.job.method.run(one_layer(layers, block), **shelf.job.options)
+    method, every = shelf.job.method, one_layer(layers, block)
+    maps = layer_map(method, method.run(every, **shelf.job.options), every)
     shelf.maps.add_all(maps)
     if shelf.joint is not None:
         shelf.joint.add_all(maps)

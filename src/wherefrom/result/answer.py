@@ -14,6 +14,12 @@ Number = TypeVar("Number", bound=np.floating[Any])
 BEFORE_EACH = "token before each"  # why several tokens of what was said are read where they are
 
 
+def quoted(label: str | None) -> str:
+    """A label in quotes that it does not hold itself: 'not', "'"."""
+    mark = '"' if "'" in str(label) and '"' not in str(label) else "'"
+    return f"{mark}{label}{mark}"
+
+
 @dataclass(frozen=True)
 class Target:
     """The number explained. `kind` is "class", "token", "phrase" (several tokens after the prompt), "start", "end",
@@ -43,15 +49,16 @@ class Target:
             return "nothing: random scores, to compare with"
         if self.kind == "none":
             name = self.label or "a token"
-            named = name if " " in name or name.startswith(("[", "<")) else f"'{name}'"  # a word, not [CLS] or the mean
+            named = (
+                name if " " in name or name.startswith(("[", "<")) else quoted(name)
+            )  # a word, not [CLS] or the mean
             return f"what {named} is made of, not towards a class or word"
         if self.kind == "similarity":
-            than = "" if self.foil_label is None else f" rather than to '{self.foil_label}'"
-            return f"similarity to '{self.label}'{than}"
-        named = (
-            f"{self.kind} '{self.label}'" if self.kind in ("class", "token", "phrase") else f"{self.kind} {self.label}"
-        )
-        return named if self.foil_label is None else f"{named} rather than '{self.foil_label}'"
+            than = "" if self.foil_label is None else f" rather than to {quoted(self.foil_label)}"
+            return f"similarity to {quoted(self.label)}{than}"
+        label = quoted(self.label) if self.kind in ("class", "token", "phrase") else self.label
+        named = f"{self.kind} {label}"
+        return named if self.foil_label is None else f"{named} rather than {quoted(self.foil_label)}"
 
 
 @dataclass(frozen=True)

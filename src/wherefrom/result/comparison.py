@@ -25,7 +25,11 @@ READ = (FORMAT, "whence.comparison")  # what the library was called when the fir
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Mapping[str, Explanation]):
-    """Explanations of one input by the name that each method was asked for: `comparison["rollout"]`."""
+    """Explanations of one input by the name that each method was asked for: `comparison["rollout"]`.
+
+    Or by names of your own, `Comparison({"before": one, "after": other})`: where another model or another text was
+    explained, it is shown under a heading of its own.
+    """
 
     explanations: dict[str, Explanation]
     failed: dict[str, str] = field(default_factory=dict)  # why a method that was asked for is not among them
@@ -73,15 +77,15 @@ class Comparison(Mapping[str, Explanation]):
         )
 
     def to_dataframe(self) -> DataFrame:
-        """A pandas DataFrame (the extra `pandas`) with a row per token and method."""
-        return tabular.dataframe((0, each) for each in self.values())
+        """A pandas DataFrame (the extra `pandas`) with a row per token and explanation: `name` says which."""
+        return tabular.dataframe(((0, each, name) for name, each in self.items()), named=True)
 
     def save(self, path: str | Path, kind: str | None = None, **options: object) -> Path:
         """Write to a .json or .html file, as a picture (.png, .svg, .pdf) of a kind that `plot` knows, or as a table
         (.csv, .parquet, .jsonl)."""
         path = Path(path)
         if path.suffix in tabular.ENDINGS:
-            return tabular.save(((0, each) for each in self.values()), path)
+            return tabular.save(((0, each, name) for name, each in self.items()), path, named=True)
         if path.suffix in PICTURES:
             return Path(view("picture-file")(self.plot(kind, **options), path))
         if path.suffix == ".json":
@@ -99,8 +103,9 @@ class Comparison(Mapping[str, Explanation]):
         return cls.from_dict(stored(Path(path), "comparison"))
 
     def show(self, *, layers: bool = False, pieces: bool = False) -> None:
-        """Coloured words (or pieces) in the terminal, one line per method."""
-        view("terminal")(list(self.values()), layers=layers, pieces=pieces, failed=self.failed)
+        """Coloured words (or pieces) in the terminal, one line each."""
+        shown = list(self.values())
+        view("terminal")(shown, names=list(self), layers=layers, pieces=pieces, failed=self.failed)
 
     def plot(self, kind: str | None = None, **options: object) -> Figure:
         """A matplotlib figure (the extra `plot`) of a kind as in `Explanation.plot`, all methods in one.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownNam
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target
+from wherefrom.result.elsewhere import fields_of
 from wherefrom.result.picture import Patches
 from wherefrom.result.units import grouped
 from wherefrom.result.words import Span, as_written, group
@@ -348,27 +349,7 @@ class Explanation:
         >>> Explanation.from_scores(["good", "film"], [0.9, 0.1]).top(1)
         [(0, 'good', 0.9)]
         """
-        if hasattr(scores, "detach"):  # a tensor of torch's, which this module does not know
-            scores = scores.detach().cpu()
-        array = np.asarray(scores)
-        if not len(tokens):
-            raise InvalidInput("there are no tokens; expected at least one, with its score")
-        if not all(isinstance(token, str) for token in tokens):
-            raise InvalidInput("a token is no text; expected a list of strings")
-        if not isinstance(fields.get("target", NO_TARGET), Target):
-            raise InvalidInput(
-                f"target={fields['target']!r}; expected a wherefrom.result.answer.Target, or leave it out"
-            )
-        if array.dtype.kind not in "fiub":
-            raise InvalidInput(f"scores of type {array.dtype} are not numbers; expected one number per token")
-        array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-        fields.setdefault("signed", bool((array < 0).any()))
-        found = cls(tokens=list(tokens), scores=array, method=method, **cast(dict[str, Any], fields))
-        sizes = [len(text) for text in found.texts]
-        for span in found.spans if sizes else ():
-            if span and not (0 <= span[0] < len(sizes) and 0 <= span[1] <= span[2] <= sizes[span[0]]):
-                raise InvalidInput(f"the span {span} lies outside the texts; expected (which text, start, end)")
-        return found
+        return cls(method=method, **fields_of(tokens, scores, fields))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, numbers and strings, ready for JSON."""

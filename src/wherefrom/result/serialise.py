@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ READ = (FORMAT, "whence.explanation")  # what the library was called when the fi
 VERSION = 1
 PICTURES = (".png", ".svg", ".pdf")  # written by view/plot
 STORED = {"readout": "reading"}  # fields that files name otherwise
+KINDS = {name: name for name in ("explanation", "comparison", "generation")} | {"explanations": "list of explanations"}
+WHOLE = (".json", ".npz")  # files from which everything is read again
 ARRAYS = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
 
 
@@ -81,12 +83,15 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
 def not_a(wanted: str, data: Any) -> DamagedFile:
     """Data that is no such thing, and who reads it where it is another of ours."""
     named = str(data.get("format")).partition(".")[2] if isinstance(data, Mapping) else ""
-    if named in ("explanation", "comparison", "generation") and named != wanted:
+    said = KINDS[wanted]
+    if named in KINDS and named != wanted:
         reads = f"wherefrom.{named.capitalize()}"
-        return DamagedFile(f"this is a wherefrom {named} and no {wanted}; {reads}.load or {reads}.from_dict reads it")
+        return DamagedFile(
+            f"this is a wherefrom {KINDS[named]} and no {said}; {reads}.load or {reads}.from_dict reads it"
+        )
     if isinstance(data, Mapping) and "sequence_attributions" in data.get("attributes", data):
-        return DamagedFile(f"this is a file of inseq and no {wanted}; wherefrom.Generation.load reads it")
-    return DamagedFile(f"this is not a wherefrom {wanted}; expected data written by to_dict or save")
+        return DamagedFile(f"this is a file of inseq and no {said}; wherefrom.Generation.load reads it")
+    return DamagedFile(f"this is not a wherefrom {said}; expected data written by to_dict or save")
 
 
 def target_of(data: Mapping[str, Any]) -> Target:
@@ -95,7 +100,7 @@ def target_of(data: Mapping[str, Any]) -> Target:
 
 def save(explanation: Explanation, path: Path) -> Path:
     """Write .json or .npz."""
-    if path.suffix not in (".json", ".npz"):
+    if path.suffix not in WHOLE:
         raise InvalidOption(
             f"cannot save to '{path.name}'; expected a name ending in .json, .npz, .html, "
             f"{', '.join((*PICTURES, *tabular.ENDINGS))}"
@@ -114,6 +119,21 @@ def store(path: Path, data: Mapping[str, Any], arrays: Mapping[str, Any]) -> Pat
     return write(path, packed.getvalue())
 
 
+def apart(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The arrays of many records, taken out of them, by names that `together` knows."""
+    return {
+        f"{number}.{name}": np.asarray(record.pop(name), dtype=np.dtype(dtype))
+        for number, record in enumerate(records)
+        for name, dtype in record["dtypes"].items()
+    }
+
+
+def together(records: Iterable[dict[str, Any]], stored: Mapping[str, Any]) -> None:
+    """Put back what `apart` took out."""
+    for number, record in enumerate(records):
+        record.update({name: stored[key] for name in record.get("dtypes", ()) if (key := f"{number}.{name}") in stored})
+
+
 def load(cls: type[Explanation], path: Path) -> Explanation:
     """Read .json or .npz."""
     return from_dict(cls, stored(path, "explanation"))
@@ -130,7 +150,10 @@ def stored(path: Path, what: str) -> dict[str, Any]:
             with np.load(path, allow_pickle=False) as archive:
                 data = {**json.loads(str(archive["meta"])), **{k: archive[k] for k in archive if k != "meta"}}
         else:
-            raise InvalidOption(f"cannot load '{path.name}'; expected a name ending in .json or .npz")
+            table = " (this one ends as a table, which holds scores alone)" if path.suffix in tabular.ENDINGS else ""
+            raise InvalidOption(
+                f"cannot load '{path.name}'; expected a name ending in .json or .npz, as save writes them{table}"
+            )
     except WherefromError:
         raise
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:

@@ -47,17 +47,25 @@ EACH = {
 ENDINGS = (".csv", ".parquet", ".jsonl")
 GROUP = 50_000  # rows of a parquet file that are written together
 
-Numbered = Iterable[tuple[int, "Explanation"]]
-Writer = Callable[[int, "Explanation"], None]  # the number of the input, and its explanation
+# The number of the input, its explanation, and the name that it has in a comparison
+Entries = Iterable[tuple[int, "Explanation"] | tuple[int, "Explanation", str | None]]
+Writer = Callable[..., None]  # takes the parts of such an entry
 
 
-def record(number: int, explanation: Explanation) -> dict[str, Any]:
+def columns(named: bool) -> dict[str, str]:
+    """Those of a table, and their types; only that of comparisons has names."""
+    name = {"name": "string"} if named else {}
+    return {"input": SHARED["input"], **name, **SHARED, **EACH}
+
+
+def record(number: int, explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """One explanation: its columns, those of tokens as lists."""
     target = explanation.target
     towards = str(target.label) if target.towards else None
     places = [span or (None, None, None) for span in explanation.spans]
     return {
         "input": number,
+        **({} if name is None else {"name": name}),
         "method": explanation.method,
         "target": towards,
         "foil": target.foil_label,
@@ -76,70 +84,70 @@ def record(number: int, explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def rows(number: int, explanation: Explanation) -> Iterator[dict[str, Any]]:
+def rows(number: int, explanation: Explanation, name: str | None = None) -> Iterator[dict[str, Any]]:
     """A row per token."""
-    found = record(number, explanation)
-    shared = {name: found[name] for name in SHARED}
+    found = record(number, explanation, name)
+    shared = {column: cell for column, cell in found.items() if column not in EACH}
     for values in zip(*(found[name] for name in EACH), strict=True):
         yield {**shared, **dict(zip(EACH, values, strict=True))}
 
 
-def dataframe(explanations: Numbered) -> DataFrame:
+def dataframe(explanations: Entries, *, named: bool = False) -> DataFrame:
     """A pandas DataFrame with a row per token."""
     pandas = need("pandas", extra="pandas")
-    columns: dict[str, list[Any]] = {name: [] for name in (*SHARED, *EACH)}
-    for number, each in explanations:
-        found = record(number, each)
-        for name, column in columns.items():
-            column += found[name] if name in EACH else [found[name]] * len(each)
-    table = pandas.DataFrame(columns)
+    filled: dict[str, list[Any]] = {column: [] for column in columns(named)}
+    for number, each, *name in explanations:
+        found = record(number, each, *name)
+        for column, cells in filled.items():
+            cells += found[column] if column in EACH else [found.get(column)] * len(each)
+    table = pandas.DataFrame(filled)
     kinds = {"Int64": ("part", "start", "end"), "float64": ("probability", "log_probability")}  # or None
     return table.astype({name: kind for kind, names in kinds.items() for name in names})
 
 
-def save(explanations: Numbered, path: Path) -> Path:
+def save(explanations: Entries, path: Path, *, named: bool = False) -> Path:
     """All of them into one file."""
-    with opened(path) as write:
-        for number, each in explanations:
-            write(number, each)
+    with opened(path, named=named) as write:
+        for entry in explanations:
+            write(*entry)
     return path
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Writer]:
+def opened(path: Path, *, named: bool = False) -> Iterator[Writer]:
     """A function that writes one explanation after another into a file of the kind that its name says."""
     kinds = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
     if path.suffix not in kinds:
         raise InvalidOption(f"cannot save a table to '{path.name}'; expected a name ending in {', '.join(ENDINGS)}")
     try:
         with ExitStack() as stack:
-            yield stack.enter_context(kinds[path.suffix](path))
+            yield stack.enter_context(kinds[path.suffix](path, columns(named)))
     except OSError as error:
         raise ResourceUnavailable(f"cannot write '{path}': {error.strerror or error}") from error
 
 
 @contextmanager
-def _csv(path: Path) -> Iterator[Writer]:
+def _csv(path: Path, columns: dict[str, str]) -> Iterator[Writer]:
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
-        table = csv.DictWriter(file, [*SHARED, *EACH])
+        table = csv.DictWriter(file, list(columns))
         table.writeheader()
-        yield lambda number, each: table.writerows(rows(number, each))
+        yield lambda number, each, name=None: table.writerows(rows(number, each, name))
 
 
 @contextmanager
-def _jsonl(path: Path) -> Iterator[Writer]:
+def _jsonl(path: Path, _columns: dict[str, str]) -> Iterator[Writer]:
     with path.open("w", encoding="utf-8", errors="replace") as file:
 
-        def write(number: int, each: Explanation) -> None:
-            file.write(json.dumps(record(number, each), ensure_ascii=False, allow_nan=False) + "\n")
+        def write(number: int, each: Explanation, name: str | None = None) -> None:
+            file.write(json.dumps(record(number, each, name), ensure_ascii=False, allow_nan=False) + "\n")
 
         yield write
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Writer]:
+def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Writer]:
     arrow, parquet = need("pyarrow", extra="pandas"), need("pyarrow.parquet", extra="pandas")
-    schema = arrow.schema([(name, getattr(arrow, kind)()) for name, kind in {**SHARED, **EACH}.items()])
+    schema = arrow.schema([(name, getattr(arrow, kind)()) for name, kind in columns.items()])
     waiting: list[dict[str, Any]] = []
     with path.open("wb") as file, parquet.ParquetWriter(file, schema) as table:
 
@@ -147,8 +155,8 @@ def _parquet(path: Path) -> Iterator[Writer]:
             table.write_table(arrow.Table.from_pylist(waiting, schema))
             waiting.clear()
 
-        def write(number: int, each: Explanation) -> None:
-            waiting.extend(rows(number, each))
+        def write(number: int, each: Explanation, name: str | None = None) -> None:
+            waiting.extend(rows(number, each, name))
             if len(waiting) >= GROUP:
                 flush()
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from wherefrom.result.alignment import Alignment
 from wherefrom.view.terminal import style
 
-LONG = 12  # letters of a word that a column shows
+LONG = 12  # letters of a heading, at most
 
 
 def show_alignment(alignment: Alignment, layer: int = -1, console: Console | None = None) -> None:
@@ -20,7 +20,7 @@ def show_alignment(alignment: Alignment, layer: int = -1, console: Console | Non
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
     for word in alignment.source:
-        table.add_column(Text(word[:LONG]), justify="right")
+        table.add_column(Text(word if len(word) <= LONG else f"{word[: LONG - 1]}…"), justify="right")
     largest = float(weights.max()) or 1.0
     for t, word in enumerate(alignment.target):
         cells = []

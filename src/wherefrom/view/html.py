@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -19,7 +19,7 @@ from wherefrom.view.bundle import script, style
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
 from wherefrom.view.overlay import data_uri, overlay
 from wherefrom.view.payload import payload
-from wherefrom.view.terminal import explained_by_all, gaps, title
+from wherefrom.view.terminal import by_input, explained_by_all, gaps, labels, predicted
 
 __all__ = ["document", "fragment", "payload"]
 
@@ -101,20 +101,23 @@ def _hash(source: str) -> str:
 
 def _static(explanations: Mapping[str, Explanation], failed: Mapping[str, str]) -> str:
     """The text, coloured, each piece with its score on hover."""
-    first = next(iter(explanations.values()))
-    common = explained_by_all(list(explanations.values()))
+    every = list(explanations.values())
+    called = iter(labels(list(explanations), every))
+    parts = [_static_part(alike, called) for alike in by_input(every)]
+    missing = "".join(f"<p>{escaped(f'{name}: {detail}')}</p>" for name, detail in failed.items())
+    return "".join(parts) + missing
+
+
+def _static_part(alike: Sequence[Explanation], called: Iterator[str]) -> str:
+    """Explanations of one input under their heading."""
+    first, common = alike[0], explained_by_all(alike)
     facts = {"explained: ": common, "": first.likelihood, "read at: ": first.read_at, "model: ": first.model}
     head = "; ".join(f"{name}{fact}" for name, fact in facts.items() if fact)
-    if first.prediction is not None:
-        p = first.probabilities.get(first.prediction)
-        head = f"predicts {first.prediction}" + (f" ({p:.3f})" if p is not None else "") + f"; {head}"
-    rows = "".join(
-        f"<p><b>{escaped(title(each) + _apart(each, common))}</b><br>{_seen(each)}</p>"
-        for each in explanations.values()
-    )
+    if (said := predicted(first)) is not None:
+        head = f"predicts {''.join(said)}; {head}"
+    rows = "".join(f"<p><b>{escaped(next(called) + _apart(each, common))}</b><br>{_seen(each)}</p>" for each in alike)
     remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
-    missing = "".join(f"<p>{escaped(f'{name}: {detail}')}</p>" for name, detail in failed.items())
-    return f"<p>{escaped(head)}</p>{remarks}{rows}{missing}"
+    return f"<p>{escaped(head)}</p>{remarks}{rows}"
 
 
 def _apart(explanation: Explanation, common: str | None) -> str:

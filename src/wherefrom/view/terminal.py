@@ -8,6 +8,7 @@ how strong a score is, in ink, in bold ink and as a background. Without colour (
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from wherefrom.registry import fold
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import (
     AGAINST,
@@ -54,31 +56,39 @@ def show(
     layers: bool = False,
     pieces: bool = False,
     console: Console | None = None,
+    names: Sequence[str] | None = None,
     failed: Mapping[str, str] | None = None,
 ) -> None:
-    """Print explanations of one input under one heading: over words, or over the tokenizer's pieces.
+    """Print explanations, those of one input under one heading: over words, or over the tokenizer's pieces.
 
-    `failed` says why some methods have none.
+    `names` are what their owner calls them, `failed` says why some methods have none.
     """
     console = console or Console()
     depth = None if console.no_color else console.color_system
-    common = explained_by_all(explanations)
-    console.print(heading(explanations[0], common))
-    for remark in explanations[0].remarks:
-        console.print(Text(remark, "dim"))
-    for each in explanations:
-        console.print()
-        console.print(Text.assemble((title(each), "bold"), _beside(each, common)))
-        read = each if pieces or each.granularity == "word" else each.words()
-        console.print(highlighted(read, depth) if depth else Text(plain(read, console.width)))
-        if layers:
-            for part in layer_tables(read, console.width, depth):
-                console.print(part)
-            for line in map_grid(read, console.width, depth):
-                console.print(line, no_wrap=True, overflow="ignore", crop=True)
+    called = iter(labels(names or [each.method for each in explanations], explanations))
+    for number, alike in enumerate(by_input(explanations)):
+        common = explained_by_all(alike)
+        if number:
+            console.print()
+        console.print(heading(alike[0], common))
+        for remark in alike[0].remarks:
+            console.print(Text(remark, "dim"))
+        for each in alike:
+            console.print()
+            console.print(Text.assemble((next(called), "bold"), _beside(each, common)))
+            _print_scores(each if pieces or each.granularity == "word" else each.words(), console, depth, layers)
     for name, detail in (failed or {}).items():
         console.print()
         console.print(Text.assemble((name, "bold"), f"  {detail}"))
+
+
+def _print_scores(read: Explanation, console: Console, depth: str | None, layers: bool) -> None:
+    console.print(highlighted(read, depth) if depth else Text(plain(read, console.width)))
+    if layers:
+        for part in layer_tables(read, console.width, depth):
+            console.print(part)
+        for line in map_grid(read, console.width, depth):
+            console.print(line, no_wrap=True, overflow="ignore", crop=True)
 
 
 def title(explanation: Explanation) -> str:
@@ -89,19 +99,60 @@ def title(explanation: Explanation) -> str:
     return " · ".join(parts)
 
 
+def labels(names: Sequence[str], explanations: Sequence[Explanation]) -> list[str]:
+    """What stands above each explanation: its title, and before it the name it has where the title does not say it."""
+    said = [(title(each), each.explained) for each in explanations]
+    found = []
+    for name, each, (own, what) in zip(names, explanations, said, strict=True):
+        if said.count((own, what)) == 1 and _says(name, each):
+            found.append(own)
+        else:
+            found.append(name if own in name else f"{name} · {own}")
+    return found
+
+
+def _says(name: str, explanation: Explanation) -> bool:
+    """Whether a name is that of the method, with its options or its target, or of the target alone."""
+    measured, method = explanation.measured, fold(re.split(r"[(:]", name)[0])
+    return not name or method == fold(explanation.method) or name in (measured.label, measured.kind)
+
+
+def by_input(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
+    """One after another, those together that one heading serves: of what one model read and said."""
+    found: list[list[Explanation]] = []
+    for each in explanations:
+        if found and _agree(found[-1][0], each):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _agree(one: Explanation, other: Explanation) -> bool:
+    """Whether text, model and prediction are the same; scores made elsewhere may say nothing of them."""
+    facts = [(each.texts, each.model, predicted(each)) for each in (one, other)]
+    return all(this == that or not this or not that for this, that in zip(*facts, strict=True))
+
+
 def explained_by_all(explanations: Sequence[Explanation]) -> str | None:
     """What a heading says is explained; None where there are several outputs, of which each is named beside its own."""
     outputs = {each.explained for each in explanations if each.target.towards}
     return None if len(outputs) > 1 else explanations[0].explained
 
 
+def predicted(explanation: Explanation) -> tuple[str, str] | None:
+    """What the model says, and how likely that is."""
+    if explanation.prediction is None:
+        return None
+    p = explanation.probabilities.get(explanation.prediction)
+    return explanation.prediction, "" if p is None else f" ({p:.3f})"
+
+
 def heading(explanation: Explanation, explained: str | None) -> Text:
     """What was predicted, what is explained, and which row it is read from."""
     text = Text()
-    if explanation.prediction is not None:
-        p = explanation.probabilities.get(explanation.prediction)
-        text.append("predicts ").append(explanation.prediction, "bold")
-        text.append(f" ({p:.3f})  " if p is not None else "  ")
+    if (said := predicted(explanation)) is not None:
+        text.append("predicts ").append(said[0], "bold").append(f"{said[1]}  ")
     shown = (explained and f"explained: {explained}", explanation.likelihood)
     facts = (*shown, explanation.read_at and f"read at: {explanation.read_at}", explanation.model)
     text.append("  ".join(fact for fact in facts if fact), "dim")
