@@ -14,7 +14,7 @@ import wherefrom
 from wherefrom.metric import deletion, erasure
 from wherefrom.model import rerun
 from wherefrom.model.capture import capture
-from wherefrom.model.known_padding import SDPA, telling
+from wherefrom.model.known_padding import LOOKING, telling
 from wherefrom.model.sentences import Batch, collate
 from wherefrom.model.undo import borrowed
 
@@ -35,12 +35,15 @@ def asked_of_the_device(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+@pytest.mark.parametrize("implementation", LOOKING)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", [(5, 5), (6, 3)])
 def test_the_numbers_are_those_of_a_mask_that_was_looked_at(
-    kind: str, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    kind: str, lengths: tuple[int, ...], implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = wherefrom.open_model(tiny.model(kind))
+    model = tiny.model(kind)
+    model.set_attn_implementation(implementation)
+    opened = wherefrom.open_model(model)
     sentences, _ = opened.reader().read([tiny.ids(n) for n in lengths])
     batch = collate(sentences, opened.pad_id)
 
@@ -70,8 +73,11 @@ def test_a_token_that_attention_may_not_see_is_hidden_without_padding() -> None:
     assert not capture(opened, batch).layers[0].attention[..., 2].any()
 
 
-def test_erasure_looks_at_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = wherefrom.open_model(tiny.model("bert"), tiny.tokenizer())
+@pytest.mark.parametrize("implementation", LOOKING)
+def test_erasure_looks_at_no_mask(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.model("bert")
+    model.set_attn_implementation(implementation)
+    opened = wherefrom.open_model(model, tiny.tokenizer())
     texts = ["a good cat", "the film is not very good and not here !"]
     sentences, _ = opened.reader().read(texts)
     found = wherefrom.explain(texts, opened, method="random")
@@ -82,14 +88,15 @@ def test_erasure_looks_at_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(looks)
 
 
-def test_transformers_has_its_mask_back() -> None:
-    own = AttentionMaskInterface._global_mapping[SDPA]
+@pytest.mark.parametrize("implementation", LOOKING)
+def test_transformers_has_its_mask_back(implementation: str) -> None:
+    own = AttentionMaskInterface._global_mapping[implementation]
     opened = wherefrom.open_model(tiny.model("bert"))
 
     def fails(*_: Any) -> Any:
-        assert AttentionMaskInterface._global_mapping[SDPA] is not own
+        assert AttentionMaskInterface._global_mapping[implementation] is not own
         raise RuntimeError("on the way")
 
     with pytest.raises(RuntimeError, match="on the way"):
         rerun.batched_readings(opened, [3], fails, fails, 1, tokens=64, slack=0.0, own_attention=True)
-    assert AttentionMaskInterface._global_mapping[SDPA] is own
+    assert AttentionMaskInterface._global_mapping[implementation] is own

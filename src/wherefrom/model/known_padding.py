@@ -17,20 +17,20 @@ from transformers import AttentionMaskInterface
 
 from wherefrom.model.undo import on_leaving
 
-SDPA = "sdpa"
+LOOKING = ("sdpa", "eager")  # the implementations of attention that look at their mask
 _PADDED: ContextVar[bool | None] = ContextVar("padded", default=None)
 
 
 def telling() -> None:
-    """Inside of `borrowed`: from here on SDPA's mask is made by what is known of the batch."""
+    """Inside of `borrowed`: from here on masks are made by what is known of the batch."""
     registry = AttentionMaskInterface._global_mapping
-    own = registry[SDPA]
+    own = {name: registry[name] for name in LOOKING if name in registry}
 
     def undo() -> None:
-        registry[SDPA] = own
+        registry.update(own)
 
     on_leaving(undo)
-    registry[SDPA] = knowing(own)
+    registry.update({name: knowing(each) for name, each in own.items()})
 
 
 def knowing(own: Callable[..., Any]) -> Callable[..., Any]:
