@@ -236,14 +236,9 @@ def prefixes(
     ] = None,
 ) -> None:
     """Cut sentences before verbs whose form shows their number: the training data of `agree`."""
-    from wherefrom.data import tables
-    from wherefrom.training import labelled
     from wherefrom.training import prefixes as task
 
-    excluded = frozenset(task.key(sentence) for source in exclude or [] for sentence in tables.values(source))
-    texts = (line for source in sources for line in labelled.documents(source))
-    count = tables.write_rows(out, ({"prefix": p.text, "label": p.label} for p in task.extract(texts, excluded)))
-    typer.echo(f"{count} prefixes in {out}")
+    typer.echo(f"{task.write(sources, out, exclude or [])} prefixes in {out}")
 
 
 @shared(

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, UnknownName
 from wherefrom.extras import need
+from wherefrom.files import replacing, writing
 
 Row = dict[str, Any]
 
@@ -241,16 +242,20 @@ def _open_zst(path: Path) -> Any:
 
 
 def write_rows(path: Path, made: Iterable[Row]) -> int:
-    """Write rows as jsonl, packed if the name says so; returns how many."""
+    """Write rows as jsonl, packed if the name says so; returns how many. Until all are made, the file is as it was."""
     if kind_of(path) != ".jsonl":
         raise InvalidOption(f"{path}: rows are written as .jsonl (compressed: .jsonl.gz, .jsonl.xz)")
     packers: dict[str, Callable[..., Any]] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     if path.suffix not in packers:
         raise InvalidOption(f"{path}: cannot write {path.suffix}; use .jsonl, .jsonl.gz or .jsonl.xz")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
-    with packers[path.suffix](path, "wt", encoding="utf-8") as stream:
-        for row in made:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-            count += 1
+    with replacing(path) as place:
+        with writing(path):
+            stream = packers[path.suffix](place, "wt", encoding="utf-8")
+        with stream:
+            for row in made:
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                count += 1
     return count
