@@ -104,7 +104,7 @@ def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
 def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     """The model and its tokenizer."""
     try:
-        with _quiet(), _same_random_state():
+        with quiet(), _same_random_state():
             # In inference mode the weights would be inference tensors, of no use to any gradient later.
             return outside_inference_mode(partial(_from_pretrained, request, tokenizer))
     except WherefromError:
@@ -238,18 +238,18 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
     missing = sorted(name for name in info["missing_keys"] if task != "encoder" or "pooler" not in name)
     if missing:
         raise UnsupportedModel(
-            f"the checkpoint '{request.name}' has no weights for {_some(missing)}, which would be random; open it with "
+            f"the checkpoint '{request.name}' has no weights for {some(missing)}, which would be random; open it with "
             f"the head it was trained with (task=), or as a bare encoder"
         )
     left = sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name))
     if left and not DEPTH.intersection(dict(request.options)):  # unless fewer layers were asked for
         warn(
-            f"the checkpoint '{request.name}' has weights that the model does not use: {_some(left)}; does its "
+            f"the checkpoint '{request.name}' has weights that the model does not use: {some(left)}; does its "
             f"config.json name all its layers?"
         )
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
@@ -259,16 +259,25 @@ def _is_no_report(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bar over the weights of a small model, and no report: what is wrong we say ourselves."""
-    bars = transformers.logging.is_progress_bar_enabled()
     reports = logging.getLogger("transformers.modeling_utils")
     try:
         reports.addFilter(_is_no_report)
-        transformers.logging.disable_progress_bar()
-        yield
+        with no_bars():
+            yield
     finally:
         reports.removeFilter(_is_no_report)
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """No progress bars of transformers, over weights that are read or written; the caller's setting comes back."""
+    bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
         if bars:
             transformers.logging.enable_progress_bar()
 

@@ -28,7 +28,6 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import (
     AttentionInterface,
-    AutoModelForImageClassification,
     ViTConfig,
     ViTForImageClassification,
     set_seed,
@@ -39,9 +38,8 @@ from wherefrom.data.tables import BadRow, Problems, cell, label_names, label_tex
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.extras import need
 from wherefrom.result.picture import decoded
-from wherefrom.training import loop, replay, teacher
+from wherefrom.training import checkpoints, loop, replay, teacher
 from wherefrom.training.accuracy import Score
-from wherefrom.training.checkpoints import checkpoint
 from wherefrom.training.teacher import distilled
 
 Array = npt.NDArray[np.uint8]
@@ -400,12 +398,11 @@ def accuracy(answers: Classifier, shown: Shown, batch: int) -> dict[str, float]:
 @torch.inference_mode()
 def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", batch: int = 256) -> Score:
     """How often a classifier of pictures is right."""
-    place = checkpoint(model)
-    network = AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    network = checkpoints.network(model, checkpoints.OF_PICTURES).to(device).eval()
     from transformers import AutoImageProcessor
 
     names = [network.config.id2label[index] for index in range(network.config.num_labels)]
     seen = read([data], columns, names, network.config.image_size)
-    shown = Shown.of(seen, AutoImageProcessor.from_pretrained(place), device)
+    shown = Shown.of(seen, AutoImageProcessor.from_pretrained(checkpoints.locate(model)), device)
     right = accuracy(partial(_logits, network), shown, batch)["accuracy"]
     return Score("all", round(right * len(seen.labels)), len(seen.labels))

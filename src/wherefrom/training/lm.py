@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, set_seed
+from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import corpus, loop, texts, vocabulary
-from wherefrom.training.checkpoints import checkpoint, task_of
+from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
 from wherefrom.training.labelled import documents
 
 LINE = "\n"  # what ends a line of the text
@@ -138,11 +137,10 @@ class Fit:
 
 def measure(model: str, sources: Sequence[str], device: str = "cpu", batch: int = 16) -> Fit:
     """Bits per byte of whole texts, read in windows that do not overlap: a token sees those of its window alone."""
-    place = checkpoint(model)
-    if (task := task_of(model)) != "causal-lm":
+    if (task := checkpoints.task_of(model)) != "causal-lm":
         raise InvalidInput(f"'{model}' is for {task}; bits per byte are those of a causal language model")
-    words = AutoTokenizer.from_pretrained(place)
-    network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    words = checkpoints.tokenizer(model)
+    network = checkpoints.network(model, checkpoints.CAUSAL_LM).to(device).eval()
     ids = np.concatenate([corpus.encode(texts.lines([source]), words, after=LINE)[:-1] for source in sources])
     if not len(ids):
         raise InvalidInput(f"{', '.join(sources)}: no text to measure on")

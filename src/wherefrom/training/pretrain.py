@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import (
-    AutoModelForMaskedLM,
     BertConfig,
     BertForMaskedLM,
     PreTrainedTokenizerFast,
@@ -21,8 +20,7 @@ from transformers import (
 )
 
 from wherefrom.errors import InvalidOption
-from wherefrom.training import corpus, loop, texts, vocabulary
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -153,7 +151,7 @@ def _network(
     model: str | None, shape: EncoderShape, reading: MaskedText, tokenizer: PreTrainedTokenizerFast
 ) -> PreTrainedModel:
     if model is not None:
-        network = AutoModelForMaskedLM.from_pretrained(checkpoint(model), dtype=torch.float32)
+        network: PreTrainedModel = checkpoints.network(model, checkpoints.MASKED_LM)
         _still(network)
         return network
     if shape.width % shape.heads:

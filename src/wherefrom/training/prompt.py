@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
+from transformers import set_seed
 
 from wherefrom.data.blimp import minimal_pair
 from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, rows
 from wherefrom.errors import InvalidInput, warn
-from wherefrom.training import loop
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.training import checkpoints, loop
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -73,9 +72,8 @@ def prompt(
     }
     loop.prepare(run.out, settings, fresh)
     set_seed(run.seed)
-    place = checkpoint(model)
-    tokenizer = AutoTokenizer.from_pretrained(place)
-    network = AutoModelForMaskedLM.from_pretrained(place, dtype=torch.float32, attn_implementation="eager")
+    network = checkpoints.network(model, checkpoints.MASKED_LM, attn_implementation="eager")
+    tokenizer = checkpoints.tokenizer(model)
     items = whole_words(read(train, columns), tokenizer, train, skip_split)
     if valid is None:
         order = np.random.default_rng(run.seed).permutation(len(items))

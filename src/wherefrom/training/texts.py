@@ -11,8 +11,7 @@ from torch.utils.data import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from wherefrom.errors import InvalidInput
-from wherefrom.training import corpus
-from wherefrom.training.checkpoints import locate
+from wherefrom.training import checkpoints, corpus
 from wherefrom.training.labelled import documents
 from wherefrom.training.loop import CHECKPOINTS
 
@@ -27,7 +26,7 @@ def lines(sources: Sequence[str]) -> Iterator[str]:
 def tokenizer(out: Path, name: str | None, learn: Callable[[], PreTrainedTokenizerFast]) -> PreTrainedTokenizerFast:
     """The named tokenizer, or one that is learned and kept beside the checkpoints."""
     if name is not None:
-        return AutoTokenizer.from_pretrained(locate(name))
+        return checkpoints.tokenizer(name)
     kept = out / CHECKPOINTS / "vocabulary"
     if (kept / "tokenizer.json").exists():
         return AutoTokenizer.from_pretrained(kept)
