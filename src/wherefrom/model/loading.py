@@ -39,6 +39,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
 OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
 DEPTH = {"num_hidden_layers", "n_layer", "n_layers"}  # options that leave layers of a checkpoint out
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+UNFINISHED = "checkpoints/run.json"  # what a training has in the model's folder until it comes to its end
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 

@@ -80,20 +80,20 @@ def agree(
         "hide": hide,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    rows = [example for path in prefixes for example in examples(path, columns)]
-    classify.check_labels(rows, LABELS, prefixes[0])
-    train, valid = hold_out(rows, held_out, run.seed)
-    added = [] if extra is None else examples(extra, extra_columns or columns)
-    if extra is not None:
-        classify.check_labels(added, LABELS, extra)
-    words = _tokenizer(rows, shape, tokenizer)
-    set_seed(run.seed)
-    change = partial(hidden, share=hide, mask=words.mask_token_id, kept=words.all_special_ids) if hide else None
-    model = network(shape, words)
-    if embeddings is not None:
-        start_from(model, words, embeddings)
-    return classify.fit(model, words, balance(train) + added * repeat, valid, run, settings, change=change)
+    with loop.running(run, settings, fresh):
+        rows = [example for path in prefixes for example in examples(path, columns)]
+        classify.check_labels(rows, LABELS, prefixes[0])
+        train, valid = hold_out(rows, held_out, run.seed)
+        added = [] if extra is None else examples(extra, extra_columns or columns)
+        if extra is not None:
+            classify.check_labels(added, LABELS, extra)
+        words = _tokenizer(rows, shape, tokenizer)
+        set_seed(run.seed)
+        change = partial(hidden, share=hide, mask=words.mask_token_id, kept=words.all_special_ids) if hide else None
+        model = network(shape, words)
+        if embeddings is not None:
+            start_from(model, words, embeddings)
+        return classify.fit(model, words, balance(train) + added * repeat, valid, run, settings, change=change)
 
 
 def start_from(network: GPT2ForSequenceClassification, tokenizer: PreTrainedTokenizerFast, name: str) -> None:

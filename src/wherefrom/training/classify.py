@@ -48,17 +48,17 @@ def classify(
         "longest": longest,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    rows = [example for path in train for example in examples(path, columns)]
-    labels = label_set(rows, columns)
-    if valid is None:
-        rows, checked = split(rows, held_out, run.seed)
-    else:
-        checked = examples(valid, columns)
-        check_labels(checked, labels, valid)
-    set_seed(run.seed)
-    network = with_head(model, labels)
-    return fit(network, checkpoints.tokenizer(model), rows, checked, run, settings, longest)
+    with loop.running(run, settings, fresh):
+        rows = [example for path in train for example in examples(path, columns)]
+        labels = label_set(rows, columns)
+        if valid is None:
+            rows, checked = split(rows, held_out, run.seed)
+        else:
+            checked = examples(valid, columns)
+            check_labels(checked, labels, valid)
+        set_seed(run.seed)
+        network = with_head(model, labels)
+        return fit(network, checkpoints.tokenizer(model), rows, checked, run, settings, longest)
 
 
 def fit(

@@ -109,28 +109,28 @@ def train(
         "taught": taught,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    seen, checked = _split(data, columns, valid, held_out, run.seed)
-    prepared = processor(seen)
-    device = "cuda" if loop.on_cuda(run) else "cpu"
-    learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))
-    counts: dict[str, Any] = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels)}
-    asked = None
-    if taught:
-        asked, counts["teacher"] = _teacher(learnt, held, len(seen.names), run, taught)
-    set_seed(run.seed)
-    network = new(vit(shape, seen))
-    if device == "cuda":
-        loop.compile_blocks(network)
-    answers = partial(_logits, network)
-    task = replay.Replayed(
-        network,
-        batches=partial(drawn_batches, len(seen.labels), run.batch, run.seed),
-        loss=partial(mixed_loss, answers, learnt, teacher=asked),
-        accuracy=partial(accuracy, answers, held, 4 * run.batch),
-    )
-    counts["parameters"] = network.num_parameters()
-    return replay.fit(task, prepared, run, *loop.schedule(run, len(seen.labels)), {**settings, **counts}, started)
+    with loop.running(run, settings, fresh):
+        seen, checked = _split(data, columns, valid, held_out, run.seed)
+        prepared = processor(seen)
+        device = "cuda" if loop.on_cuda(run) else "cpu"
+        learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))
+        counts: dict[str, Any] = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels)}
+        asked = None
+        if taught:
+            asked, counts["teacher"] = _teacher(learnt, held, len(seen.names), run, taught)
+        set_seed(run.seed)
+        network = new(vit(shape, seen))
+        if device == "cuda":
+            loop.compile_blocks(network)
+        answers = partial(_logits, network)
+        task = replay.Replayed(
+            network,
+            batches=partial(drawn_batches, len(seen.labels), run.batch, run.seed),
+            loss=partial(mixed_loss, answers, learnt, teacher=asked),
+            accuracy=partial(accuracy, answers, held, 4 * run.batch),
+        )
+        counts["parameters"] = network.num_parameters()
+        return replay.fit(task, prepared, run, *loop.schedule(run, len(seen.labels)), {**settings, **counts}, started)
 
 
 def _split(

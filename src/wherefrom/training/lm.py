@@ -63,28 +63,28 @@ def pretrain(
         "reading": {"length": length, "held_out": held_out},
     }
     config = llama(shape, length)
-    loop.prepare(run.out, settings, fresh)
-    set_seed(run.seed)
-    words = texts.tokenizer(
-        run.out, tokenizer, lambda: vocabulary.learn_bytes(texts.lines(sources), shape.vocabulary, length)
-    )
-    train, valid = corpus.hold_out(texts.ids(sources, run.out, words, after=LINE), held_out, run.seed)
-    config.update({"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
-                   "pad_token_id": words.pad_token_id})  # fmt: skip
-    network = LlamaForCausalLM(config)
-    drop_out(network, shape.dropout)
-    if loop.on_cuda(run):
-        loop.compile_blocks(network)
-    windows = len(valid) // length // run.batch * run.batch
-    task = loop.Fitting(
-        model=network,
-        tokenizer=words,
-        train=_rows(train, words, length, run.batch * run.steps, run.seed),
-        valid=_rows(valid, words, length, max(run.batch, windows), run.seed),
-        collate=corpus.as_is,
-        best="loss",
-    )
-    return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
+    with loop.running(run, settings, fresh):
+        set_seed(run.seed)
+        words = texts.tokenizer(
+            run.out, tokenizer, lambda: vocabulary.learn_bytes(texts.lines(sources), shape.vocabulary, length)
+        )
+        train, valid = corpus.hold_out(texts.ids(sources, run.out, words, after=LINE), held_out, run.seed)
+        config.update({"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
+                       "pad_token_id": words.pad_token_id})  # fmt: skip
+        network = LlamaForCausalLM(config)
+        drop_out(network, shape.dropout)
+        if loop.on_cuda(run):
+            loop.compile_blocks(network)
+        windows = len(valid) // length // run.batch * run.batch
+        task = loop.Fitting(
+            model=network,
+            tokenizer=words,
+            train=_rows(train, words, length, run.batch * run.steps, run.seed),
+            valid=_rows(valid, words, length, max(run.batch, windows), run.seed),
+            collate=corpus.as_is,
+            best="loss",
+        )
+        return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
 
 
 def llama(shape: DecoderShape, length: int) -> LlamaConfig:

@@ -74,28 +74,28 @@ def pretrain(
         "shape": None if model else asdict(shape),
         "reading": asdict(reading),
     }
-    loop.prepare(run.out, settings, fresh)
-    set_seed(run.seed)
-    longest = reading.length * reading.ratio
-    words = texts.tokenizer(
-        run.out, tokenizer or model, lambda: vocabulary.learn(texts.lines(sources), shape.vocabulary, longest)
-    )
-    ids = texts.ids(sources, run.out, words)
-    network = _network(model, shape, reading, words)
-    train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
-    if loop.on_cuda(run):
-        loop.compile_blocks(network)
-    task = loop.Fitting(
-        model=network,
-        tokenizer=words,
-        train=_windows(train, words, reading, run.batch * run.steps, run),
-        valid=_windows(valid, words, reading, None, run),
-        collate=corpus.as_is,
-        best="loss",
-        trainer=MaskedTrainer,
-        labels=("words",),
-    )
-    return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
+    with loop.running(run, settings, fresh):
+        set_seed(run.seed)
+        longest = reading.length * reading.ratio
+        words = texts.tokenizer(
+            run.out, tokenizer or model, lambda: vocabulary.learn(texts.lines(sources), shape.vocabulary, longest)
+        )
+        ids = texts.ids(sources, run.out, words)
+        network = _network(model, shape, reading, words)
+        train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
+        if loop.on_cuda(run):
+            loop.compile_blocks(network)
+        task = loop.Fitting(
+            model=network,
+            tokenizer=words,
+            train=_windows(train, words, reading, run.batch * run.steps, run),
+            valid=_windows(valid, words, reading, None, run),
+            collate=corpus.as_is,
+            best="loss",
+            trainer=MaskedTrainer,
+            labels=("words",),
+        )
+        return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
 
 
 def masked_loss(

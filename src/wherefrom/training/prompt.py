@@ -70,32 +70,32 @@ def prompt(
         "skip_split": skip_split,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    set_seed(run.seed)
-    network = checkpoints.network(model, checkpoints.MASKED_LM, attn_implementation="eager")
-    tokenizer = checkpoints.tokenizer(model)
-    items = whole_words(read(train, columns), tokenizer, train, skip_split)
-    if valid is None:
-        order = np.random.default_rng(run.seed).permutation(len(items))
-        size = max(1, round(held_out * len(items)))
-        if size >= len(items):
-            raise InvalidInput(f"{train}: {len(items)} rows are too few to hold some out; give --valid")
-        checked = [items[i] for i in order[:size]]
-        items = [items[i] for i in order[size:]]
-    else:
-        checked = whole_words(read(valid, columns), tokenizer, valid, skip_split)
-    task = loop.Fitting(
-        model=network,
-        tokenizer=tokenizer,
-        train=encode(items, tokenizer),
-        valid=encode(checked, tokenizer),
-        collate=Pad(tokenizer),
-        best="accuracy",
-        metrics=accuracy,
-        trainer=PromptTrainer,
-        labels=("choices",),
-    )
-    return loop.fit(task, run, {**settings, "train_rows": len(items), "valid_rows": len(checked)})
+    with loop.running(run, settings, fresh):
+        set_seed(run.seed)
+        network = checkpoints.network(model, checkpoints.MASKED_LM, attn_implementation="eager")
+        tokenizer = checkpoints.tokenizer(model)
+        items = whole_words(read(train, columns), tokenizer, train, skip_split)
+        if valid is None:
+            order = np.random.default_rng(run.seed).permutation(len(items))
+            size = max(1, round(held_out * len(items)))
+            if size >= len(items):
+                raise InvalidInput(f"{train}: {len(items)} rows are too few to hold some out; give --valid")
+            checked = [items[i] for i in order[:size]]
+            items = [items[i] for i in order[size:]]
+        else:
+            checked = whole_words(read(valid, columns), tokenizer, valid, skip_split)
+        task = loop.Fitting(
+            model=network,
+            tokenizer=tokenizer,
+            train=encode(items, tokenizer),
+            valid=encode(checked, tokenizer),
+            collate=Pad(tokenizer),
+            best="accuracy",
+            metrics=accuracy,
+            trainer=PromptTrainer,
+            labels=("choices",),
+        )
+        return loop.fit(task, run, {**settings, "train_rows": len(items), "valid_rows": len(checked)})
 
 
 def read(path: Path, columns: PromptColumns, by: str | None = None) -> list[Prompt]:

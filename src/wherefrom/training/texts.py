@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from wherefrom.errors import InvalidInput
 from wherefrom.training import checkpoints, corpus
 from wherefrom.training.labelled import documents
-from wherefrom.training.loop import CHECKPOINTS
+from wherefrom.training.loop import CHECKPOINTS, CORPUS, VOCABULARY
 
 
 def lines(sources: Sequence[str]) -> Iterator[str]:
@@ -27,17 +27,17 @@ def tokenizer(out: Path, name: str | None, learn: Callable[[], PreTrainedTokeniz
     """The named tokenizer, or one that is learned and kept beside the checkpoints."""
     if name is not None:
         return checkpoints.tokenizer(name)
-    kept = out / CHECKPOINTS / "vocabulary"
-    if (kept / "tokenizer.json").exists():
-        return AutoTokenizer.from_pretrained(kept)
+    kept = out / CHECKPOINTS / VOCABULARY
+    if kept.exists():
+        return AutoTokenizer.from_pretrained(kept.parent)
     made = learn()
-    made.save_pretrained(kept)
+    made.save_pretrained(kept.parent)
     return made
 
 
 def ids(sources: Sequence[str], out: Path, tokenizer: PreTrainedTokenizerFast, after: str = "") -> corpus.Ids:
     """The sources as ids, kept beside the checkpoints so that a resumed run need not read the text again."""
-    kept = out / CHECKPOINTS / "corpus.npy"
+    kept = out / CHECKPOINTS / CORPUS
     if not kept.exists():
         part = kept.with_name("part.npy")
         np.save(part, corpus.encode(lines(sources), tokenizer, after))
