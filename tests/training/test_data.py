@@ -96,7 +96,10 @@ def test_broken_files_are_refused_by_name(tmp_path: Path) -> None:
         list(tables.rows(tmp_path / "rows.xls"))
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"first\nsecond\n" + "caf\xe9".encode("latin-1"))
-    with pytest.raises(WherefromError, match="not UTF-8"):
+    with pytest.raises(WherefromError, match=r"line 3 is not UTF-8: .*; save the file as UTF-8"):
+        list(tables.lines(latin))
+    latin.write_bytes(b"caf\xe9 noir\n")
+    with pytest.raises(WherefromError, match="line 1 is not UTF-8: invalid continuation byte"):
         list(tables.lines(latin))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import logging.handlers
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,7 @@ def test_too_little_text_leaves_the_folder_free(tmp_path: Path) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "out"
     text.write_text("a good film .\n")
     for _ in range(2):
-        with pytest.raises(InvalidInput, match="too few"):
+        with pytest.raises(InvalidInput, match=r"8192 tokens are needed at least, not \d+; give more"):
             lm.pretrain([str(text)], schedule(out), SHAPE, length=32)
         assert not out.exists()
     text.write_text(TEXT)
@@ -123,10 +125,29 @@ def test_settings_that_differ_are_named_one_by_one(tmp_path: Path) -> None:
         loop.prepare(tmp_path / "out", new, fresh=False)
 
 
-def test_a_training_draws_no_bars_of_transformers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_weight_that_is_another_one_s_is_not_missing() -> None:
+    tied = transformers.BertForMaskedLM(
+        transformers.BertConfig(
+            hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=20
+        )
+    )
+    output, embedding = "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"
+    other = "bert.encoder.layer.0.output.dense.weight"
+    assert loop.untied(tied, [output]) == []
+    assert loop.untied(tied, [output, other, "of.no.module"]) == [other, "of.no.module"]
+    assert loop.untied(tied, [output, embedding]) == [output, embedding]  # neither is there
+
+
+def test_a_training_says_nothing_but_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
     run = schedule(tmp_path / "out", progress=True)
-    lm.pretrain([str(tmp_path / "text.txt")], run, SHAPE, length=32, held_out=0.1)
+    said = logging.handlers.BufferingHandler(1000)
+    logging.getLogger("transformers.trainer").addHandler(said)
+    try:
+        lm.pretrain([str(tmp_path / "text.txt")], run, SHAPE, length=32, held_out=0.1)
+    finally:
+        logging.getLogger("transformers.trainer").removeHandler(said)
+    assert not [each for each in said.buffer if "missing keys" in each.getMessage()]  # embeddings are the output, too
     written = capfd.readouterr().err
     assert "Writing model shards" not in written
     assert "4/4" in written  # Trainer's own

@@ -83,7 +83,7 @@ def pretrain(
     run = schedule(out, how, steps=steps)
     shape = task.EncoderShape(layers, width, heads, vocabulary)
     reading = task.MaskedText(length, ratio, long_share, mask_rate, held_out)
-    _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
+    tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
 
 
 @shared(
@@ -112,7 +112,7 @@ def lm(
 
     run = schedule(out, how, steps=steps)
     shape = task.DecoderShape(layers, width, heads, groups, units, vocabulary, dropout)
-    _tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
+    tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
 
 
 # GlobEnc's setting, of a model that is trained on: a classifier by its head, or by words in a prompt.
@@ -151,7 +151,7 @@ def classify(
 
     run = schedule(out, how)
     columns = columns_of(text, pair, label, until, name, where)
-    _tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
+    tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
 
 
 @shared(
@@ -193,7 +193,7 @@ def image(
     run = schedule(out, how)
     columns = task.ImageColumns(column, label, names_of(name))
     shape = task.VisionShape(layers, width, heads, patch)
-    _tell(task.train(train, run, columns, shape, valid, held_out, fresh, teacher))
+    tell(task.train(train, run, columns, shape, valid, held_out, fresh, teacher))
 
 
 @shared(
@@ -225,7 +225,7 @@ def translate(
     run = schedule(out, how, steps=steps)
     columns = task.PairColumns(source, target)
     shape = task.TranslatorShape(layers, decoder_layers, width, heads, vocabulary, dropout)
-    _tell(task.train(train, run, columns, shape, length, held_out, test, tokenizer, fresh))
+    tell(task.train(train, run, columns, shape, length, held_out, test, tokenizer, fresh))
 
 
 def prefixes(
@@ -238,7 +238,8 @@ def prefixes(
     """Cut sentences before verbs whose form shows their number: the training data of `agree`."""
     from wherefrom.training import prefixes as task
 
-    typer.echo(f"{task.write(sources, out, exclude or [])} prefixes in {out}")
+    count = task.write(sources, out, exclude or [])
+    typer.echo(f"{count} {'prefix' if count == 1 else 'prefixes'} in {out}")
 
 
 @shared(
@@ -287,7 +288,7 @@ def agree(
     columns = columns_of(text, None, label, None, None, None)
     more = columns_of(extra_text, None, label, extra_until, extra_name or ["0=singular", "1=plural"], None)
     shape = task.AgreementShape(layers, width, heads, vocabulary, dropout=dropout)
-    _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
+    tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
 
 
 @shared(how=(_FINE_TUNING,))
@@ -316,7 +317,7 @@ def prompt(
 
     run = schedule(out, how)
     columns = task.PromptColumns(text, target, foil, good, bad, pairs_of(where or [], "--where"))
-    _tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
+    tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
 
 
 def average(
@@ -330,7 +331,8 @@ def average(
     typer.echo(f"{out}: the mean of {len(folders)} models")
 
 
-def _tell(outcome: Trained) -> None:
+def tell(outcome: Trained) -> None:
     measured = ", ".join(f"validation {name} {value:.4f}" for name, value in outcome.metrics.items())
+    steps = f"{outcome.steps} {'step' if outcome.steps == 1 else 'steps'}"
     again = " (resumed)" if outcome.resumed else ""
-    typer.echo(f"{outcome.out}: {measured}; {outcome.steps} steps in {outcome.seconds:.0f} s{again}")
+    typer.echo(f"{outcome.out}: {measured}; {steps} in {outcome.seconds:.0f} s{again}")

@@ -136,12 +136,27 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, packed or not, without their ends."""
     with open_packed(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
-        number = 0
         try:
-            for number, line in enumerate(text, 1):  # noqa: B007  (read by the error below)
+            for line in text:
                 yield line.rstrip("\n")
         except UnicodeDecodeError as error:
-            raise DamagedFile(f"{path}: not UTF-8 after line {number}: {error.reason}") from error
+            raise DamagedFile(
+                f"{path}: line {_first_undecoded(path)} is not UTF-8: {error.reason}; save the file as UTF-8"
+            ) from error
+
+
+def _first_undecoded(path: Path) -> int:
+    """The number of the first line that is not UTF-8; text is decoded in blocks, so the error does not know it."""
+    with open_packed(path) as stream:
+        return next(number for number, line in enumerate(stream, 1) if not _is_utf8(line))
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def split_source(source: str) -> tuple[Path, str | None]:

@@ -138,6 +138,10 @@ def _split(
 ) -> tuple[Labelled, Labelled]:
     """What is learnt from, and what is held out."""
     seen = read(data, columns)
+    occurring = np.unique(seen.labels)
+    if len(occurring) < 2:
+        only = seen.names[occurring[0]]
+        raise InvalidInput(f"only one label, {only!r}, occurs in the training rows; there must be two at least")
     if valid is not None:
         return seen, read([valid], columns, seen.names, seen.pixels.shape[1])
     drawn = np.random.default_rng(seed).permutation(len(seen.labels))

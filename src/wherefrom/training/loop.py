@@ -22,6 +22,7 @@ from wherefrom.model.loading import UNFINISHED, no_bars
 from wherefrom.training.order import Change, Ordered
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CHECKPOINTS, SETTINGS = UNFINISHED.split("/")
@@ -217,6 +218,18 @@ class InOrder(Trainer):  # type: ignore[misc]  # transformers is untyped here
 
     def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Trainer warns of weights that a checkpoint lacks, also of those that are another one's and saved with it."""
+        load_result.missing_keys[:] = untied(self.model, load_result.missing_keys)
+        super()._issue_warnings_after_load(load_result)
+
+
+def untied(model: torch.nn.Module, names: list[str]) -> list[str]:
+    """The weights of these names that no weight of another name is."""
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    others = {id(weight) for name, weight in weights.items() if name not in names}
+    return [name for name in names if name not in weights or id(weights[name]) not in others]
 
 
 def arguments(task: Fitting, run: Schedule) -> TrainingArguments:

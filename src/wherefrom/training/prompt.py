@@ -18,7 +18,7 @@ from transformers import set_seed
 
 from wherefrom.data.blimp import minimal_pair
 from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, rows
-from wherefrom.errors import InvalidInput, warn
+from wherefrom.errors import InvalidInput, InvalidOption, warn
 from wherefrom.training import checkpoints, loop
 
 if TYPE_CHECKING:
@@ -47,6 +47,13 @@ class PromptColumns:
     good: str | None = None
     bad: str | None = None
     where: dict[str, tuple[str, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.good) != bool(self.bad):
+            given, missing = ("--good", "--bad") if self.good else ("--bad", "--good")
+            raise InvalidOption(
+                f"{given} names one sentence of a minimal pair, and {missing} is not given; give both, or neither"
+            )
 
 
 def prompt(
@@ -79,7 +86,7 @@ def prompt(
             order = np.random.default_rng(run.seed).permutation(len(items))
             size = max(1, round(held_out * len(items)))
             if size >= len(items):
-                raise InvalidInput(f"{train}: {len(items)} rows are too few to hold some out; give --valid")
+                raise InvalidInput(f"{train}: too few rows to hold some out ({len(items)}); give more, or --valid")
             checked = [items[i] for i in order[:size]]
             items = [items[i] for i in order[size:]]
         else:

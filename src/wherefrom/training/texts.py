@@ -49,7 +49,9 @@ def ids(sources: Sequence[str], out: Path, tokenizer: PreTrainedTokenizerFast, a
 def walk(ids: corpus.Ids, tokenizer: PreTrainedTokenizerFast, longest: int, stride: int, seed: int) -> corpus.Walk:
     """The order in which windows of at most `longest` tokens are read."""
     if len(ids) < 3 * longest:
-        raise InvalidInput(f"{len(ids)} tokens are too few for windows of {longest}; give more text")
+        raise InvalidInput(
+            f"too little text for windows of {longest} tokens: {3 * longest} are needed, not {len(ids)}; give more"
+        )
     return corpus.Walk(ids, corpus.sentence_starts(ids, corpus.marks(tokenizer)), stride, seed)
 
 
