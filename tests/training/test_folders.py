@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 import transformers
 from review_rows import reviews, write
+from typer.testing import CliRunner
 
+import wherefrom
+from wherefrom.cli import app
 from wherefrom.errors import InvalidInput, RunConflict, UnknownName, WherefromError
-from wherefrom.training import agree, classify, images, lm, loop, pretrain, prompt, translate
+from wherefrom.training import agree, average, checkpoints, classify, images, lm, loop, pretrain, prompt, translate
 from wherefrom.training.labelled import Columns
 
 Training = Callable[[Path, loop.Schedule], object]
@@ -108,6 +111,38 @@ def test_an_interrupt_before_anything_is_kept_leaves_no_trace(tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         classify.classify([write(tmp_path / "a.jsonl", reviews(20))], schedule(tmp_path / "out"), Columns())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_interrupted_command_says_how_it_goes_on(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        if kept:
+            write(tmp_path / "out" / loop.CHECKPOINTS / loop.CORPUS, [])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lm.texts, "tokenizer", interrupted)
+    found = CliRunner().invoke(app, ["train", "lm", "text.txt", "--steps", "2", "--out", str(tmp_path / "out")])
+    assert found.exit_code == 130
+    assert found.stderr == (
+        f"{tmp_path / 'out'}: interrupted; the same command, repeated, resumes it\n" if kept else ""
+    )
+    assert (tmp_path / "out").exists() == kept
+
+
+def test_a_folder_of_an_unfinished_training_is_no_model_yet(tmp_path: Path) -> None:
+    loop.prepare(tmp_path, {}, fresh=False)
+    (tmp_path / "text.txt").write_text(TEXT)
+    why = "holds a training that is not finished, and no model yet; repeat the `wherefrom train` command"
+    with pytest.raises(RunConflict, match=why):
+        wherefrom.explain("a good film", model=str(tmp_path))
+    with pytest.raises(RunConflict, match=why):
+        lm.measure(str(tmp_path), [str(tmp_path / "text.txt")])
+    with pytest.raises(RunConflict, match=why):
+        checkpoints.tokenizer(str(tmp_path))
+    with pytest.raises(RunConflict, match=why):
+        average.average([tmp_path, tmp_path], tmp_path / "mean")
 
 
 def test_what_another_call_has_begun_is_left_to_it(tmp_path: Path) -> None:

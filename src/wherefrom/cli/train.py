@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,10 +50,27 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
+    trainings = (pretrain, lm, classify, image, translate, agree, prompt)
     for command in (pretrain, lm, bits, classify, image, translate, bleu, prefixes, agree, prompt, average):
-        group.command()(command)
+        group.command()(_resumable(command) if command in trainings else command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
+
+
+def _resumable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which says when it is interrupted that it can be repeated."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        try:
+            command(**given)
+        except KeyboardInterrupt:
+            loop = sys.modules.get("wherefrom.training.loop")  # without it nothing has begun
+            if loop is not None and loop.resumable(given["out"]):
+                typer.echo(f"{given['out']}: interrupted; the same command, repeated, resumes it", err=True)
+            raise
+
+    return run
 
 
 @shared(

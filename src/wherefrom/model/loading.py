@@ -20,7 +20,15 @@ import transformers
 from huggingface_hub import constants, get_session, try_to_load_from_cache
 
 from wherefrom import zoo
-from wherefrom.errors import DamagedFile, InvalidOption, UnknownName, UnsupportedModel, WherefromError, warn
+from wherefrom.errors import (
+    DamagedFile,
+    InvalidOption,
+    RunConflict,
+    UnknownName,
+    UnsupportedModel,
+    WherefromError,
+    warn,
+)
 from wherefrom.model.undo import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
@@ -132,6 +140,7 @@ def _reason(error: Exception) -> str:
 
 def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     source = request.source
+    refuse_unfinished(request.name, source)
     _refuse_adapters(request)
     _check_dtype(request)
     config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
@@ -206,6 +215,16 @@ def _refuse_adapters(request: Request) -> None:
             f"'{request.name}' holds an adapter and no model; load {base or 'its base model'} with the head it was "
             f"trained with, put the adapter on it by peft.PeftModel.from_pretrained(model, {request.name!r}) and pass "
             f"that"
+        )
+
+
+def refuse_unfinished(name: str, source: str) -> None:
+    """A folder in which a training has begun, and which has no model until that comes to its end."""
+    folder = Path(source)
+    if (folder / UNFINISHED).exists() and not (folder / "config.json").exists():
+        raise RunConflict(
+            f"'{name}' holds a training that is not finished, and no model yet; repeat the `wherefrom train` command "
+            f"that began it, and it goes on to its end"
         )
 
 

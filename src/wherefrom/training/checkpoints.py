@@ -9,7 +9,7 @@ import transformers
 
 from wherefrom import zoo
 from wherefrom.errors import UnknownName, UnsupportedModel
-from wherefrom.model.loading import no_bars, quiet, some, task_in
+from wherefrom.model.loading import no_bars, quiet, refuse_unfinished, some, task_in
 
 
 class Kind(NamedTuple):
@@ -34,12 +34,13 @@ def locate(name: str) -> str:
 
 def configuration(name: str) -> Any:
     """Of a model, which is there: transformers would say at length that it is not."""
+    source = locate(name)
+    refuse_unfinished(name, source)
     try:
-        return transformers.AutoConfig.from_pretrained(locate(name))
+        return transformers.AutoConfig.from_pretrained(source)
     except (OSError, ValueError, KeyError) as error:
         raise UnknownName(
-            f"cannot open the model '{name}': there is no configuration of one ({zoo.expected()}); a training writes "
-            f"its own when it comes to its end"
+            f"cannot open the model '{name}': there is no configuration of one ({zoo.expected()})"
         ) from error
 
 
@@ -50,8 +51,10 @@ def task_of(name: str) -> str:
 
 def tokenizer(name: str) -> Any:
     """A model's, or one that was saved alone."""
+    source = locate(name)
+    refuse_unfinished(name, source)
     try:
-        found = transformers.AutoTokenizer.from_pretrained(locate(name))
+        found = transformers.AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError, KeyError) as error:
         raise UnknownName(f"cannot open the tokenizer '{name}': there is none ({zoo.expected()})") from error
     if len(found) <= len(found.all_special_ids):  # transformers makes one up that knows no word
