@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from wherefrom.errors import ResourceUnavailable
@@ -11,29 +13,41 @@ from wherefrom.errors import ResourceUnavailable
 
 def write(path: Path, content: str | bytes) -> Path:
     """Write a file, or say why it cannot be. Also after a kill or a power cut it holds the old content or the new."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a terminal takes what comes, and cannot be replaced
-            path.write_bytes(data)
-        else:
-            _replace(path.resolve(), data)  # what a link points to, not the link
-    except OSError as error:
-        raise ResourceUnavailable(f"cannot write '{path}': {error.strerror or error}") from error
+    with writing(path), replacing(path) as place, place.open("wb") as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
     return path
 
 
-def _replace(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say which file it was that could not be written."""
     try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, beside)
-        publish(beside, path)
+        yield
+    except OSError as error:
+        raise ResourceUnavailable(f"cannot write '{path}': {error.strerror or error}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what is to become the file: beside it. If that fails, the file is as it was, or not there."""
+    if path.exists() and not path.is_file():  # a pipe or a terminal takes what comes, and cannot be replaced
+        yield path
+        return
+    place = path.resolve()  # what a link points to, not the link
+    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        _sync(beside)
+        if place.exists():
+            shutil.copymode(place, beside)
+        publish(beside, place)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def publish(beside: Path, path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from wherefrom.data import tables
-from wherefrom.errors import WherefromError
-from wherefrom.training import labelled
+from wherefrom.errors import ResourceUnavailable, WherefromError
+from wherefrom.training import labelled, prefixes
 from wherefrom.training.labelled import Columns
 
 ROWS = [{"text": "good film", "label": 1}, {"text": "bad film", "label": 0}]
@@ -95,7 +96,10 @@ def test_broken_files_are_refused_by_name(tmp_path: Path) -> None:
         list(tables.rows(tmp_path / "rows.xls"))
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"first\nsecond\n" + "caf\xe9".encode("latin-1"))
-    with pytest.raises(WherefromError, match="not UTF-8"):
+    with pytest.raises(WherefromError, match=r"line 3 is not UTF-8: .*; save the file as UTF-8"):
+        list(tables.lines(latin))
+    latin.write_bytes(b"caf\xe9 noir\n")
+    with pytest.raises(WherefromError, match="line 1 is not UTF-8: invalid continuation byte"):
         list(tables.lines(latin))
 
 
@@ -117,6 +121,36 @@ def test_where_keeps_rows(tmp_path: Path) -> None:
     assert [e.text for e in labelled.examples(path, Columns(where={"kind": ("y",)}))] == ["b"]
     with pytest.raises(WherefromError, match="no rows to read"):
         labelled.examples(path, Columns(where={"kind": ("z",)}))
+
+
+def test_rows_replace_a_file_when_all_of_them_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "kept.jsonl"
+    tables.write_rows(path, iter(ROWS))
+
+    def broken() -> Iterator[dict[str, object]]:
+        yield ROWS[0]
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        tables.write_rows(path, broken())
+    assert [row for _, row in tables.rows(path)] == ROWS
+    assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceUnavailable, match=r"cannot write '.*made.jsonl'"):
+        tables.write_rows(tmp_path / "file" / "made.jsonl", iter(ROWS))
+
+
+@pytest.mark.parametrize(("text", "why"), [(None, "no such file"), ("No verb here.\n", "no sentence has a verb")])
+def test_prefixes_of_nothing_leave_the_table_as_it_was(tmp_path: Path, text: str | None, why: str) -> None:
+    if text is not None:
+        (tmp_path / "text.txt").write_text(text)
+    kept, new = tmp_path / "kept.jsonl", tmp_path / "new.jsonl"
+    kept.write_text("{}\n")
+    for out in (kept, new):
+        with pytest.raises(WherefromError, match=why):
+            prefixes.write([str(tmp_path / "text.txt")], out)
+    assert kept.read_text() == "{}\n"
+    assert not new.exists()
 
 
 def test_written_rows_are_read_again(tmp_path: Path) -> None:

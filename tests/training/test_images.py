@@ -183,6 +183,11 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     data = table(tmp_path / "a.parquet", 10)
     with pytest.raises(InvalidOption, match="patches of 3"):
         images.train([data], schedule(tmp_path / "out"), shape=images.VisionShape(patch=3))
+    one = parquet.read_table(data)
+    one = one.set_column(1, "label", pa.array([1] * 10))
+    parquet.write_table(one, tmp_path / "one.parquet")
+    with pytest.raises(InvalidInput, match="only one label, 'below', occurs in the training rows; there must be two"):
+        images.train([tmp_path / "one.parquet"], schedule(tmp_path / "out"), shape=SHAPE)
     parquet.write_table(pa.table({"image": [b"no image"], "label": [0]}), tmp_path / "bad.parquet")
     with pytest.raises(InvalidInput, match="no image that Pillow can read"):
         images.read([tmp_path / "bad.parquet"], images.ImageColumns())

@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 import wherefrom
 from wherefrom import zoo
 from wherefrom.cli import app
+from wherefrom.cli.train import tell
 from wherefrom.errors import MissingExtra, UnknownName, WherefromError, WherefromWarning
 from wherefrom.training import accuracy, agree, average, classify, lm, loop, pretrain, prompt, vocabulary
 from wherefrom.training.labelled import Columns
@@ -200,6 +201,12 @@ def test_a_killed_run_resumes_and_ends_as_if_undisturbed(tiny: Path, tmp_path: P
     assert max((whole[name] - resumed[name]).abs().max() for name in whole) == 0
 
 
+@pytest.mark.parametrize(("steps", "told"), [(1, "1 step in 2 s"), (2, "2 steps in 2 s")])
+def test_the_outcome_is_told(steps: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(loop.Trained(Path("out"), {"loss": 0.5}, steps, 2.0, resumed=False))
+    assert capsys.readouterr().out == f"out: validation loss 0.5000; {told}\n"
+
+
 def test_a_half_written_checkpoint_is_passed_over(tmp_path: Path) -> None:
     for step, state in ((10, "{}"), (20, '{"cut o')):
         folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
@@ -331,6 +338,9 @@ def test_prompts_that_cannot_be_asked_are_named(tiny: Path, tmp_path: Path) -> N
         WherefromError, match=r"3 bad rows: row 1: .*0 \[MASK\].*row 2: .*2 \[MASK\].*row 3: .*same word"
     ):
         prompt.read(write(tmp_path / "bad.jsonl", bad), prompt.PromptColumns())
+    for given, missing in (("good", "bad"), ("bad", "good")):
+        with pytest.raises(WherefromError, match=f"--{given} names one sentence of a minimal pair, and --{missing} is"):
+            prompt.PromptColumns(**{given: "sentence"})
     with pytest.raises(WherefromError, match="no column 'word'; it has: text, target, foil"):
         prompt.read(tmp_path / "bad.jsonl", prompt.PromptColumns(target="word"))
     split: list[dict[str, object]] = [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,10 +50,27 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
+    trainings = (pretrain, lm, classify, image, translate, agree, prompt)
     for command in (pretrain, lm, bits, classify, image, translate, bleu, prefixes, agree, prompt, average):
-        group.command()(command)
+        group.command()(_resumable(command) if command in trainings else command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
+
+
+def _resumable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which says when it is interrupted that it can be repeated."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        try:
+            command(**given)
+        except KeyboardInterrupt:
+            loop = sys.modules.get("wherefrom.training.loop")  # without it nothing has begun
+            if loop is not None and loop.resumable(given["out"]):
+                typer.echo(f"{given['out']}: interrupted; the same command, repeated, resumes it", err=True)
+            raise
+
+    return run
 
 
 @shared(
@@ -83,7 +103,7 @@ def pretrain(
     run = schedule(out, how, steps=steps)
     shape = task.EncoderShape(layers, width, heads, vocabulary)
     reading = task.MaskedText(length, ratio, long_share, mask_rate, held_out)
-    _tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
+    tell(task.pretrain(sources, run, shape, reading, model, tokenizer, fresh))
 
 
 @shared(
@@ -112,7 +132,7 @@ def lm(
 
     run = schedule(out, how, steps=steps)
     shape = task.DecoderShape(layers, width, heads, groups, units, vocabulary, dropout)
-    _tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
+    tell(task.pretrain(sources, run, shape, length, held_out, tokenizer, fresh))
 
 
 # GlobEnc's setting, of a model that is trained on: a classifier by its head, or by words in a prompt.
@@ -151,7 +171,7 @@ def classify(
 
     run = schedule(out, how)
     columns = columns_of(text, pair, label, until, name, where)
-    _tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
+    tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
 
 
 @shared(
@@ -193,7 +213,7 @@ def image(
     run = schedule(out, how)
     columns = task.ImageColumns(column, label, names_of(name))
     shape = task.VisionShape(layers, width, heads, patch)
-    _tell(task.train(train, run, columns, shape, valid, held_out, fresh, teacher))
+    tell(task.train(train, run, columns, shape, valid, held_out, fresh, teacher))
 
 
 @shared(
@@ -225,7 +245,7 @@ def translate(
     run = schedule(out, how, steps=steps)
     columns = task.PairColumns(source, target)
     shape = task.TranslatorShape(layers, decoder_layers, width, heads, vocabulary, dropout)
-    _tell(task.train(train, run, columns, shape, length, held_out, test, tokenizer, fresh))
+    tell(task.train(train, run, columns, shape, length, held_out, test, tokenizer, fresh))
 
 
 def prefixes(
@@ -236,14 +256,10 @@ def prefixes(
     ] = None,
 ) -> None:
     """Cut sentences before verbs whose form shows their number: the training data of `agree`."""
-    from wherefrom.data import tables
-    from wherefrom.training import labelled
     from wherefrom.training import prefixes as task
 
-    excluded = frozenset(task.key(sentence) for source in exclude or [] for sentence in tables.values(source))
-    texts = (line for source in sources for line in labelled.documents(source))
-    count = tables.write_rows(out, ({"prefix": p.text, "label": p.label} for p in task.extract(texts, excluded)))
-    typer.echo(f"{count} prefixes in {out}")
+    count = task.write(sources, out, exclude or [])
+    typer.echo(f"{count} {'prefix' if count == 1 else 'prefixes'} in {out}")
 
 
 @shared(
@@ -292,7 +308,7 @@ def agree(
     columns = columns_of(text, None, label, None, None, None)
     more = columns_of(extra_text, None, label, extra_until, extra_name or ["0=singular", "1=plural"], None)
     shape = task.AgreementShape(layers, width, heads, vocabulary, dropout=dropout)
-    _tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
+    tell(task.agree(prefixes, run, columns, extra, more, repeat, tokenizer, embeddings, shape, held_out, hide, fresh))
 
 
 @shared(how=(_FINE_TUNING,))
@@ -321,7 +337,7 @@ def prompt(
 
     run = schedule(out, how)
     columns = task.PromptColumns(text, target, foil, good, bad, pairs_of(where or [], "--where"))
-    _tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
+    tell(task.prompt(train, run, columns, model, valid, held_out, skip_split, fresh))
 
 
 def average(
@@ -335,7 +351,8 @@ def average(
     typer.echo(f"{out}: the mean of {len(folders)} models")
 
 
-def _tell(outcome: Trained) -> None:
+def tell(outcome: Trained) -> None:
     measured = ", ".join(f"validation {name} {value:.4f}" for name, value in outcome.metrics.items())
+    steps = f"{outcome.steps} {'step' if outcome.steps == 1 else 'steps'}"
     again = " (resumed)" if outcome.resumed else ""
-    typer.echo(f"{outcome.out}: {measured}; {outcome.steps} steps in {outcome.seconds:.0f} s{again}")
+    typer.echo(f"{outcome.out}: {measured}; {steps} in {outcome.seconds:.0f} s{again}")

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, UnknownName
 from wherefrom.extras import need
+from wherefrom.files import replacing, writing
 
 Row = dict[str, Any]
 
@@ -135,12 +136,27 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, packed or not, without their ends."""
     with open_packed(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
-        number = 0
         try:
-            for number, line in enumerate(text, 1):  # noqa: B007  (read by the error below)
+            for line in text:
                 yield line.rstrip("\n")
         except UnicodeDecodeError as error:
-            raise DamagedFile(f"{path}: not UTF-8 after line {number}: {error.reason}") from error
+            raise DamagedFile(
+                f"{path}: line {_first_undecoded(path)} is not UTF-8: {error.reason}; save the file as UTF-8"
+            ) from error
+
+
+def _first_undecoded(path: Path) -> int:
+    """The number of the first line that is not UTF-8; text is decoded in blocks, so the error does not know it."""
+    with open_packed(path) as stream:
+        return next(number for number, line in enumerate(stream, 1) if not _is_utf8(line))
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
@@ -241,16 +257,20 @@ def _open_zst(path: Path) -> Any:
 
 
 def write_rows(path: Path, made: Iterable[Row]) -> int:
-    """Write rows as jsonl, packed if the name says so; returns how many."""
+    """Write rows as jsonl, packed if the name says so; returns how many. Until all are made, the file is as it was."""
     if kind_of(path) != ".jsonl":
         raise InvalidOption(f"{path}: rows are written as .jsonl (compressed: .jsonl.gz, .jsonl.xz)")
     packers: dict[str, Callable[..., Any]] = {".jsonl": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     if path.suffix not in packers:
         raise InvalidOption(f"{path}: cannot write {path.suffix}; use .jsonl, .jsonl.gz or .jsonl.xz")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
-    with packers[path.suffix](path, "wt", encoding="utf-8") as stream:
-        for row in made:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-            count += 1
+    with replacing(path) as place:
+        with writing(path):
+            stream = packers[path.suffix](place, "wt", encoding="utf-8")
+        with stream:
+            for row in made:
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                count += 1
     return count

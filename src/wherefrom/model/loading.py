@@ -20,7 +20,15 @@ import transformers
 from huggingface_hub import constants, get_session, try_to_load_from_cache
 
 from wherefrom import zoo
-from wherefrom.errors import DamagedFile, InvalidOption, UnknownName, UnsupportedModel, WherefromError, warn
+from wherefrom.errors import (
+    DamagedFile,
+    InvalidOption,
+    RunConflict,
+    UnknownName,
+    UnsupportedModel,
+    WherefromError,
+    warn,
+)
 from wherefrom.model.undo import outside_inference_mode
 
 # What a model is for: the auto class that loads it, and the ending of its class name.
@@ -39,6 +47,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
 OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
 DEPTH = {"num_hidden_layers", "n_layer", "n_layers"}  # options that leave layers of a checkpoint out
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+UNFINISHED = "checkpoints/run.json"  # what a training has in the model's folder until it comes to its end
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -104,7 +113,7 @@ def dtype_of(dtype: str | torch.dtype | None) -> torch.dtype | None:
 def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     """The model and its tokenizer."""
     try:
-        with _quiet(), _same_random_state():
+        with quiet(), _same_random_state():
             # In inference mode the weights would be inference tensors, of no use to any gradient later.
             return outside_inference_mode(partial(_from_pretrained, request, tokenizer))
     except WherefromError:
@@ -131,6 +140,7 @@ def _reason(error: Exception) -> str:
 
 def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     source = request.source
+    refuse_unfinished(request.name, source)
     _refuse_adapters(request)
     _check_dtype(request)
     config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
@@ -208,6 +218,16 @@ def _refuse_adapters(request: Request) -> None:
         )
 
 
+def refuse_unfinished(name: str, source: str) -> None:
+    """A folder in which a training has begun, and which has no model until that comes to its end."""
+    folder = Path(source)
+    if (folder / UNFINISHED).exists() and not (folder / "config.json").exists():
+        raise RunConflict(
+            f"'{name}' holds a training that is not finished, and no model yet; repeat the `wherefrom train` command "
+            f"that began it, and it goes on to its end"
+        )
+
+
 def _tokenizer(request: Request) -> Any | None:
     """None where the checkpoint has none: transformers would make one up that knows no word."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(request.source, **OWN_CODE, **request.cached_only)
@@ -238,18 +258,18 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
     missing = sorted(name for name in info["missing_keys"] if task != "encoder" or "pooler" not in name)
     if missing:
         raise UnsupportedModel(
-            f"the checkpoint '{request.name}' has no weights for {_some(missing)}, which would be random; open it with "
+            f"the checkpoint '{request.name}' has no weights for {some(missing)}, which would be random; open it with "
             f"the head it was trained with (task=), or as a bare encoder"
         )
     left = sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name))
     if left and not DEPTH.intersection(dict(request.options)):  # unless fewer layers were asked for
         warn(
-            f"the checkpoint '{request.name}' has weights that the model does not use: {_some(left)}; does its "
+            f"the checkpoint '{request.name}' has weights that the model does not use: {some(left)}; does its "
             f"config.json name all its layers?"
         )
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
@@ -259,16 +279,25 @@ def _is_no_report(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bar over the weights of a small model, and no report: what is wrong we say ourselves."""
-    bars = transformers.logging.is_progress_bar_enabled()
     reports = logging.getLogger("transformers.modeling_utils")
     try:
         reports.addFilter(_is_no_report)
-        transformers.logging.disable_progress_bar()
-        yield
+        with no_bars():
+            yield
     finally:
         reports.removeFilter(_is_no_report)
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """No progress bars of transformers, over weights that are read or written; the caller's setting comes back."""
+    bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
         if bars:
             transformers.logging.enable_progress_bar()
 

@@ -15,18 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    DataCollatorWithPadding,
-)
+from transformers import DataCollatorWithPadding
 
 from wherefrom.data.tables import cell, keeps, rows, values, written
 from wherefrom.errors import InvalidInput
-from wherefrom.training import classify, corpus, prompt, texts
-from wherefrom.training.checkpoints import checkpoint, locate, task_of
+from wherefrom.training import checkpoints, classify, corpus, prompt, texts
 from wherefrom.training.labelled import Columns, examples
 
 ALL = "all"
@@ -66,10 +59,9 @@ def labels(
     if by is not None:
         groups = {number: str(cell(row, by, data)) for number, row in rows(data)}
     asked = examples(data, columns, drop=(lambda row: row.get(columns.text) in shared) if shared else None)
-    place = checkpoint(model)
-    network = AutoModelForSequenceClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    network = checkpoints.network(model, checkpoints.CLASSIFIER).to(device).eval()
     classify.check_labels(asked, list(network.config.label2id), data)
-    tokenizer = AutoTokenizer.from_pretrained(place)
+    tokenizer = checkpoints.tokenizer(model)
     encoded = classify.encode(asked, network, tokenizer, longest)
     right: list[bool] = []
     with torch.inference_mode():
@@ -89,12 +81,11 @@ def prompts(
 ) -> list[Score]:
     """How often a masked language model prefers the target to the foil; words of several pieces are counted apart."""
     asked = prompt.read(data, columns, by)
-    place = checkpoint(model)
-    tokenizer = AutoTokenizer.from_pretrained(place)
+    network = checkpoints.network(model, checkpoints.MASKED_LM).to(device).eval()
+    tokenizer = checkpoints.tokenizer(model)
     whole = [item for item in asked if None not in (prompt.piece(w, tokenizer) for w in (item.target, item.foil))]
     if not whole:
         raise InvalidInput(f"{data}: no row has a target and a foil that are single pieces of this vocabulary")
-    network = AutoModelForMaskedLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
     encoded = prompt.encode(whole, tokenizer)
     right: list[bool] = []
     with torch.inference_mode():
@@ -117,7 +108,7 @@ def _batches(
 
 def is_causal(model: str) -> bool:
     """Whether a model is a language model that reads from left to right."""
-    return task_of(model) == "causal-lm"
+    return checkpoints.task_of(model) == "causal-lm"
 
 
 def sentences(
@@ -130,9 +121,8 @@ def sentences(
 ) -> list[Score]:
     """How often a language model gives the good sentence of a minimal pair the higher probability."""
     groups, pairs = _minimal_pairs(data, columns, by)
-    place = checkpoint(model)
-    tokenizer = AutoTokenizer.from_pretrained(place)
-    network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    network = checkpoints.network(model, checkpoints.CAUSAL_LM).to(device).eval()
+    tokenizer = checkpoints.tokenizer(model)
     encoded = [tokenizer(sentence)["input_ids"] for pair in pairs for sentence in pair]
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))  # like lengths beside each other
     found = [0.0] * len(encoded)
@@ -147,7 +137,7 @@ def frequencies(
     tokenizer: str, sources: Sequence[str], data: Path, columns: prompt.PromptColumns, by: str | None = None
 ) -> list[Score]:
     """The same by how often the pieces of each sentence occur in the sources, whatever their order: the baseline."""
-    words = AutoTokenizer.from_pretrained(locate(tokenizer))
+    words = checkpoints.tokenizer(tokenizer)
     counts = np.bincount(corpus.encode(texts.lines(sources), words), minlength=len(words)) + 1
     logs = np.log(counts / counts.sum())
     groups, pairs = _minimal_pairs(data, columns, by)

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from transformers import (
     AutoModel,
-    AutoTokenizer,
     GPT2Config,
     GPT2ForSequenceClassification,
     PreTrainedTokenizerFast,
@@ -26,8 +25,7 @@ from transformers import (
 )
 
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import classify, loop, vocabulary
-from wherefrom.training.checkpoints import checkpoint, locate
+from wherefrom.training import checkpoints, classify, loop, vocabulary
 from wherefrom.training.labelled import Columns, LabelledText, examples
 from wherefrom.training.prefixes import PLURAL, SINGULAR
 
@@ -82,29 +80,30 @@ def agree(
         "hide": hide,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    rows = [example for path in prefixes for example in examples(path, columns)]
-    classify.check_labels(rows, LABELS, prefixes[0])
-    train, valid = hold_out(rows, held_out, run.seed)
-    added = [] if extra is None else examples(extra, extra_columns or columns)
-    if extra is not None:
-        classify.check_labels(added, LABELS, extra)
-    words = _tokenizer(rows, shape, tokenizer)
-    set_seed(run.seed)
-    change = partial(hidden, share=hide, mask=words.mask_token_id, kept=words.all_special_ids) if hide else None
-    model = network(shape, words)
-    if embeddings is not None:
-        start_from(model, words, embeddings)
-    return classify.fit(model, words, balance(train) + added * repeat, valid, run, settings, change=change)
+    with loop.running(run, settings, fresh):
+        rows = [example for path in prefixes for example in examples(path, columns)]
+        classify.check_labels(rows, LABELS, prefixes[0])
+        train, valid = hold_out(rows, held_out, run.seed)
+        added = [] if extra is None else examples(extra, extra_columns or columns)
+        if extra is not None:
+            classify.check_labels(added, LABELS, extra)
+        words = _tokenizer(rows, shape, tokenizer)
+        set_seed(run.seed)
+        change = partial(hidden, share=hide, mask=words.mask_token_id, kept=words.all_special_ids) if hide else None
+        model = network(shape, words)
+        if embeddings is not None:
+            start_from(model, words, embeddings)
+        return classify.fit(model, words, balance(train) + added * repeat, valid, run, settings, change=change)
 
 
 def start_from(network: GPT2ForSequenceClassification, tokenizer: PreTrainedTokenizerFast, name: str) -> None:
     """Give the network another model's word embeddings, reduced to its width by principal components."""
-    place = checkpoint(name)
-    if AutoTokenizer.from_pretrained(place).get_vocab() != tokenizer.get_vocab():
+    if checkpoints.tokenizer(name).get_vocab() != tokenizer.get_vocab():
         raise InvalidOption(f"{name} has another vocabulary; pass --tokenizer {name} to take its embeddings")
     ours: torch.Tensor = network.get_input_embeddings().weight
-    theirs = AutoModel.from_pretrained(place, dtype=torch.float32).get_input_embeddings().weight.detach()
+    theirs = (
+        AutoModel.from_pretrained(checkpoints.locate(name), dtype=torch.float32).get_input_embeddings().weight.detach()
+    )
     if theirs.shape[1] < ours.shape[1]:
         raise InvalidOption(f"{name} has width {theirs.shape[1]}; expected at least the new model's {ours.shape[1]}")
     basis, sizes, _ = torch.linalg.svd(theirs - theirs.mean(0), full_matrices=False)
@@ -176,5 +175,5 @@ def _tokenizer(rows: Sequence[LabelledText], shape: AgreementShape, name: str | 
     if name is None:
         words = vocabulary.learn((row.text for row in rows), shape.vocabulary, shape.positions)
     else:
-        words = AutoTokenizer.from_pretrained(locate(name))
+        words = checkpoints.tokenizer(name)
     return vocabulary.cls_at_end(words, shape.positions)

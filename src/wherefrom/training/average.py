@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from wherefrom.errors import InvalidInput, InvalidOption, UnknownName
+from wherefrom.model.loading import refuse_unfinished
 
 WEIGHTS = "model.safetensors"
 
@@ -24,6 +25,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
     if len(folders) < 2:
         raise InvalidOption("an average needs two models at least")
     for folder in folders:
+        refuse_unfinished(str(folder), str(folder))
         if not (folder / WEIGHTS).is_file():
             raise UnknownName(f"{folder}: no {WEIGHTS} there; name folders that `wherefrom train` wrote")
     first = load_file(folders[0] / WEIGHTS)

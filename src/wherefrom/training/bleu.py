@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from wherefrom.extras import need
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.training import checkpoints
 from wherefrom.training.translate import PairColumns, read
 
 
@@ -38,9 +37,8 @@ def measure(
 @torch.inference_mode()
 def translate(model: str, sources: list[str], device: str = "cpu", beams: int = 4, batch: int = 64) -> list[str]:
     """What the model writes, by a beam of this width; texts of like length are read together."""
-    place = checkpoint(model)
-    words = AutoTokenizer.from_pretrained(place)
-    network = AutoModelForSeq2SeqLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    network = checkpoints.network(model, checkpoints.TRANSLATOR).to(device).eval()
+    words = checkpoints.tokenizer(model)
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     found: dict[int, str] = {}
     for start in range(0, len(order), batch):

@@ -1,11 +1,30 @@
-"""Finding checkpoints: a shipped model by name, anything else as transformers finds it."""
+"""Opening checkpoints: a shipped model by name, anything else as transformers finds it, or a clear error."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+import transformers
 
 from wherefrom import zoo
-from wherefrom.errors import UnknownName
+from wherefrom.errors import UnknownName, UnsupportedModel
+from wherefrom.model.loading import no_bars, quiet, refuse_unfinished, some, task_in
+
+
+class Kind(NamedTuple):
+    """What a command can be asked to open: the class that does, what it is called, and one that ships."""
+
+    auto: Any
+    called: str
+    shipped: str
+
+
+MASKED_LM = Kind(transformers.AutoModelForMaskedLM, "masked language model", "wherefrom/mlm")
+CAUSAL_LM = Kind(transformers.AutoModelForCausalLM, "causal language model", "wherefrom/lm")
+CLASSIFIER = Kind(transformers.AutoModelForSequenceClassification, "classifier of texts", "wherefrom/sentiment")
+OF_PICTURES = Kind(transformers.AutoModelForImageClassification, "classifier of pictures", "wherefrom/picture")
+TRANSLATOR = Kind(transformers.AutoModelForSeq2SeqLM, "translator", "wherefrom/translate")
 
 
 def locate(name: str) -> str:
@@ -13,26 +32,60 @@ def locate(name: str) -> str:
     return str(zoo.path(name)) if name.startswith("wherefrom/") else name
 
 
-def checkpoint(name: str) -> str:
-    """The same of a model, which is there: transformers would say at length that it is not."""
-    _config(name)
-    return locate(name)
+def configuration(name: str) -> Any:
+    """Of a model, which is there: transformers would say at length that it is not."""
+    source = locate(name)
+    refuse_unfinished(name, source)
+    try:
+        return transformers.AutoConfig.from_pretrained(source)
+    except (OSError, ValueError, KeyError) as error:
+        raise UnknownName(
+            f"cannot open the model '{name}': there is no configuration of one ({zoo.expected()})"
+        ) from error
 
 
 def task_of(name: str) -> str:
     """What a model is for, by its configuration."""
-    from wherefrom.model.loading import task_in
-
-    return task_in(_config(name))
+    return task_in(configuration(name))
 
 
-def _config(name: str) -> Any:
-    from transformers import AutoConfig
-
+def tokenizer(name: str) -> Any:
+    """A model's, or one that was saved alone."""
+    source = locate(name)
+    refuse_unfinished(name, source)
     try:
-        return AutoConfig.from_pretrained(locate(name))
+        found = transformers.AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError, KeyError) as error:
-        raise UnknownName(
-            f"cannot open the model '{name}': there is no configuration of one ({zoo.expected()}); a training writes "
-            f"its own when it comes to its end"
-        ) from error
+        raise UnknownName(f"cannot open the tokenizer '{name}': there is none ({zoo.expected()})") from error
+    if len(found) <= len(found.all_special_ids):  # transformers makes one up that knows no word
+        raise UnknownName(f"cannot open the tokenizer '{name}': it has no vocabulary ({zoo.expected()})")
+    return found
+
+
+def network(name: str, kind: Kind, **options: Any) -> Any:
+    """A model of this kind in float32, all of whose weights are the checkpoint's."""
+    _check_kind(name, kind)
+    with quiet():
+        found, info = kind.auto.from_pretrained(locate(name), dtype=torch.float32, output_loading_info=True, **options)
+    if missing := sorted(info["missing_keys"]):
+        raise UnsupportedModel(
+            f"'{name}' is no {kind.called}: its checkpoint has no weights for {some(missing)}, which would be random; "
+            f"expected one, e.g. {kind.shipped}"
+        )
+    return found
+
+
+def with_new_head(name: str, kind: Kind, **options: Any) -> Any:
+    """The same, whose head may be drawn anew; transformers reports what is."""
+    _check_kind(name, kind)
+    with no_bars():
+        return kind.auto.from_pretrained(locate(name), dtype=torch.float32, **options)
+
+
+def _check_kind(name: str, kind: Kind) -> None:
+    config = configuration(name)
+    if type(config) not in kind.auto._model_mapping:
+        raise UnsupportedModel(
+            f"'{name}' is no {kind.called}: a model of the type {config.model_type} cannot be one; expected e.g. "
+            f"{kind.shipped}"
+        )

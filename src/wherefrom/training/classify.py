@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    DataCollatorWithPadding,
-    set_seed,
-)
+from transformers import DataCollatorWithPadding, set_seed
 
 from wherefrom.data.tables import Problems
 from wherefrom.errors import InvalidInput, warn
 from wherefrom.model.families import candidates
-from wherefrom.training import loop
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.training import checkpoints, loop
 from wherefrom.training.labelled import Columns, LabelledText, examples, split
 from wherefrom.training.order import Change
 
@@ -56,18 +48,17 @@ def classify(
         "longest": longest,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    rows = [example for path in train for example in examples(path, columns)]
-    labels = label_set(rows, columns)
-    if valid is None:
-        rows, checked = split(rows, held_out, run.seed)
-    else:
-        checked = examples(valid, columns)
-        check_labels(checked, labels, valid)
-    set_seed(run.seed)
-    network = with_head(model, labels)
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint(model))
-    return fit(network, tokenizer, rows, checked, run, settings, longest)
+    with loop.running(run, settings, fresh):
+        rows = [example for path in train for example in examples(path, columns)]
+        labels = label_set(rows, columns)
+        if valid is None:
+            rows, checked = split(rows, held_out, run.seed)
+        else:
+            checked = examples(valid, columns)
+            check_labels(checked, labels, valid)
+        set_seed(run.seed)
+        network = with_head(model, labels)
+        return fit(network, checkpoints.tokenizer(model), rows, checked, run, settings, longest)
 
 
 def fit(
@@ -97,12 +88,11 @@ def fit(
 
 def with_head(model: str, labels: Sequence[str]) -> PreTrainedModel:
     """The checkpoint with a head for these labels: its own if it has one for them, else a new one."""
-    place = checkpoint(model)
-    kept = getattr(AutoConfig.from_pretrained(place), "id2label", {})
+    kept = getattr(checkpoints.configuration(model), "id2label", {})
     named = dict(enumerate(labels))
-    return AutoModelForSequenceClassification.from_pretrained(
-        place,
-        dtype=torch.float32,
+    network: PreTrainedModel = checkpoints.with_new_head(
+        model,
+        checkpoints.CLASSIFIER,
         # Padded SDPA attention under bf16 autocast was seen to end in NaN; eager was not.
         attn_implementation="eager",
         num_labels=len(labels),
@@ -110,6 +100,7 @@ def with_head(model: str, labels: Sequence[str]) -> PreTrainedModel:
         label2id={label: index for index, label in named.items()},
         ignore_mismatched_sizes=len(kept) != len(labels),
     )
+    return network
 
 
 def encode(

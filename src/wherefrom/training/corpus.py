@@ -99,7 +99,9 @@ def hold_out(ids: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
     count = len(ids) // BLOCK
     chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
     if count < 2:
-        raise InvalidInput(f"{len(ids)} tokens of text are too few to pretrain on; at least {2 * BLOCK} are needed")
+        raise InvalidInput(
+            f"too little text to pretrain on: {2 * BLOCK} tokens are needed at least, not {len(ids)}; give more"
+        )
     held = np.zeros(count, dtype=bool)
     held[chosen] = True
     blocks = ids[: count * BLOCK].reshape(count, BLOCK)

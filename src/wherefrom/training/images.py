@@ -28,7 +28,6 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import (
     AttentionInterface,
-    AutoModelForImageClassification,
     ViTConfig,
     ViTForImageClassification,
     set_seed,
@@ -39,9 +38,8 @@ from wherefrom.data.tables import BadRow, Problems, cell, label_names, label_tex
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.extras import need
 from wherefrom.result.picture import decoded
-from wherefrom.training import loop, replay, teacher
+from wherefrom.training import checkpoints, loop, replay, teacher
 from wherefrom.training.accuracy import Score
-from wherefrom.training.checkpoints import checkpoint
 from wherefrom.training.teacher import distilled
 
 Array = npt.NDArray[np.uint8]
@@ -111,28 +109,28 @@ def train(
         "taught": taught,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    seen, checked = _split(data, columns, valid, held_out, run.seed)
-    prepared = processor(seen)
-    device = "cuda" if loop.on_cuda(run) else "cpu"
-    learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))
-    counts: dict[str, Any] = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels)}
-    asked = None
-    if taught:
-        asked, counts["teacher"] = _teacher(learnt, held, len(seen.names), run, taught)
-    set_seed(run.seed)
-    network = new(vit(shape, seen))
-    if device == "cuda":
-        loop.compile_blocks(network)
-    answers = partial(_logits, network)
-    task = replay.Replayed(
-        network,
-        batches=partial(drawn_batches, len(seen.labels), run.batch, run.seed),
-        loss=partial(mixed_loss, answers, learnt, teacher=asked),
-        accuracy=partial(accuracy, answers, held, 4 * run.batch),
-    )
-    counts["parameters"] = network.num_parameters()
-    return replay.fit(task, prepared, run, *loop.schedule(run, len(seen.labels)), {**settings, **counts}, started)
+    with loop.running(run, settings, fresh):
+        seen, checked = _split(data, columns, valid, held_out, run.seed)
+        prepared = processor(seen)
+        device = "cuda" if loop.on_cuda(run) else "cpu"
+        learnt, held = (Shown.of(each, prepared, device) for each in (seen, checked))
+        counts: dict[str, Any] = {"train_rows": len(seen.labels), "valid_rows": len(checked.labels)}
+        asked = None
+        if taught:
+            asked, counts["teacher"] = _teacher(learnt, held, len(seen.names), run, taught)
+        set_seed(run.seed)
+        network = new(vit(shape, seen))
+        if device == "cuda":
+            loop.compile_blocks(network)
+        answers = partial(_logits, network)
+        task = replay.Replayed(
+            network,
+            batches=partial(drawn_batches, len(seen.labels), run.batch, run.seed),
+            loss=partial(mixed_loss, answers, learnt, teacher=asked),
+            accuracy=partial(accuracy, answers, held, 4 * run.batch),
+        )
+        counts["parameters"] = network.num_parameters()
+        return replay.fit(task, prepared, run, *loop.schedule(run, len(seen.labels)), {**settings, **counts}, started)
 
 
 def _split(
@@ -140,6 +138,10 @@ def _split(
 ) -> tuple[Labelled, Labelled]:
     """What is learnt from, and what is held out."""
     seen = read(data, columns)
+    occurring = np.unique(seen.labels)
+    if len(occurring) < 2:
+        only = seen.names[occurring[0]]
+        raise InvalidInput(f"only one label, {only!r}, occurs in the training rows; there must be two at least")
     if valid is not None:
         return seen, read([valid], columns, seen.names, seen.pixels.shape[1])
     drawn = np.random.default_rng(seed).permutation(len(seen.labels))
@@ -400,12 +402,11 @@ def accuracy(answers: Classifier, shown: Shown, batch: int) -> dict[str, float]:
 @torch.inference_mode()
 def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", batch: int = 256) -> Score:
     """How often a classifier of pictures is right."""
-    place = checkpoint(model)
-    network = AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    network = checkpoints.network(model, checkpoints.OF_PICTURES).to(device).eval()
     from transformers import AutoImageProcessor
 
     names = [network.config.id2label[index] for index in range(network.config.num_labels)]
     seen = read([data], columns, names, network.config.image_size)
-    shown = Shown.of(seen, AutoImageProcessor.from_pretrained(place), device)
+    shown = Shown.of(seen, AutoImageProcessor.from_pretrained(checkpoints.locate(model)), device)
     right = accuracy(partial(_logits, network), shown, batch)["accuracy"]
     return Score("all", round(right * len(seen.labels)), len(seen.labels))

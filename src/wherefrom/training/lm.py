@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, set_seed
+from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import corpus, loop, texts, vocabulary
-from wherefrom.training.checkpoints import checkpoint, task_of
+from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
 from wherefrom.training.labelled import documents
 
 LINE = "\n"  # what ends a line of the text
@@ -64,28 +63,28 @@ def pretrain(
         "reading": {"length": length, "held_out": held_out},
     }
     config = llama(shape, length)
-    loop.prepare(run.out, settings, fresh)
-    set_seed(run.seed)
-    words = texts.tokenizer(
-        run.out, tokenizer, lambda: vocabulary.learn_bytes(texts.lines(sources), shape.vocabulary, length)
-    )
-    train, valid = corpus.hold_out(texts.ids(sources, run.out, words, after=LINE), held_out, run.seed)
-    config.update({"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
-                   "pad_token_id": words.pad_token_id})  # fmt: skip
-    network = LlamaForCausalLM(config)
-    drop_out(network, shape.dropout)
-    if loop.on_cuda(run):
-        loop.compile_blocks(network)
-    windows = len(valid) // length // run.batch * run.batch
-    task = loop.Fitting(
-        model=network,
-        tokenizer=words,
-        train=_rows(train, words, length, run.batch * run.steps, run.seed),
-        valid=_rows(valid, words, length, max(run.batch, windows), run.seed),
-        collate=corpus.as_is,
-        best="loss",
-    )
-    return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
+    with loop.running(run, settings, fresh):
+        set_seed(run.seed)
+        words = texts.tokenizer(
+            run.out, tokenizer, lambda: vocabulary.learn_bytes(texts.lines(sources), shape.vocabulary, length)
+        )
+        train, valid = corpus.hold_out(texts.ids(sources, run.out, words, after=LINE), held_out, run.seed)
+        config.update({"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
+                       "pad_token_id": words.pad_token_id})  # fmt: skip
+        network = LlamaForCausalLM(config)
+        drop_out(network, shape.dropout)
+        if loop.on_cuda(run):
+            loop.compile_blocks(network)
+        windows = len(valid) // length // run.batch * run.batch
+        task = loop.Fitting(
+            model=network,
+            tokenizer=words,
+            train=_rows(train, words, length, run.batch * run.steps, run.seed),
+            valid=_rows(valid, words, length, max(run.batch, windows), run.seed),
+            collate=corpus.as_is,
+            best="loss",
+        )
+        return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
 
 
 def llama(shape: DecoderShape, length: int) -> LlamaConfig:
@@ -138,11 +137,10 @@ class Fit:
 
 def measure(model: str, sources: Sequence[str], device: str = "cpu", batch: int = 16) -> Fit:
     """Bits per byte of whole texts, read in windows that do not overlap: a token sees those of its window alone."""
-    place = checkpoint(model)
-    if (task := task_of(model)) != "causal-lm":
+    if (task := checkpoints.task_of(model)) != "causal-lm":
         raise InvalidInput(f"'{model}' is for {task}; bits per byte are those of a causal language model")
-    words = AutoTokenizer.from_pretrained(place)
-    network = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).to(device).eval()
+    words = checkpoints.tokenizer(model)
+    network = checkpoints.network(model, checkpoints.CAUSAL_LM).to(device).eval()
     ids = np.concatenate([corpus.encode(texts.lines([source]), words, after=LINE)[:-1] for source in sources])
     if not len(ids):
         raise InvalidInput(f"{', '.join(sources)}: no text to measure on")

@@ -6,7 +6,8 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import SequentialSampler
 from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from wherefrom.errors import InvalidOption, RunConflict
+from wherefrom.errors import InvalidOption, RunConflict, WherefromError
 from wherefrom.extras import need
 from wherefrom.files import write
+from wherefrom.model.loading import UNFINISHED, no_bars
 from wherefrom.training.order import Change, Ordered
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, SETTINGS = UNFINISHED.split("/")
+VOCABULARY, CORPUS = "vocabulary/tokenizer.json", "corpus.npy"  # of a text, beside the checkpoints
 REPORT = "training.json"
 
 
@@ -79,13 +83,61 @@ class Trained:
     resumed: bool
 
 
+@contextmanager
+def running(run: Schedule, settings: dict[str, Any], fresh: bool) -> Iterator[None]:
+    """One run in its folder, from the reading of its data to its end.
+
+    What is refused, or interrupted before there is anything to go on from, leaves no trace: the folder is free again.
+    """
+    on_cuda(run)  # these refuse devices and precisions, before anything is read
+    in_half(run)
+    folder, there = run.out / CHECKPOINTS, run.out.exists()
+    before = set() if fresh else {each.name for each in folder.glob("*")}
+    prepare(run.out, settings, fresh)
+    try:
+        with no_bars():  # Trainer has a bar of its own
+            yield
+    except BaseException as error:
+        kept = weighted(run.out) if isinstance(error, WherefromError) else resumable(run.out)
+        if not kept and SETTINGS not in before:  # what another call began is left to it
+            for each in folder.glob("*"):
+                if each.name not in before:
+                    _remove(each)
+            _remove_empty(folder)
+            if not there:
+                _remove_empty(run.out)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def weighted(out: Path) -> bool:
+    """Whether a run has left weights to go on from: Trainer's checkpoints, or those of the loop for pictures."""
+    return last_checkpoint(out) is not None or any((out / CHECKPOINTS).glob("*.pt"))
+
+
+def resumable(out: Path) -> bool:
+    """Whether a run has left anything to go on from: weights, or a text that is read already."""
+    return weighted(out) or any((out / CHECKPOINTS / name).exists() for name in (VOCABULARY, CORPUS))
+
+
 def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
     """Make the folder ready for a run with these settings, or say why it cannot take one.
 
     An unfinished run with the same settings is resumed; `fresh` throws away what is there.
     """
     need("accelerate", extra="train")  # before anything is written: transformers asks for it when training begins
-    kept = out / CHECKPOINTS / "run.json"
+    kept = out / CHECKPOINTS / SETTINGS
     text = json.dumps(settings, indent=1, sort_keys=True, default=str)
     if fresh:
         shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
@@ -94,13 +146,23 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
         raise RunConflict(f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it")
     if kept.exists() and kept.read_text() != text:
         old, new = json.loads(kept.read_text()), json.loads(text)
-        changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
         raise RunConflict(
-            f"{out} holds an unfinished run with other settings ({', '.join(changed)}); "
+            f"{out} holds an unfinished run with other settings ({', '.join(_changed(old, new))}); "
             "repeat them to resume it, or pass --fresh to start again"
         )
     kept.parent.mkdir(parents=True, exist_ok=True)
     write(kept, text)
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The names of the settings that differ; of those in groups (run, shape, columns) their own."""
+
+    def single(settings: dict[str, Any]) -> dict[tuple[str, str], Any]:
+        groups = {name: value if isinstance(value, dict) else {name: value} for name, value in settings.items()}
+        return {(group, name): value for group, values in groups.items() for name, value in values.items()}
+
+    one, other = single(old), single(new)
+    return sorted({key[1] for key in one.keys() | other.keys() if one.get(key) != other.get(key)})
 
 
 def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
@@ -156,6 +218,18 @@ class InOrder(Trainer):  # type: ignore[misc]  # transformers is untyped here
 
     def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Trainer warns of weights that a checkpoint lacks, also of those that are another one's and saved with it."""
+        load_result.missing_keys[:] = untied(self.model, load_result.missing_keys)
+        super()._issue_warnings_after_load(load_result)
+
+
+def untied(model: torch.nn.Module, names: list[str]) -> list[str]:
+    """The weights of these names that no weight of another name is."""
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    others = {id(weight) for name, weight in weights.items() if name not in names}
+    return [name for name in names if name not in weights or id(weights[name]) not in others]
 
 
 def arguments(task: Fitting, run: Schedule) -> TrainingArguments:

@@ -9,9 +9,14 @@ recognised by the words before and after; "I" and "you", which take either form,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
+from pathlib import Path
+
+from wherefrom.data.tables import values, write_rows
+from wherefrom.errors import InvalidInput
+from wherefrom.training.labelled import documents
 
 
 def _words(text: str) -> frozenset[str]:
@@ -181,3 +186,19 @@ def extract(texts: Iterable[str], excluded: frozenset[str] = frozenset()) -> Ite
                 if mark not in seen:
                     seen.add(mark)
                     yield prefix
+
+
+def write(sources: Sequence[str], out: Path, exclude: Sequence[str] = ()) -> int:
+    """Write the prefixes of text files and `table:column` sources as a table; returns how many.
+
+    exclude: `table:column` sources of sentences that give none.
+    """
+    excluded = frozenset(key(sentence) for source in exclude for sentence in values(source))
+    found = extract((line for source in sources for line in documents(source)), excluded)
+    first = next(found, None)
+    if first is None:
+        raise InvalidInput(
+            f"{', '.join(sources)}: no sentence has a verb whose form shows its number; expected English text, "
+            f"e.g. 'The keys to the cabinet are here.'"
+        )
+    return write_rows(out, ({"prefix": each.text, "label": each.label} for each in chain([first], found)))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import (
-    AutoModelForMaskedLM,
     BertConfig,
     BertForMaskedLM,
     PreTrainedTokenizerFast,
@@ -21,8 +20,7 @@ from transformers import (
 )
 
 from wherefrom.errors import InvalidOption
-from wherefrom.training import corpus, loop, texts, vocabulary
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -76,28 +74,28 @@ def pretrain(
         "shape": None if model else asdict(shape),
         "reading": asdict(reading),
     }
-    loop.prepare(run.out, settings, fresh)
-    set_seed(run.seed)
-    longest = reading.length * reading.ratio
-    words = texts.tokenizer(
-        run.out, tokenizer or model, lambda: vocabulary.learn(texts.lines(sources), shape.vocabulary, longest)
-    )
-    ids = texts.ids(sources, run.out, words)
-    network = _network(model, shape, reading, words)
-    train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
-    if loop.on_cuda(run):
-        loop.compile_blocks(network)
-    task = loop.Fitting(
-        model=network,
-        tokenizer=words,
-        train=_windows(train, words, reading, run.batch * run.steps, run),
-        valid=_windows(valid, words, reading, None, run),
-        collate=corpus.as_is,
-        best="loss",
-        trainer=MaskedTrainer,
-        labels=("words",),
-    )
-    return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
+    with loop.running(run, settings, fresh):
+        set_seed(run.seed)
+        longest = reading.length * reading.ratio
+        words = texts.tokenizer(
+            run.out, tokenizer or model, lambda: vocabulary.learn(texts.lines(sources), shape.vocabulary, longest)
+        )
+        ids = texts.ids(sources, run.out, words)
+        network = _network(model, shape, reading, words)
+        train, valid = corpus.hold_out(ids, reading.held_out, run.seed)
+        if loop.on_cuda(run):
+            loop.compile_blocks(network)
+        task = loop.Fitting(
+            model=network,
+            tokenizer=words,
+            train=_windows(train, words, reading, run.batch * run.steps, run),
+            valid=_windows(valid, words, reading, None, run),
+            collate=corpus.as_is,
+            best="loss",
+            trainer=MaskedTrainer,
+            labels=("words",),
+        )
+        return loop.fit(task, run, {**settings, "tokens": len(train), "parameters": network.num_parameters()})
 
 
 def masked_loss(
@@ -153,7 +151,7 @@ def _network(
     model: str | None, shape: EncoderShape, reading: MaskedText, tokenizer: PreTrainedTokenizerFast
 ) -> PreTrainedModel:
     if model is not None:
-        network = AutoModelForMaskedLM.from_pretrained(checkpoint(model), dtype=torch.float32)
+        network: PreTrainedModel = checkpoints.network(model, checkpoints.MASKED_LM)
         _still(network)
         return network
     if shape.width % shape.heads:

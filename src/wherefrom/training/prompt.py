@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
+from transformers import set_seed
 
 from wherefrom.data.blimp import minimal_pair
 from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, rows
-from wherefrom.errors import InvalidInput, warn
-from wherefrom.training import loop
-from wherefrom.training.checkpoints import checkpoint
+from wherefrom.errors import InvalidInput, InvalidOption, warn
+from wherefrom.training import checkpoints, loop
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,6 +48,13 @@ class PromptColumns:
     bad: str | None = None
     where: dict[str, tuple[str, ...]] | None = None
 
+    def __post_init__(self) -> None:
+        if bool(self.good) != bool(self.bad):
+            given, missing = ("--good", "--bad") if self.good else ("--bad", "--good")
+            raise InvalidOption(
+                f"{given} names one sentence of a minimal pair, and {missing} is not given; give both, or neither"
+            )
+
 
 def prompt(
     train: Path,
@@ -71,33 +77,32 @@ def prompt(
         "skip_split": skip_split,
         "run": run.settings,
     }
-    loop.prepare(run.out, settings, fresh)
-    set_seed(run.seed)
-    place = checkpoint(model)
-    tokenizer = AutoTokenizer.from_pretrained(place)
-    network = AutoModelForMaskedLM.from_pretrained(place, dtype=torch.float32, attn_implementation="eager")
-    items = whole_words(read(train, columns), tokenizer, train, skip_split)
-    if valid is None:
-        order = np.random.default_rng(run.seed).permutation(len(items))
-        size = max(1, round(held_out * len(items)))
-        if size >= len(items):
-            raise InvalidInput(f"{train}: {len(items)} rows are too few to hold some out; give --valid")
-        checked = [items[i] for i in order[:size]]
-        items = [items[i] for i in order[size:]]
-    else:
-        checked = whole_words(read(valid, columns), tokenizer, valid, skip_split)
-    task = loop.Fitting(
-        model=network,
-        tokenizer=tokenizer,
-        train=encode(items, tokenizer),
-        valid=encode(checked, tokenizer),
-        collate=Pad(tokenizer),
-        best="accuracy",
-        metrics=accuracy,
-        trainer=PromptTrainer,
-        labels=("choices",),
-    )
-    return loop.fit(task, run, {**settings, "train_rows": len(items), "valid_rows": len(checked)})
+    with loop.running(run, settings, fresh):
+        set_seed(run.seed)
+        network = checkpoints.network(model, checkpoints.MASKED_LM, attn_implementation="eager")
+        tokenizer = checkpoints.tokenizer(model)
+        items = whole_words(read(train, columns), tokenizer, train, skip_split)
+        if valid is None:
+            order = np.random.default_rng(run.seed).permutation(len(items))
+            size = max(1, round(held_out * len(items)))
+            if size >= len(items):
+                raise InvalidInput(f"{train}: too few rows to hold some out ({len(items)}); give more, or --valid")
+            checked = [items[i] for i in order[:size]]
+            items = [items[i] for i in order[size:]]
+        else:
+            checked = whole_words(read(valid, columns), tokenizer, valid, skip_split)
+        task = loop.Fitting(
+            model=network,
+            tokenizer=tokenizer,
+            train=encode(items, tokenizer),
+            valid=encode(checked, tokenizer),
+            collate=Pad(tokenizer),
+            best="accuracy",
+            metrics=accuracy,
+            trainer=PromptTrainer,
+            labels=("choices",),
+        )
+        return loop.fit(task, run, {**settings, "train_rows": len(items), "valid_rows": len(checked)})
 
 
 def read(path: Path, columns: PromptColumns, by: str | None = None) -> list[Prompt]:

@@ -11,10 +11,9 @@ from torch.utils.data import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from wherefrom.errors import InvalidInput
-from wherefrom.training import corpus
-from wherefrom.training.checkpoints import locate
+from wherefrom.training import checkpoints, corpus
 from wherefrom.training.labelled import documents
-from wherefrom.training.loop import CHECKPOINTS
+from wherefrom.training.loop import CHECKPOINTS, CORPUS, VOCABULARY
 
 
 def lines(sources: Sequence[str]) -> Iterator[str]:
@@ -27,18 +26,18 @@ def lines(sources: Sequence[str]) -> Iterator[str]:
 def tokenizer(out: Path, name: str | None, learn: Callable[[], PreTrainedTokenizerFast]) -> PreTrainedTokenizerFast:
     """The named tokenizer, or one that is learned and kept beside the checkpoints."""
     if name is not None:
-        return AutoTokenizer.from_pretrained(locate(name))
-    kept = out / CHECKPOINTS / "vocabulary"
-    if (kept / "tokenizer.json").exists():
-        return AutoTokenizer.from_pretrained(kept)
+        return checkpoints.tokenizer(name)
+    kept = out / CHECKPOINTS / VOCABULARY
+    if kept.exists():
+        return AutoTokenizer.from_pretrained(kept.parent)
     made = learn()
-    made.save_pretrained(kept)
+    made.save_pretrained(kept.parent)
     return made
 
 
 def ids(sources: Sequence[str], out: Path, tokenizer: PreTrainedTokenizerFast, after: str = "") -> corpus.Ids:
     """The sources as ids, kept beside the checkpoints so that a resumed run need not read the text again."""
-    kept = out / CHECKPOINTS / "corpus.npy"
+    kept = out / CHECKPOINTS / CORPUS
     if not kept.exists():
         part = kept.with_name("part.npy")
         np.save(part, corpus.encode(lines(sources), tokenizer, after))
@@ -50,7 +49,9 @@ def ids(sources: Sequence[str], out: Path, tokenizer: PreTrainedTokenizerFast, a
 def walk(ids: corpus.Ids, tokenizer: PreTrainedTokenizerFast, longest: int, stride: int, seed: int) -> corpus.Walk:
     """The order in which windows of at most `longest` tokens are read."""
     if len(ids) < 3 * longest:
-        raise InvalidInput(f"{len(ids)} tokens are too few for windows of {longest}; give more text")
+        raise InvalidInput(
+            f"too little text for windows of {longest} tokens: {3 * longest} are needed, not {len(ids)}; give more"
+        )
     return corpus.Walk(ids, corpus.sentence_starts(ids, corpus.marks(tokenizer)), stride, seed)
 
 

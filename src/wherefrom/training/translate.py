@@ -91,34 +91,35 @@ def train(
         "run": run.settings,
     }
     config = marian(shape, length)
-    loop.prepare(run.out, settings, fresh)
-    pairs = [pair for path in data for pair in read(path, columns)]
-    if test:
-        pairs, last = part(pairs, test, run.seed)
-        write_rows(run.out / "test.jsonl", (asdict(pair) for pair in last))
-    seen, checked = part(pairs, held_out, run.seed)
-    set_seed(run.seed)
-    words = texts.tokenizer(
-        run.out,
-        tokenizer,
-        lambda: vocabulary.learn_pieces((t for p in seen for t in (p.source, p.target)), shape.vocabulary, length),
-    )
-    network = MarianMTModel(with_words(config, words))
-    network.generation_config = generation(words, length)
-    train_rows = encode(seen, words)
-    task = loop.Fitting(
-        model=network,
-        tokenizer=words,
-        train=train_rows,
-        valid=encode(checked, words),
-        collate=Padding(words.pad_token_id),
-        best="accuracy",
-        metrics=accuracy,
-        trainer=Smoothed,
-        change=Concatenated(train_rows, encode(continuing(seen), words), mark_ids(words), length),
-    )
-    counts = {"train_rows": len(seen), "valid_rows": len(checked), "parameters": network.num_parameters()}
-    return loop.fit(task, run, {**settings, **counts})
+    with loop.running(run, settings, fresh):
+        pairs = [pair for path in data for pair in read(path, columns)]
+        if test:
+            pairs, last = part(pairs, test, run.seed)
+        seen, checked = part(pairs, held_out, run.seed)
+        set_seed(run.seed)
+        words = texts.tokenizer(
+            run.out,
+            tokenizer,
+            lambda: vocabulary.learn_pieces((t for p in seen for t in (p.source, p.target)), shape.vocabulary, length),
+        )
+        network = MarianMTModel(with_words(config, words))
+        network.generation_config = generation(words, length)
+        train_rows = encode(seen, words)
+        task = loop.Fitting(
+            model=network,
+            tokenizer=words,
+            train=train_rows,
+            valid=encode(checked, words),
+            collate=Padding(words.pad_token_id),
+            best="accuracy",
+            metrics=accuracy,
+            trainer=Smoothed,
+            change=Concatenated(train_rows, encode(continuing(seen), words), mark_ids(words), length),
+        )
+        counts = {"train_rows": len(seen), "valid_rows": len(checked), "parameters": network.num_parameters()}
+        if test:
+            write_rows(run.out / "test.jsonl", (asdict(pair) for pair in last))
+        return loop.fit(task, run, {**settings, **counts})
 
 
 def marian(shape: TranslatorShape, length: int) -> MarianConfig:
