@@ -29,6 +29,15 @@ TRAININGS: dict[str, Training] = {
     "image": lambda data, run: images.train([data], run),
     "classify": lambda data, run: classify.classify([data], run, Columns()),
 }
+FRESH: dict[str, Training] = {
+    "lm": lambda data, run: lm.pretrain([str(data)], run, fresh=True),
+    "pretrain": lambda data, run: pretrain.pretrain([str(data)], run, fresh=True),
+    "translate": lambda data, run: translate.train([data], run, test=0.1, fresh=True),
+    "agree": lambda data, run: agree.agree([data], run, Columns(text="prefix"), fresh=True),
+    "prompt": lambda data, run: prompt.prompt(data, run, prompt.PromptColumns(), fresh=True),
+    "image": lambda data, run: images.train([data], run, fresh=True),
+    "classify": lambda data, run: classify.classify([data], run, Columns(), fresh=True),
+}
 TEXTS = {"lm": "none.txt", "pretrain": "none.txt"}
 SHAPE = lm.DecoderShape(layers=1, width=16, heads=2, groups=1, units=16, vocabulary=300)
 TEXT = "\n".join(str(row["text"]) for row in reviews(3000, seed=9))
@@ -187,3 +196,26 @@ def test_a_training_says_nothing_but_its_own(tmp_path: Path, capfd: pytest.Captu
     assert "Writing model shards" not in written
     assert "4/4" in written  # Trainer's own
     assert transformers.logging.is_progress_bar_enabled()
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_refused_training_replaces_nothing(name: str, tmp_path: Path) -> None:
+    """--fresh throws away what is there, but not for a command that cannot run."""
+    out, missing = tmp_path / "out", tmp_path / TEXTS.get(name, "none.jsonl")
+    (out / "checkpoints" / "checkpoint-3").mkdir(parents=True)
+    (out / "checkpoints" / "checkpoint-3" / "model.safetensors").write_text("weights")
+    (out / "training.json").write_text("{}")
+    before = sorted(each.relative_to(out) for each in out.rglob("*"))
+    with pytest.raises(UnknownName, match="no such file"):
+        FRESH[name](missing, schedule(out))
+    assert sorted(each.relative_to(out) for each in out.rglob("*")) == before
+
+
+def test_what_is_replaced_goes_when_there_is_something_in_its_place(tmp_path: Path) -> None:
+    text, out = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text(TEXT)
+    (out / "checkpoints" / "checkpoint-3").mkdir(parents=True)
+    (out / "training.json").write_text("old")
+    lm.pretrain([str(text)], schedule(out, steps=2), SHAPE, length=32, held_out=0.1, fresh=True)
+    assert not [*out.rglob("*.before"), *out.rglob("checkpoint-3")]
+    assert (out / "training.json").read_text() != "old"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 CHECKPOINTS, SETTINGS = UNFINISHED.split("/")
 VOCABULARY, CORPUS = "vocabulary/tokenizer.json", "corpus.npy"  # of a text, beside the checkpoints
 REPORT = "training.json"
+ASIDE = ".before"  # the ending of what `fresh` replaces, until there is something in its place
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Trained:
 def running(run: Schedule, settings: dict[str, Any], fresh: bool) -> Iterator[None]:
     """One run in its folder, from the reading of its data to its end.
 
-    What is refused, or interrupted before there is anything to go on from, leaves no trace: the folder is free again.
+    What is refused, or interrupted before there is anything to go on from, leaves no trace: the folder is free again,
+    and with `fresh` it has what it had.
     """
     on_cuda(run)  # these refuse devices and precisions, before anything is read
     in_half(run)
@@ -104,9 +107,25 @@ def running(run: Schedule, settings: dict[str, Any], fresh: bool) -> Iterator[No
                 if each.name not in before:
                     _remove(each)
             _remove_empty(folder)
+            _bring_back(run.out)
             if not there:
                 _remove_empty(run.out)
         raise
+    for name in (CHECKPOINTS, REPORT):
+        _remove(run.out / f"{name}{ASIDE}")
+
+
+def _set_aside(out: Path) -> None:
+    for name in (CHECKPOINTS, REPORT):
+        if (out / name).exists():
+            _remove(out / f"{name}{ASIDE}")  # of a run that was killed
+            os.replace(out / name, out / f"{name}{ASIDE}")
+
+
+def _bring_back(out: Path) -> None:
+    for name in (CHECKPOINTS, REPORT):
+        if (out / f"{name}{ASIDE}").exists() and not (out / name).exists():
+            os.replace(out / f"{name}{ASIDE}", out / name)
 
 
 def _remove(path: Path) -> None:
@@ -140,8 +159,7 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
     kept = out / CHECKPOINTS / SETTINGS
     text = json.dumps(settings, indent=1, sort_keys=True, default=str)
     if fresh:
-        shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
-        (out / REPORT).unlink(missing_ok=True)
+        _set_aside(out)
     if (out / REPORT).exists():
         raise RunConflict(f"{out} already holds a finished run; choose another folder, or pass --fresh to replace it")
     if kept.exists() and kept.read_text() != text:
