@@ -115,12 +115,12 @@ def _entering(  # type: ignore[no-untyped-def]
     b = (tl.program_id(2) // groups).to(tl.int64)
     j0 = (tl.program_id(2) % groups) * BJ
     length, start = tl.load(lengths + b), tl.load(starts + b)
-    if (first + j0 >= length) | (tl.program_id(1) * BI >= length):
+    if (first + j0 >= length) | (tl.program_id(0) * BI >= length):
         return
     if CAUSAL:  # noqa: SIM102, as the one is known when this is compiled and the other is not
-        if (tl.program_id(1) + 1) * BI <= first + j0:
+        if (tl.program_id(0) + 1) * BI <= first + j0:
             return
-    i, f = tl.program_id(1) * BI + tl.arange(0, BI), tl.program_id(0) * BF + tl.arange(0, BF)
+    i, f = tl.program_id(0) * BI + tl.arange(0, BI), tl.program_id(1) * BF + tl.arange(0, BF)
     heads, read = tl.arange(0, HEADS), tl.minimum(i, n - 1)  # what is read of no target is written nowhere
     inside, known = f[None, :] < width, heads < H
     own = (b * n + read[:, None]) * width + f[None, :]
@@ -354,7 +354,7 @@ def entering(
     g, p, q = inputs[0]
     width, precision = p.shape[-1], how["precision"]
     targets, sources, units, warps = ENTERING[precision]
-    blocks = (triton.cdiv(width, units), triton.cdiv(n, targets), batch * triton.cdiv(count, sources))
+    blocks = (triton.cdiv(n, targets), triton.cdiv(width, units), batch * triton.cdiv(count, sources))
     _entering[blocks](
         *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, batch, count, n, width),
         H=heads,
