@@ -130,7 +130,8 @@ def batched_readings(
 
     @torch.no_grad()
     def run() -> None:
-        telling()
+        if opened.family.mapped:  # others may pad by themselves (Longformer does)
+            telling()
         for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=shapes):
             output = forward_unseen(opened, batch_of(members))
             order.extend(members)
