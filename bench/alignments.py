@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 import wherefrom
-from wherefrom.aligning import SourceRows, has_rows, in_words, rows_of_maps, token_rows
+from wherefrom.aligning import PAIRS, SourceRows, has_rows, in_words, rows_of_maps, token_rows
 from wherefrom.errors import WherefromError, WherefromWarning
 from wherefrom.method import choose, lookup, methods, presets
 from wherefrom.method.needs import undefined
@@ -37,7 +37,7 @@ SLOW = ("attention-flow", "information-flow", "value-zeroing")  # which would ke
 
 def defined(opened: wherefrom.Model) -> list[str]:
     """The methods and presets that this model can be asked for."""
-    names = [each.name for each in (*methods(), *presets())]
+    names = [each.name for each in (*methods(), *presets()) if each.name != PAIRS]
     return [name for name in names if undefined(lookup(name)[0].needs, opened) is None]
 
 

@@ -23,6 +23,7 @@ from wherefrom.typecheck import checks_arguments
 
 Words = str | Sequence[str]  # a text, or its words as they are to be aligned
 Place = tuple[int, int]  # of a word or a token in its text, in characters
+PAIRS = "ablation-pairs"  # a row of its map is of two words taken away together
 
 
 @checks_arguments
@@ -43,7 +44,8 @@ def align(
     """Align the words of a target text with those of its source, by an encoder with a decoder that reads both.
 
     source, target: texts, whose words are found as in all results; or lists of words.
-    method: any that is defined on such models; of methods with layer maps, every layer of the decoder has an alignment.
+    method: any that is defined on such models, but for pairs of tokens; of methods with layer maps, every layer of the
+        decoder has an alignment.
     word: a row of the decoder is that of the word which it puts out ("output", AWO), or of the one that it has just
         read ("input", AWI).
 
@@ -56,9 +58,13 @@ def align(
         raise InvalidOption(
             f"{opened.name} reads no source and target; expected an encoder with a decoder and its tokenizer"
         )
+    if (chosen := choose(method)).method.name == PAIRS:
+        raise InvalidOption(
+            f"'{chosen.asked}' scores pairs of tokens, and a link is of one word; expected e.g. ablation"
+        )
     if not any(word.strip() for word in target):
         raise InvalidInput("the target has no word; expected the text, or the words, that the source is aligned with")
-    return in_words(opened, token_rows(opened, source, target, choose(method), aggregate), (source, target), word)
+    return in_words(opened, token_rows(opened, source, target, chosen, aggregate), (source, target), word)
 
 
 class SourceRows(NamedTuple):

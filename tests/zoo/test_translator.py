@@ -130,3 +130,8 @@ def test_layers_are_refused_where_a_method_has_none() -> None:
 def test_a_refusal_names_the_default_too() -> None:
     with pytest.raises(wherefrom.WherefromError, match="or one that looks at no output, as alti"):
         wherefrom.align(*SAID[4], "wherefrom/translate", method="decompx")
+
+
+def test_pairs_of_tokens_align_no_word() -> None:
+    with pytest.raises(InvalidOption, match="scores pairs of tokens, and a link is of one word"):
+        wherefrom.align(*SAID[4], "wherefrom/translate", method="ablation-pairs(by=unknown)")
