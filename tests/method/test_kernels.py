@@ -115,5 +115,13 @@ def test_value_zeroing_keeps_its_digits_where_one_number_outweighs_all_others() 
             module.weight.data[3] = 30
     ids = [tiny.ids(5), tiny.ids(3, 1)]
     exact = by_sentence(wherefrom.capture(ids, model).layers[1], "cosine")
-    found = at_once(wherefrom.capture(ids, model.float()).layers[1], "cosine", "exact", 10**9, zeroing)
+    layer = wherefrom.capture(ids, model.float()).layers[1]
+    found = at_once(layer, "cosine", "exact", 10**9, zeroing)
     assert ((found - exact).abs() <= 1e-4 * exact + 1e-9).all()
+    rows = to_one_or_self(exact, layer, "value-zeroing")
+    for precision, digits in (
+        ("split", 2e-3),
+        ("fast", 1e-2),
+    ):  # rounding w or r to bfloat16 left rows without a number
+        shares = to_one_or_self(at_once(layer, "cosine", precision, 10**9, zeroing), layer, "value-zeroing")
+        assert (shares - rows).abs().max() <= digits

@@ -137,10 +137,11 @@ def _sources(
     batch, n, d = u.shape
     value = layer.value[:, :, sources]
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
-    f = product_by_head(by_head, norm.centred(block.w_o), "exact" if precision == "exact" else "split")
+    digits: Precision = "split" if precision == "fast" else precision  # of what stands beside W_2's result
+    f = product_by_head(by_head, norm.centred(block.w_o), digits)
     gram = torch.bmm(f.transpose(0, 1), f.permute(1, 2, 0))  # [B J, H, H]
     cross = crossing @ value.mT  # [B, H, n, J]
-    carried = product_by_head(by_head, carrier, precision)
+    carried = product_by_head(by_head, carrier, digits)
     if through and precision == "fast":  # as many digits as W_2 is given
         units = [torch.bmm(by_head.bfloat16(), each.bfloat16()) for each in through]
     elif through:

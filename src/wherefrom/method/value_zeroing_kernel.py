@@ -264,7 +264,6 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     f,  # [H, B J, d]
     own,  # [B, n, d]: r
     w,  # [B, n, d]: what the last norm reads, centred; o where there is none
-    both,  # [B, n, d]: r and w as two bfloat16 in one int32, where these are enough
     gamma,  # [d]
     beta,  # [d]
     fixed,  # [4, B n]: what the targets have for all sources, `aim`
@@ -282,7 +281,6 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     NORM: tl.constexpr,
     COSINE: tl.constexpr,
     CAUSAL: tl.constexpr,
-    BOTH: tl.constexpr,
     BI: tl.constexpr,
     BJ: tl.constexpr,
     BD: tl.constexpr,
@@ -308,16 +306,12 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
         inside = (d < width) | (width % BD == 0)
         mine = target[:, :, None] * width + d
         x = tl.load(fed + row[:, :, None] * width + d, mask=inside, other=0.0).to(tl.float32)
-        if BOTH:  # most of what is moved here is these two
-            packed = tl.load(both + mine, mask=inside, other=0)
-            read, r = (packed & -65536).to(tl.float32, bitcast=True), (packed << 16).to(tl.float32, bitcast=True)
-        else:
-            read, r = tl.load(w + mine, mask=inside, other=0.0), tl.load(own + mine, mask=OWN & inside, other=0.0)
         if OWN:
-            x += tl.load(kappa + pair)[:, :, None] * r
+            x += tl.load(kappa + pair)[:, :, None] * tl.load(own + mine, mask=inside, other=0.0)
         for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
             vector = (h * sentences * count + source[:, :, None]) * width + d
             x += tl.load(weights + pair * H + h)[:, :, None] * tl.load(f + vector, mask=inside, other=0.0)
+        read = tl.load(w + mine, mask=inside, other=0.0)
         x2 += x * x
         xw += x * read
         if NORM:
@@ -421,11 +415,9 @@ def leaving(
     }
     if to.fixed is not None:
         targets, sources, numbers, warps = SUMMING
-        both = _paired(to.read, own) if how["precision"] == "fast" and own is not None else None
-        sizes = {"BOTH": both is not None, "BI": targets, "BJ": sources, "BD": numbers, "num_warps": warps}
+        sizes = {"BI": targets, "BJ": sources, "BD": numbers, "num_warps": warps}
         blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, sources)
-        aimed = to.read if both is None else both, to.gamma, to.beta, to.fixed
-        _leaving_by_sums[(blocks,)](*given, *aimed, out, *where, to.eps, width, **kind, **sizes)
+        _leaving_by_sums[(blocks,)](*given, to.gamma, to.beta, to.fixed, out, *where, to.eps, width, **kind, **sizes)
         return
     size = triton.next_power_of_2(width)
     targets = max(1, min(triton.next_power_of_2(n), NUMBERS // size))
@@ -433,11 +425,6 @@ def leaving(
     _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, OVER))](
         *given, to.o, to.gamma, out, *where, width, to.eps, **kind, **sizes
     )
-
-
-def _paired(high: Tensor, low: Tensor) -> Tensor:
-    """Two bfloat16 in one int32."""
-    return torch.stack([low.bfloat16(), high.bfloat16()], -1).view(torch.int32)[..., 0]
 
 
 def _padded(heads: int) -> int:
