@@ -23,11 +23,12 @@ from written import put
 import wherefrom
 from wherefrom.data import Dataset, Example, read
 from wherefrom.errors import WherefromWarning
+from wherefrom.method import methods, presets
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pictures.md"
 DEAR = ("hta", "hta-x-input", "context-cite")
 SIXTH = 6
-METHODS = ["attention-rollout", *(each.name for each in wherefrom.methods() if each.name != "ablation-pairs")]
+METHODS = [each.name for each in (*presets(), *methods()) if each.name != "ablation-pairs"]
 ASKED = {"drawn": (400, ["focus", "pointing"]), "mosaics:cifar10": (600, ["focus"])}  # pictures at most, and metrics
 Row = dict[tuple[str, str], str]
 
