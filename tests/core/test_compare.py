@@ -12,7 +12,7 @@ import pytest
 
 import tiny
 import wherefrom
-from wherefrom.errors import WherefromError, WherefromWarning
+from wherefrom.errors import InvalidInput, WherefromError, WherefromWarning
 from wherefrom.metric.erasure import erasure
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
@@ -159,3 +159,9 @@ def test_rows_of_a_table_say_which_explanation_they_are_of(tmp_path: Path) -> No
     lines = several.save(tmp_path / "several.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["name"] for line in lines] == 2 * ["before", "after"]
     assert all(f"{row}: {name} · cp-lrp" in several.to_html() for row in (0, 1) for name in both)
+
+
+@pytest.mark.parametrize("given", [[1, 2], {"a": None}, {"a": 3}])
+def test_a_comparison_is_of_explanations_by_name(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="a comparison is of explanations by name"):
+        wherefrom.Comparison(given)

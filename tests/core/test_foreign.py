@@ -150,3 +150,15 @@ def test_scores_come_as_other_libraries_have_them(tmp_path: Path) -> None:
     assert [type(token) for token in found.tokens] == [str, str]
     assert (found.texts, found.spans, found.signed) == (("a b",), [(0, 0, 1), (0, 2, 3)], True)
     assert Explanation.load(found.save(tmp_path / "found.json")).spans == found.spans
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_spans_may_be_an_array(kind: Any) -> None:
+    spans = kind([(0, 0, 1), (0, 2, 6), (0, 7, 11)])
+    found = Explanation.from_scores(["a", "good", "film"], [1, 2, 3], texts="a good film", spans=spans)
+    assert found.spans == [(0, 0, 1), (0, 2, 6), (0, 7, 11)]
+
+
+def test_a_text_is_no_list_of_tokens() -> None:
+    with pytest.raises(InvalidInput, match="the tokens are one text; expected a list of strings"):
+        Explanation.from_scores("a good film", [1, 2, 3])

@@ -428,5 +428,5 @@ def test_a_text_that_is_too_long_may_be_cut(tmp_path: Path) -> None:
     texts = ["a good film", "good " * 600]
     how: dict[str, Any] = {"methods": ["attention"], "metrics": ["aopc"]}
     found = wherefrom.evaluate(texts, out=tmp_path / "whole", **how)
-    assert "shorten it, or pass truncate=True" in str(found.finished)
+    assert "shorten it, or have it cut: truncate=True" in str(found.finished)
     assert not wherefrom.evaluate(texts, out=tmp_path / "cut", truncate=True, **how).finished["failures"]

@@ -219,3 +219,15 @@ def test_what_is_replaced_goes_when_there_is_something_in_its_place(tmp_path: Pa
     lm.pretrain([str(text)], schedule(out, steps=2), SHAPE, length=32, held_out=0.1, fresh=True)
     assert not [*out.rglob("*.before"), *out.rglob("checkpoint-3")]
     assert (out / "training.json").read_text() != "old"
+
+
+def test_a_verb_number_model_says_what_its_shape_and_its_rows_lack(tmp_path: Path) -> None:
+    rows = write(tmp_path / "rows.jsonl", [{"prefix": f"the cat {i}", "label": "singular"} for i in range(40)])
+    with pytest.raises(WherefromError, match="a width of 32 cannot be shared by 5 heads"):
+        agree.agree(
+            [rows], schedule(tmp_path / "out"), Columns("prefix"), shape=agree.AgreementShape(width=32, heads=5)
+        )
+    with pytest.raises(WherefromError, match="40 singular, 0 plural; give more of the rarer"):
+        agree.agree([rows], schedule(tmp_path / "out"), Columns("prefix"))
+    with pytest.raises(WherefromError, match="no rows to read where label is dual"):
+        agree.agree([rows], schedule(tmp_path / "out"), Columns("prefix", where={"label": ("dual",)}))

@@ -12,7 +12,7 @@ import io
 import json
 import lzma
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -178,6 +178,11 @@ def values(source: str) -> set[str]:
     if column is None:
         raise InvalidOption(f"{source}: say which column to read, e.g. {source}:sentence")
     return {str(cell(row, column, path)) for _, row in rows(path)}
+
+
+def kept_by(where: Mapping[str, Sequence[str]] | None) -> str:
+    """Which rows `keeps` keeps, at the end of a sentence."""
+    return "".join(f" where {column} is {' or '.join(values)}" for column, values in (where or {}).items())
 
 
 def keeps(row: Row, where: dict[str, tuple[str, ...]], path: Path) -> bool:

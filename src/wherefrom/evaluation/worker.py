@@ -74,7 +74,7 @@ class Worker:
             model_kwargs=setting.model_kwargs or None,
         )
         reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)
-        reads = replace(reads, shorten="shorten it, or pass truncate=True")
+        reads = replace(reads, shorten="shorten it, or have it cut: truncate=True, or --truncate of the command")
         seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}
         return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)

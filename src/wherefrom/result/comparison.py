@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.display import view
-from wherefrom.errors import DamagedFile, InvalidOption
+from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption
 from wherefrom.files import write
 from wherefrom.result import tabular
 from wherefrom.result.explanation import Explanation
@@ -33,6 +33,11 @@ class Comparison(Mapping[str, Explanation]):
 
     explanations: dict[str, Explanation]
     failed: dict[str, str] = field(default_factory=dict)  # why a method that was asked for is not among them
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.explanations, Mapping)
+        if not named or not all(isinstance(each, Explanation) for each in self.explanations.values()):
+            raise InvalidInput("a comparison is of explanations by name: {'one': …, 'other': …}, each from `explain`")
 
     def __getitem__(self, name: str) -> Explanation:
         return self.explanations[name]

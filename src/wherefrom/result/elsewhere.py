@@ -17,6 +17,8 @@ from wherefrom.typecheck import shown
 
 def fields_of(tokens: Sequence[str], scores: Any, given: dict[str, Any]) -> dict[str, Any]:
     """The fields of an explanation, or what is wrong with them."""
+    if isinstance(tokens, str):
+        raise InvalidInput("the tokens are one text; expected a list of strings, a score for each")
     if not len(tokens):
         raise InvalidInput("there are no tokens; expected at least one, with its score")
     if not all(isinstance(token, str) for token in tokens):
@@ -31,7 +33,7 @@ def fields_of(tokens: Sequence[str], scores: Any, given: dict[str, Any]) -> dict
     if given.get("texts") is not None:
         texts = given["texts"]
         found["texts"] = (texts,) if isinstance(texts, str) else tuple(texts)
-    if given.get("spans"):
+    if given.get("spans") is not None and len(given["spans"]):
         found["spans"] = _spans(given["spans"], [len(text) for text in found.get("texts", ())])
     return found
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import DataCollatorWithPadding
 
-from wherefrom.data.tables import cell, keeps, rows, values, written
+from wherefrom.data.tables import cell, keeps, kept_by, rows, values, written
 from wherefrom.errors import InvalidInput
 from wherefrom.training import checkpoints, classify, corpus, prompt, texts
 from wherefrom.training.labelled import Columns, examples
@@ -157,7 +157,7 @@ def _minimal_pairs(
             pairs.append((good, bad))
             groups.append("" if by is None else str(cell(row, by, data)))
     if not pairs:
-        raise InvalidInput(f"{data}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
+        raise InvalidInput(f"{data}: no rows to read{kept_by(columns.where)}")
     return groups, pairs
 
 

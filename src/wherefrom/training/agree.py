@@ -66,6 +66,8 @@ def agree(
     a share `hide` of the words is masked, others each time: the model learns fewer prefixes by heart.
     """
     shape = shape or AgreementShape()
+    if shape.width % shape.heads:
+        raise InvalidOption(f"a width of {shape.width} cannot be shared by {shape.heads} heads")
     settings = {
         "task": "agree",
         "prefixes": [str(path) for path in prefixes],
@@ -160,7 +162,9 @@ def hold_out(rows: Sequence[LabelledText], share: float, seed: int) -> tuple[lis
             texts.add(row.text)
             count[row.label] += 1
     if len(count) < 2 or len(held) >= len(rows):
-        raise InvalidInput(f"too few prefixes of both numbers to hold some out: {dict(count)}")
+        there = Counter(row.label for row in rows)
+        said = ", ".join(f"{there[label]} {label}" for label in LABELS)
+        raise InvalidInput(f"too few prefixes of both numbers to hold some out: {said}; give more of the rarer")
     return [row for row in rows if row.text not in texts], held
 
 

@@ -13,6 +13,7 @@ from wherefrom.data.tables import (
     Row,
     cell,
     keeps,
+    kept_by,
     kind_of,
     label_text,
     lines,
@@ -93,7 +94,7 @@ def examples(path: Path, columns: Columns, drop: Callable[[Row], bool] | None = 
         found.append(LabelledText(number, text, pair, label))
     problems.check()
     if not found:
-        raise InvalidInput(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
+        raise InvalidInput(f"{path}: no rows to read{kept_by(columns.where)}")
     return found
 
 

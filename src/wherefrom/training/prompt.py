@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from transformers import set_seed
 
 from wherefrom.data.blimp import minimal_pair
-from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, rows
+from wherefrom.data.tables import BadRow, Problems, Row, cell, keeps, kept_by, rows
 from wherefrom.errors import InvalidInput, InvalidOption, warn
 from wherefrom.training import checkpoints, loop
 
@@ -120,7 +120,7 @@ def read(path: Path, columns: PromptColumns, by: str | None = None) -> list[Prom
         found.append(Prompt(number, before, after, target, foil, "" if by is None else str(cell(row, by, path))))
     problems.check()
     if not found:
-        raise InvalidInput(f"{path}: no rows to read" + (f" with {columns.where}" if columns.where else ""))
+        raise InvalidInput(f"{path}: no rows to read{kept_by(columns.where)}")
     return found
 
 

@@ -210,14 +210,18 @@ def alignment(found: Alignment, layer: int = -1, width: str | float | None = Non
 
 
 def generation(found: Generation, width: str | float | None = None, *, dark: bool = False) -> Picture:
-    """Tokens that were said downwards, those before them across: what each comes from, by the largest of its row."""
+    """Tokens that were said downwards, those before them across: what each comes from, by the largest of its words.
+
+    Special tokens are pale, as in texts: of many methods they have the most.
+    """
     strength = np.zeros((len(found), len(found.ids) - 1))
     for step, each in enumerate(found):
         strength[step, : len(each)] = strengths(each)
     room = inches(width, "column" if len(found.ids) <= FEW else "page")
     whole = found.whole
     sheets = [Sheet(strength, found.tokens, whole.pieces[:-1], whole.signed, whole.method)]
-    return _placed(sheets, arrange(sheets, room - 2 * GAP), room, theme_of(dark), "row", "row", labelled=True)
+    layout = arrange(sheets, room - 2 * GAP)
+    return _placed(sheets, layout, room, theme_of(dark), "words", "row's words", labelled=True)
 
 
 def _placed(
