@@ -85,12 +85,12 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         "precision": precision,
     }
     out = _out_of(centred(block.ffn_out.weight), precision)
-    carrier, moves = (norm.linear(block.w_o), centred(around)) if post else (block.w_o, None)
+    carrier, moves = centred(norm.linear(block.w_o) if post else block.w_o), centred(around) if post else None
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, crossing, centred(carrier), precision)
+        tile = _sources(layer, norm, sources, through, crossing, carrier, precision)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]

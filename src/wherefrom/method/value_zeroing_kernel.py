@@ -305,7 +305,7 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
         d = (d0 + tl.arange(0, BD))[None, None, :]
         inside = (d < width) | (width % BD == 0)
         mine = target[:, :, None] * width + d
-        x = tl.load(fed + row[:, :, None] * width + d, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(fed + row[:, :, None] * width + d, mask=inside, other=0.0)
         if OWN:
             x += tl.load(kappa + pair)[:, :, None] * tl.load(own + mine, mask=inside, other=0.0)
         for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
