@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -65,3 +67,19 @@ def test_the_kernels_follow_a_batch_with_padding_and_a_hidden_first_token() -> N
             alone = wherefrom.explain(each, model, method=method)
             assert np.isfinite(found.scores).all()
             assert np.abs(found.scores - alone.scores).max() <= 2e-2 * np.abs(alone.scores).max()
+
+
+def test_a_run_of_many_shards_gives_what_the_cpu_gives(tmp_path: Path) -> None:
+    """Erasure of one shard goes on beside the passes of the next."""
+    words = ["the", "film", "is", "not", "very", "deep", "and", "meaningful", "but", "good", "!"]
+    texts = [" ".join(words[i % 5 :][: 3 + i % 6]) for i in range(60)]
+    model, found = tiny.model("bert", "classification", dtype=torch.float64), {}
+    for device in ("cpu", "cuda"):
+        options = {"out": tmp_path / device, "shard": 7, "batch_size": 3, "progress": False}
+        run = wherefrom.evaluate(
+            texts, model.to(device), tiny.tokenizer(), ["attention-rollout", "attcat"], ["aopc", "log-odds"], **options
+        )
+        records = run.table("records").sort_by([(name, "ascending") for name in ("example", "method", "metric")])
+        found[device] = np.array(records["value"].to_pylist())
+    assert len(found["cpu"]) == 4 * len(texts)
+    assert np.abs(found["cpu"] - found["cuda"]).max() <= 1e-9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from wherefrom.evaluation import planning, summary
 from wherefrom.evaluation.clock import Clock
 from wherefrom.evaluation.planning import Load
 from wherefrom.evaluation.task import ExampleOutcome, Record, ShardTask
-from wherefrom.evaluation.worker import Worker
+from wherefrom.evaluation.worker import Measured, Worker
 from wherefrom.metric.base import Number
 from wherefrom.result.answer import Answer, Readout, Target
 
@@ -29,12 +29,13 @@ MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that measure nothing."""
 
-    def compute(_: Worker, task: ShardTask) -> tuple[list[ExampleOutcome], dict[str, float]]:
+    def begin(_: Worker, task: ShardTask) -> Callable[[], Measured]:
         answer = Answer(Target("class", 0, "LABEL_0"), Readout(0, "first token"), "LABEL_0", {"LABEL_0": 0.5})
         record = Record("globenc", Number("aopc", None, 0.25))
-        return [ExampleOutcome(item, "", 4, answer, None, [record]) for item, _ in task.rows], {"globenc": 0.1}
+        outcomes = [ExampleOutcome(item, "", 4, answer, None, [record]) for item, _ in task.rows]
+        return lambda: Measured(outcomes, {"globenc": 0.1})
 
-    monkeypatch.setattr(Worker, "compute", compute)
+    monkeypatch.setattr(Worker, "begin", begin)
     monkeypatch.setattr(planning, "WINDOW", 64)
     monkeypatch.setattr(example, "KEPT", 1000)  # characters: less than any dataset here has
 
@@ -44,7 +45,7 @@ def test_a_run_holds_a_window_and_not_the_dataset(tmp_path: Path, monkeypatch: p
     made: list[weakref.ref[Example]] = []
     alive: list[int] = []
     packed: list[int] = []
-    compute, flat = Worker.compute, summary._flat
+    begin, flat = Worker.begin, summary._flat
 
     def examples(count: int) -> Iterator[Example]:
         for i in range(count):
@@ -52,15 +53,15 @@ def test_a_run_holds_a_window_and_not_the_dataset(tmp_path: Path, monkeypatch: p
             made.append(weakref.ref(each))
             yield each
 
-    def counted(self: Worker, task: ShardTask) -> tuple[list[ExampleOutcome], dict[str, float]]:
+    def counted(self: Worker, task: ShardTask) -> Callable[[], Measured]:
         alive.append(sum(each() is not None for each in made))
-        return compute(self, task)
+        return begin(self, task)
 
     def measured(window: pa.Table, column: str) -> pa.Table:
         packed.append(pa.total_allocated_bytes())
         return flat(window, column)
 
-    monkeypatch.setattr(Worker, "compute", counted)
+    monkeypatch.setattr(Worker, "begin", counted)
     monkeypatch.setattr(summary, "_flat", measured)
     most = []
     for rows in (128, 512):

@@ -32,7 +32,7 @@ def test_an_option_that_the_model_cannot_have_stops_before_the_folder_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Worker, "compute", lambda *_: pytest.fail("a shard was computed"))
+        patched.setattr(Worker, "begin", lambda *_: pytest.fail("a shard was computed"))
         with pytest.raises(errors.InvalidOption, match="layer is 99"):
             evaluate(TEXTS, "integrated-gradients(layer=99)", out=tmp_path / "run")
     assert not (tmp_path / "run" / "manifest.json").exists()

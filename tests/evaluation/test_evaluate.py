@@ -246,7 +246,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
 def test_what_is_refused_before_anything_is_computed(
     message: str, methods: str, metrics: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Worker, "compute", lambda *_: pytest.fail("something was computed"))
+    monkeypatch.setattr(Worker, "begin", lambda *_: pytest.fail("something was computed"))
     data = options.pop("data", ["a cat", "a dog", "a good film", "a bad film"])
     if data is None:
         message = "no data to evaluate on"
@@ -294,8 +294,8 @@ def test_a_damaged_or_half_written_shard_is_computed_again(tmp_path: Path, monke
     (tmp_path / "shards" / f".{every[3].name}.77.part").write_bytes(b"half")
     (tmp_path / "records.parquet").write_bytes(b"lost")
     computed = []
-    compute = Worker.compute
-    monkeypatch.setattr(Worker, "compute", lambda self, task: computed.append(task.name) or compute(self, task))
+    begin = Worker.begin
+    monkeypatch.setattr(Worker, "begin", lambda self, task: computed.append(task.name) or begin(self, task))
     evaluate(data, **options)
     assert sorted(computed) == [path.name.partition(".")[0] for path in every[1:4]]
     assert runs.tables(tmp_path) == before

@@ -35,12 +35,12 @@ import pyarrow.compute, pyarrow.parquet, rich.table, rich.text, transformers.mod
 import wherefrom.cli, wherefrom.evaluation, wherefrom.evaluation.export, wherefrom.method
 transformers.AutoModelForSequenceClassification, transformers.AutoTokenizer, transformers.PreTrainedTokenizerFast
 from wherefrom.evaluation.worker import Worker
-compute, log_file = Worker.compute, sys.argv[1]
+begin, log_file = Worker.begin, sys.argv[1]
 def counted(self, task):
     with open(log_file, "a") as log:
         log.write(task.name + "\\n")
-    return compute(self, task)
-Worker.compute = counted
+    return begin(self, task)
+Worker.begin = counted
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

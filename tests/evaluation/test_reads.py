@@ -97,7 +97,7 @@ def test_workers_get_the_texts_as_planning_read_them(monkeypatch: pytest.MonkeyP
     items = [Item(row, Example(str(row), text)) for row, text in enumerate(("the good film", "a" + " long" * 80))]
     (task,) = planning.cut(0, items, worker.try_read, 4)
     monkeypatch.setattr(Reader, "read", None)  # nobody may call it from here on
-    outcomes, _ = worker.compute(pickle.loads(pickle.dumps(task)))
+    outcomes, _ = worker.begin(pickle.loads(pickle.dumps(task)))()
     read = {outcome.item.row: outcome for outcome in outcomes}
     assert read[0].failure is None
     assert read[0].tokens == 5

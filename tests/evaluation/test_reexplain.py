@@ -100,7 +100,7 @@ def test_consistency_where_two_models_agree(tmp_path: Path) -> None:
 
 
 def test_models_that_cannot_be_compared_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "compute", lambda *_: pytest.fail("something was computed"))
+    monkeypatch.setattr(Worker, "begin", lambda *_: pytest.fail("something was computed"))
     texts = ["a cat", "a dog"]
     labels = second(
         tmp_path / "labels", id2label={0: "bad", 1: "good", 2: "so"}, label2id={"bad": 0, "good": 1, "so": 2}

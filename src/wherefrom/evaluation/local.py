@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import torch
 
@@ -29,7 +29,9 @@ from wherefrom.errors import OutOfMemory, WherefromError
 from wherefrom.evaluation.config import Setting
 from wherefrom.evaluation.task import ShardTask
 from wherefrom.evaluation.worker import Worker
+from wherefrom.pipeline.fetching import one_ahead
 
+T = TypeVar("T")
 ATTEMPTS = 3
 # Objects made between two searches for garbage: a shard makes a million, nearly none of them such.
 SELDOM = (50_000, 50, 50)
@@ -47,22 +49,44 @@ class Done(NamedTuple):
 
 def compute(worker: Worker, task: ShardTask) -> Done:
     """One shard, computed and packed."""
+    (done,) = filter(None, _computed(worker, task))
+    return done
+
+
+def _computed(worker: Worker, task: ShardTask) -> Iterator[Done | None]:
+    """One shard; and None before, when a device has been told what it is to do for it."""
     from wherefrom.evaluation.store import pack
 
     begin = time.perf_counter()
+    with _memory(worker, task):
+        end = worker.begin(task)
+    begun = time.perf_counter() - begin
+    yield None
+    begin = time.perf_counter()
+    with _memory(worker, task):
+        content = pack(*end())
+    yield Done(task, content, begun + time.perf_counter() - begin)
+
+
+@contextmanager
+def _memory(worker: Worker, task: ShardTask) -> Iterator[None]:
     try:
-        content = pack(*worker.compute(task))
+        yield
     except torch.OutOfMemoryError as error:
         raise OutOfMemory(
             f"the device's memory is too small for {worker.setting.batch_size} sentences of {max(task.tokens)} tokens; "
             f"begin another run with a smaller batch size"
         ) from error
-    return Done(task, content, time.perf_counter() - begin)
 
 
 def here(worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[Done]:
-    """One shard after another, in this process, whose random numbers and threads stay the caller's."""
-    yield from _each(worker, ahead(tasks))
+    """One shard after another, in this process, whose random numbers and threads stay the caller's.
+
+    A device is told of the next before what it found of the last is read.
+    """
+    runs = (_as_it_was(_computed(worker, task)) for task in ahead(tasks))
+    for run in runs if worker.opened.device.type == "cpu" else one_ahead(runs):
+        yield from filter(None, run)
 
 
 def ahead(tasks: Iterator[ShardTask]) -> Iterator[ShardTask]:
@@ -94,15 +118,18 @@ def settled() -> Iterator[None]:
             gc.unfreeze()
 
 
-def _each(worker: Worker, tasks: Iterator[ShardTask]) -> Iterator[Done]:
-    for task in tasks:
+def _as_it_was(run: Iterator[T]) -> Iterator[T]:
+    """The same; between two items the process has its own number of threads and random numbers."""
+    while True:
         threads, state = torch.get_num_threads(), torch.get_rng_state()
         try:
-            done = compute(worker, task)
+            item = next(run)
+        except StopIteration:
+            return
         finally:
             torch.set_num_threads(threads)
             torch.set_rng_state(state)
-        yield done
+        yield item
 
 
 def beside(worker: Worker, tasks: Iterator[ShardTask], workers: int) -> Iterator[Done]:
@@ -124,7 +151,7 @@ def beside(worker: Worker, tasks: Iterator[ShardTask], workers: int) -> Iterator
     try:
         while ended < workers:
             if starting and results.empty() and (task := following()) is not None:
-                yield from _each(worker, iter([task]))
+                yield from filter(None, _as_it_was(_computed(worker, task)))
                 continue
             found, starting = results.get(), False
             if isinstance(found, BaseException):

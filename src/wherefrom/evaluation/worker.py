@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -40,6 +41,13 @@ EveryTarget = Mapping[str, tuple[Explanation, ...]]  # of one example: by method
 SENTENCE = "this is a film about the cat that is not here ."
 SPECKLED = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)  # a picture of ours
 TOKENS = {"cpu": 4096, "cuda": 16384}  # in one captured batch: what its maps take is this times the length
+
+
+class Measured(NamedTuple):
+    """A shard."""
+
+    outcomes: list[ExampleOutcome]
+    seconds: dict[str, float]  # that each method took
 
 
 class _Waiting(NamedTuple):
@@ -105,8 +113,10 @@ class Worker:
             return str(error)
         return None
 
-    def compute(self, task: ShardTask) -> tuple[list[ExampleOutcome], dict[str, float]]:
-        """Measure every example of a shard; what was measured, and the seconds that each method took."""
+    def begin(self, task: ShardTask) -> Callable[[], Measured]:
+        """Every example of a shard measured, but that a device may still read what is left of erased texts; the
+        function waits for it.
+        """
         torch.set_num_threads(self.setting.threads)
         torch.manual_seed(_seed(self.setting.seed, task.name))
         outcomes = [ExampleOutcome(row.item, row.item.example.content, row.tokens) for row in task.rows]
@@ -117,12 +127,25 @@ class Worker:
             readable = self._readable(outcomes, task)
             for batch in self.batches(readable):
                 waiting += self._measure(batch, seconds)
-            self._erase(waiting)
-            self._rerun(waiting)
-            self._explain_again(waiting)
+            erased = self._erase(waiting)
+            if not self._erases_alone:  # these may change the model that a device still reads
+                erased()
+                self._rerun(waiting)
+                self._explain_again(waiting)
             if any(asked.probe is not None for asked in self.asked):
                 self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
-        return outcomes, seconds
+
+        def end() -> Measured:
+            if self._erases_alone:
+                erased()
+            return Measured(outcomes, seconds)
+
+        return end
+
+    @cached_property
+    def _erases_alone(self) -> bool:
+        """Whether erasure is all that runs the model once more."""
+        return all(asked.rerun is None and asked.again is None for asked in self.asked)
 
     # Reading ----------------------------------------------------------------------------------------------
 
@@ -317,16 +340,31 @@ class Worker:
 
     # Erasure ----------------------------------------------------------------------------------------------
 
-    def _erase(self, waiting: Sequence[_Waiting]) -> None:
-        """All curves of the shard at once, over sentences, methods and ways; then what the metrics make of them."""
+    def _erase(self, waiting: Sequence[_Waiting]) -> Callable[[], None]:
+        """All curves of the shard at once, over sentences, methods and ways, under way; the function waits for them and
+        records what the metrics make of them.
+        """
         ways = list(dict.fromkeys(asked.way for asked in self.asked if asked.way is not None))
-        wanted = [(each, way) for each in waiting for way in ways]
-        found = self._curves(wanted) if wanted else []
+        if not waiting or not ways:
+            return lambda: None
+        there = self._curves([(each, way) for each in waiting for way in ways])
+
+        def record() -> None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", WherefromWarning)
+                self._record(waiting, ways, there())
+
+        return record
+
+    def _record(
+        self, waiting: Sequence[_Waiting], ways: Sequence[erasure.Way], found: Sequence[erasure.Curve | str]
+    ) -> None:
+        """What the metrics make of curves, those of one explanation after another."""
         columns = [found[place :: len(ways)] for place in range(len(ways))]
         asked = [(each, ways.index(each.way)) for each in self.asked if each.way is not None]
         many = [of_all_curves(each, columns[way]) for each, way in asked]
         names = [str(way) for way in ways]
-        for place, (each, *mine) in enumerate(zip(waiting, *columns, strict=True) if ways else ()):
+        for place, (each, *mine) in enumerate(zip(waiting, *columns, strict=True)):
             outcome, method, _, _ = each
             for name, curve in zip(names, mine, strict=True):
                 if not isinstance(curve, str):
@@ -346,14 +384,16 @@ class Worker:
         case = Case(example, each.explanation, curves=known, gold=self._gold_class(example))
         return records(each.method, asked, case, found)
 
-    def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> list[erasure.Curve | str]:
-        """A curve each; the reason where there is none."""
+    def _curves(self, wanted: Sequence[tuple[_Waiting, erasure.Way]]) -> Callable[[], Sequence[erasure.Curve | str]]:
+        """A curve each, under way; the reason where there is none."""
         try:
-            return [*erasure.curves(self.opened, [(e.sentence, e.explanation, way) for e, way in wanted])]
+            return erasure.begun_curves(self.opened, [(e.sentence, e.explanation, way) for e, way in wanted])
         except EXAMPLE_ERRORS as error:
             if len(wanted) == 1:
-                return [str(error)]
-            return [found for one in wanted for found in self._curves([one])]
+                reason = str(error)
+                return lambda: [reason]
+            each = [self._curves([one])() for one in wanted]
+            return lambda: [*chain.from_iterable(each)]
 
     # The model run again ----------------------------------------------------------------------------------
 

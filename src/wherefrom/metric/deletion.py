@@ -8,7 +8,7 @@ batches are cut from the one array that holds them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.model import Model, Sentence
-from wherefrom.model.later import sent
+from wherefrom.model.later import aside, sent
 from wherefrom.model.output import one_class_each
 from wherefrom.model.parts import promote
-from wherefrom.model.rerun import batched_readings
+from wherefrom.model.rerun import begun_readings
 from wherefrom.model.sentences import Batch
 from wherefrom.result.explanation import Explanation
 
@@ -39,8 +39,10 @@ class Steps(NamedTuple):
 
 def without_each(
     opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]], tokens: int, slack: float
-) -> list[Steps] | None:
-    """A curve for each; None where one of them asks for more than a class of a plain text, token by token."""
+) -> Callable[[], list[Steps]] | None:
+    """A curve for each, under way, for which the function waits; None where one of them asks for more than a class of a
+    plain text, token by token.
+    """
     if not opened.pads or not one_class_each(opened, [each.measured for _, each, _ in asked]):
         return None
     if not all(_plain(*each) for each in asked):
@@ -53,10 +55,16 @@ def without_each(
     made = [part for part in parts if part is not None]
     if len(made) < len(parts):
         return None
-    found: dict[int, Steps] = {}
-    for places, part, readings in zip(groups, made, _read(opened, made, tokens, slack), strict=True):
-        found |= {place: Steps(*each) for place, *each in zip(places, part.taken, readings, strict=True)}
-    return [found[place] for place in range(len(asked))]
+    with aside(opened.device):
+        there = _read(opened, made, tokens, slack)
+
+    def wait() -> list[Steps]:
+        found: dict[int, Steps] = {}
+        for places, part, readings in zip(groups, made, there(), strict=True):
+            found |= {place: Steps(*each) for place, *each in zip(places, part.taken, readings, strict=True)}
+        return [found[place] for place in range(len(asked))]
+
+    return wait
 
 
 def _plain(sentence: Sentence, explanation: Explanation, way: Way) -> bool:
@@ -131,7 +139,9 @@ def _pushed(left: NDArray[np.bool_], lengths: NDArray[np.int64], rows: Ints) -> 
     return found
 
 
-def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) -> list[NDArray[np.float64]]:
+def _read(
+    opened: Model, parts: Sequence[_Variants], tokens: int, slack: float
+) -> Callable[[], list[NDArray[np.float64]]]:
     """Probability and prediction of every variant, [curves, steps, 2] of each part; equal ones are read once."""
     n = max(part.ids.shape[-1] for part in parts)
     ids = np.concatenate([_flat(part.ids, n) for part in parts])
@@ -169,12 +179,13 @@ def _read(opened: Model, parts: Sequence[_Variants], tokens: int, slack: float) 
         return torch.cat([logits.softmax(-1).gather(1, asked), logits.argmax(-1, keepdim=True).to(logits)], 1)
 
     how: dict[str, Any] = {"tokens": tokens, "slack": slack, "own_attention": True}
-    found = batched_readings(opened, lengths.tolist(), batch_of, read, 2, **how).numpy().take(place[which], 0)
-    sizes = [part.lengths.size for part in parts]
-    return [
-        each.reshape(*part.taken.shape, 2)
-        for part, each in zip(parts, np.split(found, np.cumsum(sizes)[:-1]), strict=True)
-    ]
+    there, wanted_by = begun_readings(opened, lengths.tolist(), batch_of, read, 2, **how), place[which]
+
+    def wait() -> list[NDArray[np.float64]]:
+        each = np.split(there().numpy().take(wanted_by, 0), np.cumsum([part.lengths.size for part in parts])[:-1])
+        return [found.reshape(*part.taken.shape, 2) for part, found in zip(parts, each, strict=True)]
+
+    return wait
 
 
 def _flat(numbers: Ints, n: int) -> Ints:

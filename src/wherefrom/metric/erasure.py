@@ -23,7 +23,7 @@ sufficiency fall; and the drops at the five shares summed and divided by six.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal, NamedTuple
@@ -209,12 +209,23 @@ def refuse_two_phrases(explanation: Explanation) -> None:
 
 def curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
     """Many curves from one set of forward passes, batched over sentences, methods and ways alike."""
+    return begun_curves(opened, asked)()
+
+
+def begun_curves(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> Callable[[], list[Curve]]:
+    """The same under way where a device works by itself; the function waits for them."""
     many, slack = (each.get(opened.device.type, each["cpu"]) for each in (TOKENS, SLACK))
-    if (quick := without_each(opened, asked, int(many), slack)) is not None:
-        return [
-            Curve(each.taken, each.readings[:, 0], way.keep, way.protocol, each.readings[:, 1])
-            for (_, _, way), each in zip(asked, quick, strict=True)
-        ]
+    if (quick := without_each(opened, asked, int(many), slack)) is None:
+        found = _one_by_one(opened, asked)
+        return lambda: found
+    return lambda: [
+        Curve(each.taken, each.readings[:, 0], way.keep, way.protocol, each.readings[:, 1])
+        for (_, _, way), each in zip(asked, quick(), strict=True)
+    ]
+
+
+def _one_by_one(opened: Model, asked: Sequence[tuple[Sentence, Explanation, Way]]) -> list[Curve]:
+    """The same, variant after variant."""
     variants: list[tuple[Sentence, Answer]] = []
     steps: list[list[int]] = []
     for sentence, explanation, way in asked:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +17,38 @@ def sent(t: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda" or t.device.type != "cpu":
         return t.to(device)
     return t.pin_memory().to(device, non_blocking=True)
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """What a GPU is asked for in here it does beside what it is asked for afterwards, on a stream of its own."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = _aside(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+@cache
+def _aside(device: torch.device) -> Any:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def fetched(t: Tensor) -> Callable[[], Tensor]:
+    """The same on the host, under way; the function waits for it."""
+    if not t.is_cuda:
+        return lambda: t.cpu()
+    place = torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
+    there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    there.record(torch.cuda.current_stream(t.device))
+
+    def wait() -> Tensor:
+        there.synchronize()
+        return place
+
+    return wait
 
 
 @dataclass

@@ -16,6 +16,7 @@ from wherefrom.model.batching import by_length
 from wherefrom.model.capture import rerunning
 from wherefrom.model.finite import check_order
 from wherefrom.model.known_padding import telling
+from wherefrom.model.later import fetched
 from wherefrom.model.model import Model
 from wherefrom.model.output import explained
 from wherefrom.model.sentences import Batch, Sentence, collate
@@ -123,6 +124,23 @@ def batched_readings(
     shapes: Sequence[tuple[int, ...]] = (),
 ) -> Tensor:
     """The same of texts of these lengths, of which `batch_of` makes a batch. An accelerator is waited for once."""
+    how: dict[str, Any] = {"tokens": tokens, "slack": slack, "own_attention": own_attention, "shapes": shapes}
+    return begun_readings(opened, lengths, batch_of, read, count, **how)()
+
+
+def begun_readings(
+    opened: Model,
+    lengths: Sequence[int],
+    batch_of: Callable[[Sequence[int]], Batch],
+    read: Callable[[Any, Sequence[int]], Tensor],
+    count: int,
+    *,
+    tokens: int,
+    slack: float,
+    own_attention: bool,
+    shapes: Sequence[tuple[int, ...]] = (),
+) -> Callable[[], Tensor]:
+    """The same under way; the function waits for it."""
     slack = slack if opened.pads else 0.0
     most = inf if opened.stacks else 1
     order: list[int] = []
@@ -138,10 +156,14 @@ def batched_readings(
             found.append(read(output, members).double())
 
     rerunning(opened, run, own_attention=own_attention)
-    result = torch.zeros(len(lengths), count, dtype=torch.float64)
-    if found:
-        result[torch.tensor(order)] = torch.cat(found).cpu()
-    return result
+    there = fetched(torch.cat(found) if found else torch.zeros(0, count, dtype=torch.float64))
+
+    def wait() -> Tensor:
+        result = torch.zeros(len(lengths), count, dtype=torch.float64)
+        result[torch.tensor(order, dtype=torch.long)] = there()
+        return result
+
+    return wait
 
 
 def watched(opened: Model, run: Callable[[], T], look: Callable[[], object]) -> T:
