@@ -18,7 +18,7 @@ from wherefrom.evaluation import planning, summary
 from wherefrom.evaluation.clock import Clock
 from wherefrom.evaluation.planning import Load
 from wherefrom.evaluation.task import ExampleOutcome, Record, ShardTask
-from wherefrom.evaluation.worker import Measured, Worker
+from wherefrom.evaluation.worker import ComputedShard, Worker
 from wherefrom.metric.base import Number
 from wherefrom.result.answer import Answer, Readout, Target
 
@@ -29,11 +29,11 @@ MODEL, TOKENIZER = tiny.model(), tiny.tokenizer()
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that measure nothing."""
 
-    def begin(_: Worker, task: ShardTask) -> Callable[[], Measured]:
+    def begin(_: Worker, task: ShardTask) -> Callable[[], ComputedShard]:
         answer = Answer(Target("class", 0, "LABEL_0"), Readout(0, "first token"), "LABEL_0", {"LABEL_0": 0.5})
         record = Record("globenc", Number("aopc", None, 0.25))
         outcomes = [ExampleOutcome(item, "", 4, answer, None, [record]) for item, _ in task.rows]
-        return lambda: Measured(outcomes, {"globenc": 0.1})
+        return lambda: ComputedShard(outcomes, {"globenc": 0.1})
 
     monkeypatch.setattr(Worker, "begin", begin)
     monkeypatch.setattr(planning, "WINDOW", 64)
@@ -53,7 +53,7 @@ def test_a_run_holds_a_window_and_not_the_dataset(tmp_path: Path, monkeypatch: p
             made.append(weakref.ref(each))
             yield each
 
-    def counted(self: Worker, task: ShardTask) -> Callable[[], Measured]:
+    def counted(self: Worker, task: ShardTask) -> Callable[[], ComputedShard]:
         alive.append(sum(each() is not None for each in made))
         return begin(self, task)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from wherefrom.evaluation import local, store
-from wherefrom.evaluation.worker import Measured
+from wherefrom.evaluation.worker import ComputedShard
 
 
 class Working:
@@ -21,16 +21,16 @@ class Working:
         self.setting = SimpleNamespace(batch_size=1)
         self.fails, self.seen = fails, list[str]()
 
-    def begin(self, task: int) -> Callable[[], Measured]:
+    def begin(self, task: int) -> Callable[[], ComputedShard]:
         self.seen.append(f"begin {task}")
         torch.set_num_threads(1)
         torch.manual_seed(task)
         if task == self.fails:
             raise RuntimeError("on the way")
 
-        def end() -> Measured:
+        def end() -> ComputedShard:
             self.seen.append(f"end {task}")
-            return Measured([], {})
+            return ComputedShard([], {})
 
         return end
 

@@ -43,7 +43,7 @@ SPECKLED = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8
 TOKENS = {"cpu": 4096, "cuda": 16384}  # in one captured batch: what its maps take is this times the length
 
 
-class Measured(NamedTuple):
+class ComputedShard(NamedTuple):
     """A shard."""
 
     outcomes: list[ExampleOutcome]
@@ -113,7 +113,7 @@ class Worker:
             return str(error)
         return None
 
-    def begin(self, task: ShardTask) -> Callable[[], Measured]:
+    def begin(self, task: ShardTask) -> Callable[[], ComputedShard]:
         """Every example of a shard measured, but that a device may still read what is left of erased texts; the
         function waits for it.
         """
@@ -135,10 +135,10 @@ class Worker:
             if any(asked.probe is not None for asked in self.asked):
                 self._keep_vectors([(outcome, sentence) for outcome, sentence in readable if outcome.failure is None])
 
-        def end() -> Measured:
+        def end() -> ComputedShard:
             if self._erases_alone:
                 erased()
-            return Measured(outcomes, seconds)
+            return ComputedShard(outcomes, seconds)
 
         return end
 
