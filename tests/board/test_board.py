@@ -15,8 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 import runs
 
 from wherefrom import board
-from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics, sane
-from wherefrom.board.writing import _methods, _opening
+from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics, plain_name, sane
+from wherefrom.board.reading import BoardTable
+from wherefrom.board.writing import _absent, _columns, _going, _methods, _opening, _table
 from wherefrom.cli import app
 from wherefrom.errors import InvalidOption, NotDefined, UnknownName
 from wherefrom.model import open_model
@@ -134,8 +135,41 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         board.read_board(tmp_path)
 
 
+def pictured(table: BoardTable) -> BoardTable:
+    """The same table as if patches had been painted over, with numbers of another size."""
+    values = {plain_name(name): found for name, found in table.values.items()}
+    painted = {
+        f"{name}(by=mean)": {method: each + 1 for method, each in found.items()} for name, found in values.items()
+    }
+    asked = {**table.about["asked"], "metrics": list(painted)}
+    return replace(table, name="another", values=painted, about={**table.about, "asked": asked})
+
+
+def test_pictures_are_ranked_beside_texts_and_not_averaged_with_them(measured: tuple[Path, list[str]]) -> None:
+    (table,) = board.read_board(measured[0]).tables
+    texts, both = board.Board((table,)), board.Board((table, pictured(table)))
+    assert both.mean("random", "aopc") == table.mean("random", "aopc")
+    assert both.standings["faithful"].examples == 16
+    assert both.record()["tables"]["another"]["pictures"]
+    assert not both.record()["tables"][table.name]["pictures"]
+    assert "of classifiers of texts" in _columns(both)
+    assert "classifiers" not in _columns(texts)
+    assert _table(pictured(table))[3] == "painting patches with the mean colour"
+    assert _table(table)[3] == "deletion"
+
+
+def test_the_page_says_of_what_there_is_no_table(measured: tuple[Path, list[str]]) -> None:
+    (table,) = board.read_board(measured[0]).tables
+    both = board.Board((table, pictured(table)))
+    assert "".join(_absent(board.Board((table,)))).startswith("**Pictures and translations.**")
+    assert "".join(_absent(both)).startswith("**Translations.**")
+    assert _going(board.Board((table,))) == ""
+    assert _going(both) == " (of a picture its patches)"
+
+
 def test_pictures_are_asked_about_some_of_their_classes_and_never_padded() -> None:
     model = open_model("wherefrom/picture")
+    assert [name for name, _ in datasets(model, (), None)] == ["drawn"]  # what ships
     ((name, data),) = datasets(model, ["drawn", "own"], None)
     assert name == "drawn"
     assert metrics(model, data)[0] == "aopc(by=mean)"

@@ -74,6 +74,20 @@ def test_a_language_model_is_answered_by_tables_of_its_task(monkeypatch: pytest.
     assert order() == ["deeplift", "cp-lrp", "alti"]
 
 
+def test_a_model_of_pictures_is_answered_by_tables_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {
+        "cp-lrp": {"faithful": {**place(0.8, "alti"), "tables": {"picture on one": 0.3, "sentiment on three": 0.9}}},
+        "alti": {"faithful": {**place(0.6, "cp-lrp"), "tables": {"picture on one": 0.7, "sentiment on three": 0.5}}},
+    }
+    tables = {**RECORD["tables"], "picture on one": {"rows": 20, "task": "classification", "pictures": True}}
+    monkeypatch.setattr(recommending, "shipped", lambda: {"tables": tables, "methods": some})
+    found = recommending.recommend(open_model("wherefrom/picture"))
+    assert [(each.method, each.beaten, each.alike) for each in found] == [("alti", 0.7, ()), ("cp-lrp", 0.3, ())]
+    said = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/picture"]).output
+    assert "20 examples of 1 pair" in " ".join(said.split())
+    assert "Your model is among them: picture on one, where alti is first (70%)." in " ".join(said.split())
+
+
 def test_a_budget_leaves_out_what_costs_more() -> None:
     assert order(budget=2.3) == ["alti", "attention-rollout"]
     with pytest.raises(NotDefined, match=r"at most 0.5 forward passes; the cheapest costs 1.1"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from wherefrom.data import MASK, Dataset, Example, up_to_mask
 from wherefrom.data.datasets import on_this_machine
+from wherefrom.data.pictured import DRAWN
 from wherefrom.data.sources import SOURCES
 from wherefrom.errors import InvalidOption
 from wherefrom.method import lookup, methods, presets
@@ -29,7 +30,7 @@ PAINTED = "mean"  # and how patches of a picture go
 MEASURED = ("classification", "masked-lm", "causal-lm")  # tasks
 LEFT_OUT = {
     "ablation-pairs": "scores pairs of tokens; what it says of single ones is ablation",
-    "context-cite": "scores sentences, and these texts are one each",
+    "context-cite": "is made for a context of many sentences, and these inputs are one each or pictures",
 }
 UNNAMED = re.compile(r"LABEL_\d+")
 LOOKED_AT = 50  # examples in which a rationale or cues are looked for
@@ -45,7 +46,7 @@ def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[t
         return [(name, data) for name in asked if (data := _suiting(opened, name, folder)) is not None]
     here = [name for name in SOURCES if on_this_machine(name, folder)]
     found = [(name, data) for name in here if (data := _suiting(opened, name, folder)) is not None]
-    ships = [(name, data) for name in (OWN, GRAMMAR) if (data := _suiting(opened, name, None)) is not None]
+    ships = [(name, data) for name in (OWN, GRAMMAR, DRAWN) if (data := _suiting(opened, name, None)) is not None]
     return found or ships
 
 
