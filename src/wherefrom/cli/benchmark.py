@@ -69,7 +69,7 @@ def benchmark_command(
         opening=asked,
     )
     unread = [] if find_spec("PIL") else [zoo.IMAGES]  # the extra `image`
-    for done in measure(model or zoo.names(but=["translation", *unread]), out, how):
+    for done in measure(model or zoo.names(but=unread), out, how):
         print(f"measured: {done.name}", flush=True)
     print(f"wherefrom leaderboard '{out}' ranks the methods")
 
