@@ -69,6 +69,8 @@ begin benchmark wherefrom/sentiment sst2
 begin benchmark wherefrom/agreement linzen_lgd
 begin benchmark wherefrom/mlm blimp
 begin benchmark wherefrom/lm blimp-prompts
+begin benchmark wherefrom/picture cifar10
+begin benchmark wherefrom/translate multi30k
 begin hatexplain
 begin qqp
 begin esnli

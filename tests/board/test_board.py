@@ -7,21 +7,27 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
+
+import golden
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 
 import runs
 
 from wherefrom import board
-from wherefrom.board.choosing import LEFT_OUT, datasets, every_method, metrics, sane
-from wherefrom.board.writing import _methods, _opening
+from wherefrom.board.choosing import FAITHFUL, LEFT_OUT, datasets, every_method, metrics, plain_name, sane
+from wherefrom.board.reading import BoardTable
+from wherefrom.board.writing import _absent, _columns, _going, _methods, _opening, _table
 from wherefrom.cli import app
 from wherefrom.errors import InvalidOption, NotDefined, UnknownName
 from wherefrom.model import open_model
+from wherefrom.papers.samples import midway, own_pairs
 
 pytest.importorskip("pyarrow", reason="evaluating needs the extra `eval`")
+SHARED = golden.SHARED.parent / "data"
 METHODS = ("gradient-x-input", "attention-rollout", "random")
 
 
@@ -134,12 +140,87 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         board.read_board(tmp_path)
 
 
+def pictured(table: BoardTable) -> BoardTable:
+    """The same table as if patches had been painted over, with numbers of another size."""
+    values = {plain_name(name): found for name, found in table.values.items()}
+    painted = {
+        f"{name}(by=mean)": {method: each + 1 for method, each in found.items()} for name, found in values.items()
+    }
+    asked = {**table.about["asked"], "metrics": list(painted)}
+    return replace(table, name="another", values=painted, about={**table.about, "asked": asked})
+
+
+def test_pictures_are_ranked_beside_texts_and_not_averaged_with_them(measured: tuple[Path, list[str]]) -> None:
+    (table,) = board.read_board(measured[0]).tables
+    texts, both = board.Board((table,)), board.Board((table, pictured(table)))
+    assert both.mean("random", "aopc") == table.mean("random", "aopc")
+    assert both.standings["faithful"].examples == 16
+    assert both.record()["tables"]["another"]["pictures"]
+    assert not both.record()["tables"][table.name]["pictures"]
+    assert "of classifiers of texts" in _columns(both)
+    assert "classifiers" not in _columns(texts)
+    assert _table(pictured(table))[3] == "painting patches with the mean colour"
+    assert _table(table)[3] == "deletion"
+
+
+def test_the_page_says_of_what_there_is_no_table(measured: tuple[Path, list[str]]) -> None:
+    (table,) = board.read_board(measured[0]).tables
+    both = board.Board((table, pictured(table)))
+    assert "".join(_absent(board.Board((table,)))).startswith("**Pictures and translations.**")
+    assert "".join(_absent(both)).startswith("**Translations.**")
+    assert _going(board.Board((table,))) == ""
+    assert _going(both) == " (of a picture its patches)"
+
+
 def test_pictures_are_asked_about_some_of_their_classes_and_never_padded() -> None:
     model = open_model("wherefrom/picture")
+    assert [name for name, _ in datasets(model, (), None)] == ["drawn"]  # what ships
     ((name, data),) = datasets(model, ["drawn", "own"], None)
     assert name == "drawn"
     assert metrics(model, data)[0] == "aopc(by=mean)"
     assert sane(model) == ("randomisation", "stability(against=bfloat16)")
+
+
+def test_a_translator_is_asked_for_a_word_in_the_middle() -> None:
+    model = open_model("wherefrom/translate")
+    ((name, data),) = datasets(model, ("own", "grammar", "drawn", "own-pairs"), None)
+    assert name == "own-pairs"
+    whole = {each.id: str(each.target) for each in own_pairs()}
+    for example in data:
+        begun, said = str(example.prefix).split(), whole[example.id].split()
+        assert said[: len(begun)] == begun
+        assert 0 < len(begun) < len(said) - 1
+        assert example.target is None  # what the model writes next is explained
+    assert len({len(str(example.prefix).split()) for example in data}) > 2
+    assert [each.prefix for each in data] == [each.prefix for each in midway(own_pairs())]
+    assert metrics(model, data) == FAITHFUL  # by deletion
+    assert "stability(against=padding)" in sane(model)
+    assert datasets(open_model("wherefrom/lm"), ("own-pairs",), None) == []
+
+
+def test_a_translator_is_measured(tmp_path: Path) -> None:
+    how = board.Measuring(rows=3, sane_rows=2, methods=("alti", "ablation", "decompx", "random"), data=("own-pairs",))
+    (folder,) = board.measure(["wherefrom/translate"], tmp_path, how)
+    found = board.read_board(tmp_path)
+    (table,) = found.tables
+    assert table.task == "seq2seq"
+    assert set(table.values) == set(FAITHFUL)
+    assert {len(each) for every in table.values.values() for each in every.values()} == {3}
+    assert not any(np.isnan(each).any() for every in table.values.values() for each in every.values())
+    assert found.mean("alti", "stability padding") < 1e-4
+    assert found.mean("alti", "randomisation embeddings") is not None
+    assert "one stream of tokens" in table.left_out["decompx"]
+    assert _table(table)[3] == "deletion, of the source"
+    assert "".join(_absent(found)).startswith("**Pictures.**")
+    assert set(table.passes) == {"alti", "ablation", "random"}
+    assert folder.name == "translate on own-pairs"
+
+
+@pytest.mark.skipif(not (SHARED / "multi30k").is_dir(), reason="needs ../shared/data/multi30k")
+def test_captions_suit_a_translator_and_no_classifier() -> None:
+    ((name, data),) = datasets(open_model("wherefrom/translate"), ("multi30k", "sst2"), SHARED)
+    assert (name, len(data)) == ("multi30k", 1000)
+    assert datasets(open_model("wherefrom/sentiment"), ("multi30k",), SHARED) == []
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import tiny
 from wherefrom.board import recommending
 from wherefrom.cli import app
 from wherefrom.cli.recommend import _first_on
@@ -54,10 +56,27 @@ def test_what_is_of_unknown_cost_is_not_the_cheapest(monkeypatch: pytest.MonkeyP
     assert order() == ["alti", "cp-lrp"]
 
 
-def test_no_benchmark_is_advised_that_would_be_refused() -> None:
-    found = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/translate"])
+def test_no_benchmark_is_advised_that_would_be_refused(tmp_path: Path) -> None:
+    tokenizer = tiny.tokenizer()
+    tiny.model("bert", "question-answering", vocab_size=len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    found = CliRunner().invoke(app, ["methods", "recommend", "--model", str(tmp_path)])
     assert "wherefrom evaluate measures" in " ".join(found.output.split())
-    assert "benchmark" not in found.output
+    assert "wherefrom benchmark" not in " ".join(found.output.split())
+
+
+def test_a_translator_is_answered_by_tables_of_translations(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {
+        "cp-lrp": {"faithful": {**place(0.8), "tables": {"translate on one": 0.3, "sentiment on three": 0.9}}},
+        "alti": {"faithful": {**place(0.6), "tables": {"translate on one": 0.7, "sentiment on three": 0.5}}},
+    }
+    tables = {**RECORD["tables"], "translate on one": {"rows": 20, "task": "seq2seq"}}
+    translator = open_model("wherefrom/translate")
+    monkeypatch.setattr(recommending, "shipped", lambda: {"tables": tables, "methods": some})
+    assert [each.method for each in recommending.recommend(translator)] == ["alti", "cp-lrp"]
+    del tables["translate on one"], some["alti"]["faithful"]["tables"]["translate on one"]
+    del some["cp-lrp"]["faithful"]["tables"]["translate on one"]
+    assert [each.method for each in recommending.recommend(translator)] == ["cp-lrp", "alti"]  # by all there are
 
 
 def test_a_language_model_is_answered_by_tables_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +91,20 @@ def test_a_language_model_is_answered_by_tables_of_its_task(monkeypatch: pytest.
     found = recommending.recommend(open_model("wherefrom/lm"))
     assert [(each.method, each.beaten, each.alike) for each in found] == [("alti", 0.7, ()), ("cp-lrp", 0.4, ())]
     assert order() == ["deeplift", "cp-lrp", "alti"]
+
+
+def test_a_model_of_pictures_is_answered_by_tables_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {
+        "cp-lrp": {"faithful": {**place(0.8, "alti"), "tables": {"picture on one": 0.3, "sentiment on three": 0.9}}},
+        "alti": {"faithful": {**place(0.6, "cp-lrp"), "tables": {"picture on one": 0.7, "sentiment on three": 0.5}}},
+    }
+    tables = {**RECORD["tables"], "picture on one": {"rows": 20, "task": "classification", "pictures": True}}
+    monkeypatch.setattr(recommending, "shipped", lambda: {"tables": tables, "methods": some})
+    found = recommending.recommend(open_model("wherefrom/picture"))
+    assert [(each.method, each.beaten, each.alike) for each in found] == [("alti", 0.7, ()), ("cp-lrp", 0.3, ())]
+    said = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/picture"]).output
+    assert "20 examples of 1 pair" in " ".join(said.split())
+    assert "Your model is among them: picture on one, where alti is first (70%)." in " ".join(said.split())
 
 
 def test_a_budget_leaves_out_what_costs_more() -> None:

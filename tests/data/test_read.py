@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,32 @@ def test_sentences_and_pairs(write: Write) -> None:
     )
     write("amazon_polarity", {"title": "Good", "content": "I like it", "label": 1}, split="test")
     assert only(read("amazon", folder=folder)).text == "I like it"
+
+
+def test_translations_lie_in_a_file_for_each_language(tmp_path: Path) -> None:
+    (tmp_path / "multi30k").mkdir()
+    german, english = (tmp_path / "multi30k" / f"test_2016_flickr.{name}" for name in ("de.gz", "en"))
+    german.write_bytes(gzip.compress(b"Ein Hut.\nZwei Hunde.\n"))
+    english.write_text("A hat.\nTwo dogs.\n")
+    assert list(read("multi30k", folder=tmp_path)) == [
+        Example("test_2016_flickr:1", "Ein Hut.", target="A hat."),
+        Example("test_2016_flickr:2", "Zwei Hunde.", target="Two dogs."),
+    ]
+    back = read("multi30k", folder=tmp_path, columns={"text": "en", "target": "de"}, limit=1)
+    assert (only(back).text, only(back).target) == ("A hat.", "Ein Hut.")
+    english.write_text("A hat.\n")
+    with pytest.raises(WherefromError, match="not of the same number of lines"):
+        list(read("multi30k", folder=tmp_path))
+    english.unlink()
+    with pytest.raises(WherefromError, match="no column 'en' for its target; it has: de"):
+        list(read("multi30k", folder=tmp_path))
+
+
+def test_a_prefix_is_part_of_the_content_and_nothing_else_changes() -> None:
+    """Runs that were begun before examples had one are still theirs."""
+    plain = Example("1", "Ein Hut.", target="A hat.")
+    assert plain.content == "b10455c2b5750f05"
+    assert replace(plain, prefix="A").content != plain.content
 
 
 def test_rows_in_erasers_format_bring_their_documents(write: Write) -> None:
@@ -407,6 +435,7 @@ REAL = {
     ("blimp", "test"): (5000, 0),
     ("blimp-prompts", "test"): (10988, 12),
     ("linzen_lgd", "test"): (1439, 0),
+    ("multi30k", "test_2016_flickr"): (1000, 0),
 }
 
 

@@ -64,6 +64,47 @@ def test_the_source_goes_and_the_target_is_measured(run: Any, method: str) -> No
         assert run.mean(method, name) == pytest.approx(np.mean(each), rel=1e-6, abs=1e-12), name
 
 
+def next_token(source: list[int], prefix: list[int]) -> torch.Tensor:
+    """The probabilities of what comes after a prefix, by the model itself."""
+    with torch.no_grad():
+        return MODEL(torch.tensor([source]), decoder_input_ids=torch.tensor([prefix])).logits[0, -1].softmax(-1)
+
+
+def test_after_a_prefix_the_next_token_is_measured() -> None:
+    """The model's own, or the one that is named: the source goes, the prefix stays."""
+    begun = [
+        Example("1", "the keys to the cabinets", prefix="a cat is"),
+        Example("2", "the film was good and deep", prefix="not", target="bad"),
+    ]
+    found = wherefrom.evaluate(begun, MODEL, TOKENIZER, ["alti"], ["aopc", "stability(against=padding)"], threads=1)
+    said = found.table("examples").to_pylist()
+    wanted = []
+    for example, row in zip(begun, said, strict=True):
+        source, written = TOKENIZER(example.text)["input_ids"], TOKENIZER(example.prefix)["input_ids"][:-1]
+        prefix = [int(MODEL.config.decoder_start_token_id), *written]
+        whole = next_token(source, prefix)
+        target = int(whole.argmax()) if example.target is None else TOKENIZER.convert_tokens_to_ids(example.target)
+        assert row["target"] == TOKENIZER.decode([target])
+        assert row["probability"] == pytest.approx(float(whole[target]))
+        scores = wherefrom.explain(
+            {"input_ids": source, "decoder_input_ids": prefix}, MODEL, TOKENIZER, method="alti", rows="readout"
+        ).scores
+        own = range(1, len(source) - 1)
+        order = [int(i) for i in np.argsort(-scores, kind="stable") if i in own]
+        steps = [order[: max(round(k / 10 * len(own)), int(k > 0))] for k in range(11)]
+        left = [next_token([t for i, t in enumerate(source) if i not in gone], prefix)[target] for gone in steps]
+        wanted.append(float(whole[target]) - np.mean([float(each) for each in left]))
+    assert found.mean("alti", "aopc") == pytest.approx(np.mean(wanted), rel=1e-6)
+    assert found.mean("alti", "stability(against=padding)") < 1e-9
+
+
+def test_a_prefix_that_is_too_long_is_recorded() -> None:
+    long = [Example("1", "the film", prefix="a cat " * 30), Example("2", "the film", prefix="a cat")]
+    found = wherefrom.evaluate(long, MODEL, TOKENIZER, ["alti"], ["aopc"], threads=1).table("examples").to_pylist()
+    assert "the prefix has 62 tokens but the model reads at most 40" in found[0]["failure"]
+    assert found[1]["failure"] is None
+
+
 def test_alone_as_in_a_batch(run: Any) -> None:
     names = ["aopc", "morf", "sufficiency"]
     each = [wherefrom.evaluate([example], MODEL, TOKENIZER, ["alti"], names, threads=1) for example in EXAMPLES]

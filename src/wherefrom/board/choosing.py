@@ -9,12 +9,13 @@ from pathlib import Path
 
 from wherefrom.data import MASK, Dataset, Example, up_to_mask
 from wherefrom.data.datasets import on_this_machine
+from wherefrom.data.pictured import DRAWN
 from wherefrom.data.sources import SOURCES
 from wherefrom.errors import InvalidOption
 from wherefrom.method import lookup, methods, presets
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model
-from wherefrom.papers.samples import OWN, prompts
+from wherefrom.papers.samples import OWN, OWN_PAIRS, midway, prompts
 from wherefrom.papers.samples import read as read_sample
 from wherefrom.pipeline.auto import suited
 
@@ -26,10 +27,10 @@ SANE = ("randomisation", "stability(against=padding)", "stability(against=bfloat
 # How tokens go where they cannot be deleted, since the model predicts at a place of the text.
 BY = {"masked-lm": "mask", "causal-lm": "attention"}
 PAINTED = "mean"  # and how patches of a picture go
-MEASURED = ("classification", "masked-lm", "causal-lm")  # tasks
+MEASURED = ("classification", "masked-lm", "causal-lm", "seq2seq")  # tasks
 LEFT_OUT = {
     "ablation-pairs": "scores pairs of tokens; what it says of single ones is ablation",
-    "context-cite": "scores sentences, and these texts are one each",
+    "context-cite": "is made for a context of many sentences, and these inputs are one each or pictures",
 }
 UNNAMED = re.compile(r"LABEL_\d+")
 LOOKED_AT = 50  # examples in which a rationale or cues are looked for
@@ -39,13 +40,16 @@ def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[t
     """The datasets that suit a model, of those asked for; or of all that lie here, or of what ships."""
     if opened.task not in MEASURED:
         raise InvalidOption(
-            f"{opened.name} is a model for {opened.task}; a benchmark takes classifiers and language models"
+            f"{opened.name} is a model for {opened.task}; a benchmark takes classifiers, language models and "
+            f"translators"
         )
     if asked:
         return [(name, data) for name in asked if (data := _suiting(opened, name, folder)) is not None]
     here = [name for name in SOURCES if on_this_machine(name, folder)]
     found = [(name, data) for name in here if (data := _suiting(opened, name, folder)) is not None]
-    ships = [(name, data) for name in (OWN, GRAMMAR) if (data := _suiting(opened, name, None)) is not None]
+    ships = [
+        (name, data) for name in (OWN, GRAMMAR, DRAWN, OWN_PAIRS) if (data := _suiting(opened, name, None)) is not None
+    ]
     return found or ships
 
 
@@ -60,7 +64,14 @@ def _suiting(opened: Model, name: str, folder: Path | None) -> Dataset | None:
         return (up_to_mask(data) if masked else data) if _same_classes(opened, data, first) else None
     if opened.task == "masked-lm":
         return data if masked and first.target is not None else None
-    return prompts(data, opened.tokenizer) if first.target is not None else None
+    if opened.task == "seq2seq":
+        return midway(data) if _translated(first) and not masked else None
+    return prompts(data, opened.tokenizer) if first.target is not None and first.foil is not None else None
+
+
+def _translated(first: Example) -> bool:
+    """Whether a dataset's target is another text, and not a word of the same."""
+    return first.prefix is not None or (first.foil is None and len(str(first.target or "").split()) > 1)
 
 
 def _same_classes(opened: Model, data: Dataset, first: Example) -> bool:

@@ -69,8 +69,8 @@ def measure(models: Sequence[str], out: Path, how: Measuring) -> Iterator[Path]:
         if not suiting:
             asked = f"none of {', '.join(how.data)}" if how.data else "no dataset here"
             raise NotDefined(
-                f"{asked} suits {name}; name one (--data) whose labels are its classes, or, for a language model, one "
-                f"that asks for a word"
+                f"{asked} suits {name}; name one (--data) whose labels are its classes; for a language model, one that "
+                f"asks for a word; for a translator, one of texts and their translations (text, target)"
             )
         for called, data in suiting:
             folder = out / f"{_plain(name)} on {_plain(called)}"

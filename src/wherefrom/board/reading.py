@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.board.choosing import CUES, FAITHFUL, PLAUSIBLE, plain_name
+from wherefrom.board.choosing import CUES, FAITHFUL, PAINTED, PLAUSIBLE, plain_name
 from wherefrom.board.measuring import FORMAT, TABLE
 from wherefrom.errors import DamagedFile, UnknownName
 from wherefrom.evaluation import Run
@@ -46,6 +46,11 @@ class BoardTable:
     @property
     def task(self) -> str:
         return str(self.about["model"]["task"])
+
+    @property
+    def pictures(self) -> bool:
+        """Whether the model reads pictures, whose patches are painted over."""
+        return any(f"(by={PAINTED})" in metric for metric in self.values)
 
     def shares(self, question: str) -> dict[str, Array]:
         """Of each method and example the share of the others that it beats, mean over the metrics of a question."""
@@ -92,10 +97,16 @@ class Board:
     def methods(self) -> tuple[str, ...]:
         return self.standings["faithful"].methods
 
+    @property
+    def comparable(self) -> tuple[BoardTable, ...]:
+        """The tables whose numbers of erasure are averaged: of classifiers of texts, where tokens are deleted."""
+        alike = tuple(table for table in self.tables if table.task == "classification" and not table.pictures)
+        return alike or self.tables
+
     def mean(self, method: str, metric: str) -> float | None:
-        """The mean over the tables that have it; of erasure over those of classifiers, where tokens are deleted."""
-        alike = [table for table in self.tables if metric not in FAITHFUL or table.task == "classification"]
-        found = [value for table in alike or self.tables if (value := table.mean(method, metric)) is not None]
+        """The mean over the tables that have it; of erasure over those that are comparable."""
+        tables = self.comparable if metric in FAITHFUL else self.tables
+        found = [value for table in tables if (value := table.mean(method, metric)) is not None]
         return fmean(found) if found else None
 
     def passes(self, method: str) -> float | None:
@@ -165,6 +176,7 @@ def _told(table: BoardTable) -> dict[str, Any]:
     sane = max((len(each) for found in table.sane.values() for each in found.values()), default=0)
     return {
         "task": table.task,
+        "pictures": table.pictures,
         "split": data["split"],
         "rows": rows,
         "sane_rows": sane,

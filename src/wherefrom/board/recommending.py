@@ -17,7 +17,8 @@ from wherefrom.pipeline.auto import suited
 
 RECORD = Path(__file__).with_name("record.json")
 CHANCE = "random"
-WORDS = ("masked-lm", "causal-lm")  # tasks with tables of their own
+PICTURES = "pictures"
+OWN = ("masked-lm", "causal-lm", "seq2seq", PICTURES)  # kinds of models that are answered by tables of their kind
 UNMEASURED = inf  # forward passes
 # What may be asked, by which standing it is answered, and whether only maps of no output are an answer.
 ASKED = {
@@ -44,15 +45,36 @@ def shipped() -> dict[str, Any]:
     return dict(json.loads(RECORD.read_text(encoding="utf-8")))
 
 
-def resting_on(question: str, task: str) -> dict[str, int]:
-    """The tables from which a question is answered, each named MODEL on DATA, and how many examples each has.
-
-    Words at a mask and words that follow have other winners than classes: there, the tables of that task alone.
-    """
-    standing, every = ASKED[question][0], shipped()["tables"]
+def answering(question: str) -> dict[str, int]:
+    """The tables that have something to say on a question, each named MODEL on DATA, and how many examples each has."""
+    standing = ASKED[question][0]
     names = {name for found in shipped()["methods"].values() for name in found.get(standing, {}).get("tables", ())}
-    own = {name for name in names if every[name]["task"] == task and task in WORDS}
-    return {name: about["rows"] for name, about in every.items() if name in (own or names)}
+    return {name: about["rows"] for name, about in shipped()["tables"].items() if name in names}
+
+
+def resting_on(question: str, opened: Model) -> dict[str, int]:
+    """Those of them by which a model is answered.
+
+    Words at a mask, words that follow, translations and pictures have other winners than classes of texts: there, the
+    tables of that kind alone, if there are some.
+    """
+    return _own(question, opened) or answering(question)
+
+
+def _own(question: str, opened: Model) -> dict[str, int]:
+    kind = PICTURES if opened.images else opened.task
+    return {name: rows for name, rows in answering(question).items() if kind in OWN and table_kind(name) == kind}
+
+
+def table_kind(name: str) -> str:
+    """Of what kind the model of a table is: what it predicts, or that it reads pictures."""
+    about = shipped()["tables"][name]
+    return PICTURES if about.get("pictures") else str(about["task"])
+
+
+def tested_together(question: str, opened: Model) -> bool:
+    """Whether a model is not answered by tables of its kind: over all tables together methods were told apart."""
+    return not _own(question, opened)
 
 
 def best_on(table: str, question: str, names: list[str]) -> tuple[str, float]:
@@ -73,7 +95,7 @@ def recommend(opened: Model, question: str = "output", budget: float | None = No
         raise InvalidOption(f"there is no question {question!r}; expected one of {', '.join(ASKED)}")
     standing, maps, _ = ASKED[question]
     known = {name: found for name, found in shipped()["methods"].items() if standing in found and name != CHANCE}
-    tables = resting_on(question, opened.task)
+    tables = resting_on(question, opened)
     there = [name for name in known if _shares(known[name][standing], tables)]
     fitting = [name for name in suited(opened, there) if not maps or not lookup(name)[0].class_specific]
     costs = {name: known[name].get("passes", UNMEASURED) for name in fitting}
@@ -86,8 +108,7 @@ def recommend(opened: Model, question: str = "output", budget: float | None = No
         )
     beaten = {name: _beaten(known[name][standing], tables) for name in within}
     order = sorted(beaten, key=lambda name: -beaten[name])
-    # Differences were tested over all tables together.
-    together = opened.task not in WORDS
+    together = tested_together(question, opened)
     alike = {name: [each for each in known[name][standing]["alike"] if together and each in within] for name in order}
     first = min([order[0], *alike[order[0]]], key=lambda name: costs[name])
     chosen = [first, *(name for name in order if name != first)]

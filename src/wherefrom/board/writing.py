@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from math import isnan
 from pathlib import Path
 
-from wherefrom.board.choosing import CUES, FAITHFUL, PLAUSIBLE
+from wherefrom.board.choosing import CUES, FAITHFUL, PAINTED, PLAUSIBLE
 from wherefrom.board.reading import Board, BoardTable
 from wherefrom.board.recommending import CHANCE
 from wherefrom.defaults import TOWARDS
@@ -16,10 +16,13 @@ from wherefrom.files import write
 from wherefrom.metric.standings import LEVEL, Standings
 
 CHEAP = 10.0  # forward passes
+PICTURES, TRANSLATIONS = "pictures", "translations"  # kinds of tables that a board may lack
+GOING = {PICTURES: "of a picture its patches", TRANSLATIONS: "of a translation those of its source"}
+BY = {PAINTED: "painting patches with the mean colour"}
 ABOUT = {
     "faithful": (
         "Is it what the model uses?",
-        "Tokens go in the order of the scores, and the probability is read again: AOPC, log-odds, comprehensiveness, "
+        "Tokens{} go in the order of the scores, and the probability is read again: AOPC, log-odds, comprehensiveness, "
         "sufficiency, and the area between the least and the most relevant tokens going first.",
     ),
     "plausible": ("Is it what people marked?", "Area under precision and recall, and token F1, against rationales."),
@@ -31,12 +34,11 @@ ABOUT = {
 CANNOT = (
     "**Your model.** These are the models in the tables below; the order of methods on another one, and on a larger "
     "one above all, may be another. `wherefrom benchmark --model YOURS --data YOURS` asks it.",
-    "**Truth.** Nobody knows the reasons of a model. Erasure feeds it texts it never learnt from, and a method that "
+    "**Truth.** Nobody knows the reasons of a model. Erasure feeds it inputs it never learnt from, and a method that "
     "is built on erasing tokens (`ablation`) or on a blank baseline (`deeplift`, `integrated-gradients`) asks almost "
     "the question by which it is judged here.",
     "**Maps.** Methods that look at no output say what a representation is made of. They are judged here by a question "
     "that they do not ask, and stand lower for it; for a map of every layer the others are no answer at all.",
-    "**Pictures and translations.** Every table is of texts and of encoders and decoders by themselves.",
     "**A sum.** Erasure looks at the order of tokens. Whether scores add up to the output, or by how much one token "
     "weighs more than another, is not in it.",
     "**People.** What people marked is what persuades them, not what the model used.",
@@ -67,17 +69,17 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
     for question, found in board.standings.items():
         title, about = ABOUT[question]
         yield f"## {title}"
-        yield f"{about} {_counted(found)}"
+        yield f"{about.format(_going(board))} {_counted(found)}"
         yield f"![Mean ranks of {len(found.methods)} methods; bars join those alike]({drawn[question]})"
         yield from _winners(found)
     yield "## Every method"
-    yield _COLUMNS
+    yield _columns(board)
     yield _methods(board)
     yield "## Table by table"
     yield _AGREEING.format(_number(board.agreement)) if board.agreement is not None else ""
     yield _by_table(board.standings["faithful"])
     yield "## What this cannot tell"
-    yield "\n".join(f"- {each}" for each in CANNOT)
+    yield "\n".join(f"- {each}" for each in (*CANNOT[:3], *_absent(board), *CANNOT[3:]))
     yield "## How it was measured"
     yield "\n".join(
         _rows(
@@ -95,7 +97,7 @@ def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:
     yield _MADE
 
 
-_COLUMNS = f"""Means over the tables, of erasure over those of classifiers, in the order of the first standing.
+_COLUMNS = f"""Means over the tables{{}}, in the order of the first standing.
 A star: only so many of the tables have the method; its means, over these alone, do not compare with the rest.
 *Beats*: the share of the other methods that it beats on an average example. AOPC, comprehensiveness, LeRF − MoRF:
 higher is better; log-odds, sufficiency: lower. *Randomised*: rank correlation with the scores after all weights were
@@ -111,6 +113,39 @@ wherefrom leaderboard runs/board --page docs/leaderboard.md
 
 The first command resumes after a kill; the second needs neither models nor data, so that the first may run elsewhere.
 The definitions stand in [what a metric tells](evidence.md)."""
+
+
+def _kinds(board: Board) -> set[str]:
+    """Of the kinds that not every board has, those that this one has."""
+    return {
+        kind
+        for table in board.tables
+        for kind, there in ((PICTURES, table.pictures), (TRANSLATIONS, table.task == "seq2seq"))
+        if there
+    }
+
+
+def _going(board: Board) -> str:
+    """What the tokens are that go, where they are not those of a text alone."""
+    there = [said for kind, said in GOING.items() if kind in _kinds(board)]
+    return f" ({', '.join(there)})" if there else ""
+
+
+def _absent(board: Board) -> Iterator[str]:
+    """What no table is of."""
+    there = _kinds(board)
+    if not there:
+        yield "**Pictures and translations.** Every table is of texts and of encoders and decoders by themselves."
+    elif PICTURES not in there:
+        yield "**Pictures.** Every table is of texts."
+    elif TRANSLATIONS not in there:
+        yield "**Translations.** Every table is of encoders or of decoders by themselves."
+
+
+def _columns(board: Board) -> str:
+    """What the columns mean. Numbers of erasure are no one number where tokens go in different ways."""
+    some = len(board.comparable) < len(board.tables)
+    return _COLUMNS.format(", of erasure over those of classifiers of texts" if some else "")
 
 
 def _opening(board: Board) -> str:
@@ -223,7 +258,8 @@ def _by_table(found: Standings) -> str:
 
 def _table(table: BoardTable) -> list[str]:
     told, named = table.about["model"], re.search(r"by=(\w+)", " ".join(table.about["asked"]["metrics"]))
-    by = "deletion" if named is None else named[1]
+    by = "deletion" if named is None else BY.get(named[1], named[1])
+    by = f"{by}, of the source" if table.task == "seq2seq" else by
     rows, few = (
         max((len(v) for each in found.values() for v in each.values()), default=0)
         for found in (table.values, table.sane)

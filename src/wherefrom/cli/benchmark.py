@@ -49,6 +49,8 @@ def benchmark_command(
     asked: Asked,
 ) -> None:
     """Measure every method by every metric on models and data; `wherefrom leaderboard` ranks them."""
+    from importlib.util import find_spec
+
     from wherefrom import zoo
     from wherefrom.board import Measuring, measure
     from wherefrom.spec import split
@@ -66,7 +68,8 @@ def benchmark_command(
         seed=seed,
         opening=asked,
     )
-    for done in measure(model or zoo.names(but=["translation", zoo.IMAGES]), out, how):
+    unread = [] if find_spec("PIL") else [zoo.IMAGES]  # the extra `image`
+    for done in measure(model or zoo.names(but=unread), out, how):
         print(f"measured: {done.name}", flush=True)
     print(f"wherefrom leaderboard '{out}' ranks the methods")
 

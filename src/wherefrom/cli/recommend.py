@@ -35,7 +35,7 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     within = "" if budget is None else " within the budget"
     own = _measured(opened, model, question, [each.method for each in found], within)
     said = (
-        f"beats: of the other methods, {_resting(opened, question)} (docs/leaderboard.md). {_rule(opened)}"
+        f"beats: of the other methods, {_resting(opened, question)} (docs/leaderboard.md). {_rule(opened, question)}"
         f"Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
     )
     console.print(fitted(said, console.width), markup=False, highlight=False, soft_wrap=True)
@@ -45,32 +45,33 @@ def _resting(opened: Model, question: str) -> str:
     """On how many examples the answer rests."""
     from wherefrom.board.recommending import resting_on
 
-    tables = resting_on(question, opened.task)
+    tables = resting_on(question, opened)
     pairs = "1 pair" if len(tables) == 1 else f"{len(tables)} pairs"
     return f"on an average one of {sum(tables.values())} examples of {pairs} of model and data"
 
 
-def _rule(opened: Model) -> str:
-    from wherefrom.board.recommending import WORDS
+def _rule(opened: Model, question: str) -> str:
+    from wherefrom.board.recommending import tested_together
 
-    return "" if opened.task in WORDS else "Of methods not told apart the cheapest is recommended. "
+    return "Of methods not told apart the cheapest is recommended. " if tested_together(question, opened) else ""
 
 
 def _measured(opened: Model, model: str, question: str, names: list[str], within: str) -> str:
     """Whether the model is one of those measured, and which method is first on it; how it can be where it is not."""
     from wherefrom import zoo
     from wherefrom.board.choosing import MEASURED
-    from wherefrom.board.recommending import resting_on
+    from wherefrom.board.recommending import PICTURES, resting_on, table_kind
 
-    tables = resting_on(question, opened.task) if model in zoo.names() else {}
-    own = [name for name in tables if name.startswith(f"{Path(model).name} on ")]
+    tables = resting_on(question, opened)
+    own = [name for name in tables if model in zoo.names() and name.startswith(f"{Path(model).name} on ")]
     if own:
         return f"Your model is among them: {'; '.join(_first_on(table, question, names, within) for table in own)}."
     if opened.task in MEASURED:
         advice = f"wherefrom benchmark --model {model} --data YOURS --out runs/mine measures it"
     else:
         advice = "wherefrom evaluate measures methods on it (docs/evaluate.md)"
-    reads = "reads pictures, and these were models of text" if opened.images else "was not among them"
+    texts = opened.images and not any(table_kind(name) == PICTURES for name in tables)
+    reads = "reads pictures, and these were models of text" if texts else "was not among them"
     return f"Your model {reads}: {advice}."
 
 

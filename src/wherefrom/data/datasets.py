@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from hashlib import sha256
@@ -26,7 +26,17 @@ from typing import Any
 from wherefrom.data import eraser, grammar, pictured, rows
 from wherefrom.data.example import MASK, Dataset, Dropped, Example, first, unfit
 from wherefrom.data.sources import SOURCES, Source
-from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, label_names, open_packed
+from wherefrom.data.tables import (
+    PACKED,
+    TABLES,
+    BadRow,
+    Row,
+    attempts,
+    kind_of,
+    label_names,
+    open_packed,
+    side_by_side,
+)
 from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
 from wherefrom.extras import need
 
@@ -48,7 +58,7 @@ def read(
     """A dataset, read row by row each time it is iterated over. Rows that cannot be used are in its `dropped`.
 
     split: "validation", "test", ...; the dataset's first one if none is given.
-    columns: which column holds which part: text, pair, label, target, foil, cues, rationale, answer, attractors, group.
+    columns: which column holds which part: text, pair, label, target, foil, prefix, cues, rationale, …
     limit: the first so many usable rows.
     folder: where the data lies: a folder of datasets, the dataset's own folder, or its file.
     without: another dataset; sentences that occur in any split of it are dropped.
@@ -99,8 +109,8 @@ def _table(
         split = split or (row.hub_splits or row.splits)[0]
         make = partial(_examples, row, split, wanted, partial(_hub_rows, row, split))
     else:
-        split, files = _files(row, where, split)
-        make = partial(_examples, row, split, wanted, partial(_file_rows, files))
+        split, numbered = _files(row, where, split)
+        make = partial(_examples, row, split, wanted, numbered)
     called = f"{row.name}:{group}" if group else row.name
     return Dataset(called, split, make, row.labels, row.about)
 
@@ -167,20 +177,28 @@ def _splits(folder: Path) -> list[str]:
     return sorted({name.partition(".")[0].partition("-0")[0] for name in files})
 
 
-def _files(row: Source, where: Path, split: str | None) -> tuple[str, tuple[Path, ...]]:
-    """The split that is read, and its files."""
+Numbered = tuple[int, "Row | BadRow"]
+
+
+def _files(row: Source, where: Path, split: str | None) -> tuple[str, Callable[[], Iterator[Numbered]]]:
+    """The split that is read, and what reads its files."""
     if where.is_file():
-        return split or where.name.partition(".")[0], (where,)
+        return split or where.name.partition(".")[0], partial(_file_rows, (where,))
     for each in (split,) if split else row.splits:
-        if files := [where / f"{each}{end}" for end in ENDINGS if (where / f"{each}{end}").is_file()][:1]:
-            return each, tuple(files)
-        if files := sorted(where.glob(f"{each}-*-of-*.parquet")):  # as the Hub cuts large tables
-            return each, tuple(files)
+        if file := _either(where, each, ENDINGS):
+            return each, partial(_file_rows, (file,))
+        if parts := sorted(where.glob(f"{each}-*-of-*.parquet")):  # as the Hub cuts large tables
+            return each, partial(_file_rows, tuple(parts))
+        lines = {name: _either(where, f"{each}.{name}", ("", *PACKED)) for name in row.columns.values()}
+        if found := {name: file for name, file in lines.items() if file is not None}:  # as translations are published
+            return each, partial(side_by_side, found)
     there = ", ".join(_splits(where)) or "no tables"
     raise UnknownName(f"{row.name} has no {split or 'default split'} in {where}; it holds: {there}")
 
 
-Numbered = tuple[int, "Row | BadRow"]
+def _either(where: Path, name: str, endings: Sequence[str]) -> Path | None:
+    """The first file of this name that is there, with one of these endings."""
+    return next((file for end in endings if (file := where / f"{name}{end}").is_file()), None)
 
 
 def _file_rows(files: tuple[Path, ...]) -> Iterator[Numbered]:

@@ -38,6 +38,7 @@ class Example:
     group: str | None = None  # paradigm, category, ...
     image: bytes | str | None = None  # a picture, in the place of the text: an image file's bytes, or its path
     region: bytes | None = None  # where its object is: the bytes of an image that is not black there
+    prefix: str | None = None  # what a decoder has written of the text; what it writes next is explained, or `target`
 
     @property
     def content(self) -> str:
@@ -68,7 +69,7 @@ class Example:
 
 def unfit(example: Example) -> str | None:
     """Why an example cannot be kept in a table, if it cannot: halves of characters, counts without end."""
-    for name in ("id", "label", "target", "foil", "group"):
+    for name in ("id", "label", "target", "foil", "group", "prefix"):
         value = getattr(example, name)
         if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             return f"its {name} {value!r} holds half of a surrogate pair, which is not a character"
@@ -265,7 +266,8 @@ def _written(item: Example | Dropped, *, named: bool = True) -> bytes:
     if isinstance(item, Dropped):
         return _JSON.encode([item.row, item.reason]).encode() + b"\n"
     text = _OF_TEXT(item) if item.image is None else _OF_PICTURE(item)
-    return _JSON.encode([item.id if named else "", *text]).encode() + b"\n"
+    prefix = () if item.prefix is None else (item.prefix,)
+    return _JSON.encode([item.id if named else "", *text, *prefix]).encode() + b"\n"
 
 
 def _digest(image: bytes) -> str:
@@ -273,9 +275,10 @@ def _digest(image: bytes) -> str:
 
 
 _JSON = json.JSONEncoder(ensure_ascii=True, default=_digest)  # one for all: json.dumps would make one each time
-_AFTER_ID = [each.name for each in fields(Example)][1:]
+# Without a prefix, and for texts without what only pictures have: their hashes are older than these.
+_AFTER_ID = [each.name for each in fields(Example)][1:-1]
 _OF_PICTURE = attrgetter(*_AFTER_ID)
-_OF_TEXT = attrgetter(*_AFTER_ID[:-2])  # without what only pictures have: its hash is older than they are
+_OF_TEXT = attrgetter(*_AFTER_ID[:-2])
 
 
 def _size(item: Example | Dropped) -> int:

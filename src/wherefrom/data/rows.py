@@ -22,6 +22,7 @@ NUMBERS = ("singular", "plural")
 SPARSE = (
     "target",
     "foil",
+    "prefix",
     "cues",
     "rationale",
     "answer",
@@ -41,9 +42,9 @@ def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
         return picture(id, row, columns, labels)
     text = _text(row, columns, "text")
     pair = _text(row, columns, "pair") if "pair" in columns else None
-    target, foil = (
+    target, foil, prefix = (
         None if (value := _given(row, columns, name)) is None else written(value, columns[name])
-        for name in ("target", "foil")
+        for name in ("target", "foil", "prefix")
     )
     last = text if pair is None else pair
     attractors, group = (_given(row, columns, name) for name in ("attractors", "group"))
@@ -58,6 +59,7 @@ def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
         answer=_spans(row, columns, "answer", last),
         attractors=None if attractors is None else _whole(attractors, columns["attractors"]),
         group=None if group is None else str(group),
+        prefix=prefix,
     )
 
 

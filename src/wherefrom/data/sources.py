@@ -213,5 +213,13 @@ for _source in (
         splits=("test", "train"),
         hub="uoft-cs/cifar10",
     ),
+    Source(
+        "multi30k",
+        "German captions of photographs and their English translations (Elliott et al. 2016): text and target.",
+        {"text": "de", "target": "en"},
+        splits=("test_2016_flickr", "test", "test_2017_flickr", "test_2017_mscoco", "val", "validation", "train"),
+        hub="bentrevett/multi30k",
+        hub_splits=("test",),
+    ),
 ):
     SOURCES.add(_source.name, _source)

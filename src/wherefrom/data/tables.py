@@ -14,6 +14,7 @@ import lzma
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -130,6 +131,15 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise DamagedFile(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+
+
+def side_by_side(files: Mapping[str, Path]) -> Iterator[tuple[int, Row]]:
+    """The rows of texts that lie in a file for each column, a line a row."""
+    columns = zip_longest(*map(lines, files.values()))
+    for number, cells in enumerate(columns, 1):
+        if None in cells:
+            raise DamagedFile(f"{', '.join(map(str, files.values()))}: not of the same number of lines")
+        yield number, dict(zip(files, cells, strict=True))
 
 
 def lines(path: Path) -> Iterator[str]:

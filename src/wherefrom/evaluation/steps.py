@@ -211,7 +211,7 @@ def _open_worker(setting: Setting, source: Dataset, found: Survey, names: Mappin
             f"give it what stands before the mask (--up-to-mask, or wherefrom.data.up_to_mask(data)), or choose a "
             f"masked language model"
         )
-    if opened.two_streams and not found.having["target"]:
+    if opened.two_streams and not (found.having["target"] or found.prefixed):
         raise NotDefined(
             f"{opened.name} is an encoder with a decoder, which is measured on a text and what it writes of it, and no "
             f"row of {source.name} has a target; name the columns that hold them: columns={{'text': …, 'target': …}} "

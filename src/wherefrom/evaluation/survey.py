@@ -59,6 +59,7 @@ class Survey:
     characters: list[planning.Load] = field(default_factory=list)  # of each window
     masked: int = 0  # rows with a mask in their text
     at_mask: int = 0  # those that also say which word is wanted there
+    prefixed: int = 0  # rows with what a decoder has written so far
     labels: dict[Any, None] = field(default_factory=dict)  # the gold labels that occur
 
 
@@ -81,6 +82,7 @@ def survey(source: Dataset) -> Survey:
             count_needs(example, found.having, found.kinds)
             found.masked += (masked := MASK in str(example.text))
             found.at_mask += masked and example.target is not None
+            found.prefixed += example.prefix is not None
             if example.label is not None and len(found.labels) < LABELS:
                 found.labels[example.label] = None
         found.rows += len(window)

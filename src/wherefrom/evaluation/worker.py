@@ -28,6 +28,7 @@ from wherefrom.metric.base import Case, MetricSpec, Number, Rerun
 from wherefrom.metric.consistency import Second
 from wherefrom.metric.probing import layer_states, readout_vectors
 from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
+from wherefrom.model.paired import begun
 from wherefrom.model.target import class_index
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.phrases import with_phrases
@@ -155,7 +156,8 @@ class Worker:
 
     def read(self, example: Example, encodings: Mapping[str, Any] | None = None) -> Sentence:
         """An example as this model reads it; a target of several tokens stands at the end of a language model's, and
-        that of an encoder with a decoder is the text that it writes. `encodings`: of texts that are tokenised already.
+        that of an encoder with a decoder is the text that it writes, or one token after the prefix that it has written.
+        `encodings`: of texts that are tokenised already.
         """
         if example.image is not None and not self.opened.images:
             raise InvalidInput(f"the example is a picture, and {self.opened.name} reads texts")
@@ -165,6 +167,8 @@ class Worker:
             found = self.reader.text(words, encoding=encoding)
         else:
             found = self.reader.read(example.image if words is None else words)[0][0]
+        if example.prefix is not None and self.opened.two_streams:
+            return begun(self.opened, found, example.prefix)
         continues = self.opened.task == "causal-lm" and not self._has_mask(example)
         if not (continues or self.opened.two_streams) or self.setting.target is not None:
             return found

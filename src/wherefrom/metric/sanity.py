@@ -29,6 +29,7 @@ from wherefrom.method import choose_each, list_of_names
 from wherefrom.metric.correlation import spearman
 from wherefrom.model import Model, Sentence, collate, open_model
 from wherefrom.model.loading import DTYPES
+from wherefrom.model.two_streams import SOURCE
 from wherefrom.model.variants import Randomising, in_dtype, randomised
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.outcome import Outcomes
@@ -247,22 +248,31 @@ def same_target(question: Question, found: Explanation) -> Question:
 
 
 def _beside_longer(opened: Model, sentence: Sentence, question: Question) -> tuple[list[Sentence], list[Question]]:
-    """The sentence together with one about twice as long, of its own tokens."""
+    """The sentence together with one about twice as long, of its own tokens; in two streams both are."""
     if opened.images:
         raise NotDefined("pictures of different sizes share no batch, so that none is ever padded")
-    length = 2 * len(sentence) + 5
-    length = length if opened.max_length is None else min(length, opened.max_length)
-    at = [i % len(sentence) for i in range(length)]
+    streams = [range(len(sentence))]
+    if opened.two_streams:
+        source = sentence.segments.count(SOURCE)
+        streams = [range(source), range(source, len(sentence))]
+    at = [i for stream in streams for i in _twice(stream, opened.max_length)]
     longer = Sentence(
         ids=[sentence.ids[i] for i in at],
         tokens=[sentence.tokens[i] for i in at],
         special=[sentence.special[i] for i in at],
-        spans=[None] * length,
+        spans=[None] * len(at),
         texts=(),
         types=None if sentence.types is None else [sentence.types[i] for i in at],
+        segments=[sentence.segments[i] for i in at] if opened.two_streams else [],
     )
-    anything = Question(None, None, None if opened.task == "classification" else 0)
+    anything = Question(None, None, None if opened.task == "classification" or opened.two_streams else 0)
     return [sentence, longer], [question, anything]
+
+
+def _twice(places: range, most: int | None) -> list[int]:
+    """These places again and again, to about twice their number."""
+    length = 2 * len(places) + 5
+    return [places[i % len(places)] for i in range(length if most is None else min(length, most))]
 
 
 def _change(before: list[Explanation], after: list[Explanation]) -> Change:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import torch
 
-from wherefrom.errors import InvalidTarget
+from wherefrom.errors import InvalidTarget, TooLong
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.phrase import continued
@@ -35,6 +35,20 @@ def paired(opened: Model, sentence: Sentence, wanted: object) -> Sentence:
     if labels[-2:] == [opened.tokenizer.eos_token_id] * 2:  # a text that has its end in writing, as what was generated
         labels.pop()
     return followed_by(opened, sentence, start_of(opened, labels), labels)
+
+
+def begun(opened: Model, sentence: Sentence, prefix: str) -> Sentence:
+    """A source sentence with what the decoder has written of its target, after which one token more is asked for."""
+    if opened.tokenizer is None:
+        raise InvalidTarget("a prefix was given but no tokenizer to read it; pass tokenizer=")
+    labels = [int(i) for i in opened.tokenizer(text_target=prefix)["input_ids"]]
+    own, start = special_ids(opened.tokenizer), start_of(opened, labels)
+    while labels and labels[-1] in own:  # the end of the text, which is not written yet
+        labels.pop()
+    read = [start, *labels]
+    if opened.max_length is not None and len(read) > opened.max_length:
+        raise TooLong(f"the prefix has {len(read)} tokens but the model reads at most {opened.max_length}")
+    return prefixed(sentence, read, token_names(opened.tokenizer, read), [i in own for i in read])
 
 
 def start_of(opened: Model, labels: Sequence[int]) -> int:

@@ -1,6 +1,7 @@
 """The examples that recipes run on: datasets on this machine, drawn at random, or sentences of our own.
 
-own    short reviews written for wherefrom, half of them negative: what runs where there is no data at all
+own          short reviews written for wherefrom, half of them negative: what runs where there is no data at all
+own-pairs    short German sentences with their translations, for the same purpose
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wherefrom.data.rows import prompt
 from wherefrom.data.tables import BadRow
 from wherefrom.model.vocabulary_words import word_id
 
-OWN = "own"
+OWN, OWN_PAIRS = "own", "own-pairs"
 POSITIVE = (
     "a warm and funny film that never talks down to its audience .",
     "the young cast is wonderful , and the last scene is quietly moving .",
@@ -55,6 +56,24 @@ NEGATIVE = (
     "ugly to look at and easy to forget .",
     "even the action scenes are flat and predictable .",
 )
+PAIRS = (
+    ("Der alte Mann kauft jeden Morgen frisches Brot.", "The old man buys fresh bread every morning."),
+    ("Meine Schwester hat gestern ihren Schlüssel verloren.", "My sister lost her key yesterday."),
+    ("Wir haben heute Abend keine Zeit.", "We have no time this evening."),
+    ("Das Kind spielt mit dem kleinen Hund.", "The child is playing with the little dog."),
+    ("Warum hast du mir nichts gesagt?", "Why did you not tell me anything?"),
+    ("Sie trinkt ihren Kaffee ohne Milch.", "She drinks her coffee without milk."),
+    ("Der Zug nach Berlin fährt um acht Uhr.", "The train to Berlin leaves at eight o'clock."),
+    ("Ich kenne den Namen dieser Frau nicht.", "I do not know the name of this woman."),
+    ("Im Winter ist der See immer gefroren.", "In winter the lake is always frozen."),
+    ("Er hat das Fenster offen gelassen.", "He has left the window open."),
+    ("Die Katze schläft auf dem roten Stuhl.", "The cat is sleeping on the red chair."),
+    ("Kannst du mir bitte mit dem Koffer helfen?", "Can you please help me with the suitcase?"),
+    ("Unser Lehrer erzählt gern lange Geschichten.", "Our teacher likes to tell long stories."),
+    ("Niemand wollte den letzten Apfel essen.", "Nobody wanted to eat the last apple."),
+    ("Das neue Haus hat einen großen Garten.", "The new house has a large garden."),
+    ("Es hat die ganze Nacht geregnet.", "It has been raining all night."),
+)
 
 
 def own() -> Dataset:
@@ -65,14 +84,21 @@ def own() -> Dataset:
     return Dataset(OWN, "", lambda: iter(examples), ("negative", "positive"), "Short reviews written for wherefrom.")
 
 
+def own_pairs() -> Dataset:
+    """Our own German sentences, each with its translation."""
+    examples = [Example(f"{OWN_PAIRS}:{row}", text, target=said) for row, (text, said) in enumerate(PAIRS, 1)]
+    return Dataset(OWN_PAIRS, "", lambda: iter(examples), (), "Short German sentences and their translations.")
+
+
 def read(name: str, folder: Path | None = None) -> Dataset:
-    """A dataset by name; `own` is ours."""
-    return own() if name == OWN else kept(read_data(name, folder=folder))
+    """A dataset by name; `own` and `own-pairs` are ours."""
+    ours = {OWN: own, OWN_PAIRS: own_pairs}.get(name)
+    return kept(read_data(name, folder=folder)) if ours is None else ours()
 
 
 def at_hand(name: str, folder: Path | None = None) -> bool:
     """Whether a dataset can be read without asking anybody."""
-    return name == OWN or on_this_machine(name, folder)
+    return name in (OWN, OWN_PAIRS) or on_this_machine(name, folder)
 
 
 def changed(data: Dataset, change: Callable[[Example], Example | None]) -> Dataset:
@@ -112,6 +138,25 @@ def _first_piece(tokenizer: Any, word: str | None) -> str | None:
     first = tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0]
     written = str(tokenizer.decode([first])).strip()
     return written if written and word_id(tokenizer, written) == first else None
+
+
+def midway(data: Dataset) -> Dataset:
+    """Translations as a decoder is asked for its next token: each target up to one of its words, as a prefix.
+
+    The word is drawn by a hash of the example's id, and is neither the first, before which there is nothing to go on
+    from, nor the last; targets of two words are left out. A prefix that is given stays.
+    """
+
+    def change(example: Example) -> Example | None:
+        if example.prefix is not None:
+            return example
+        words = str(example.target or "").split()
+        if len(words) < 3:
+            return None
+        place = 1 + int.from_bytes(lot(example.id, 0)) % (len(words) - 2)
+        return replace(example, target=None, prefix=" ".join(words[:place]))
+
+    return changed(data, change)
 
 
 def half(data: Dataset, test: bool) -> Dataset:
