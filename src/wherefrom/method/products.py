@@ -46,18 +46,24 @@ def of_halves(both: Tensor, weight: Tensor) -> Tensor:
     return found.add_(_times(left, second, weight.dtype))
 
 
-def product_by_head(x: Tensor, weight: Tensor, precision: Precision) -> Tensor:
-    """The same of matrices one by one, of which the rows are short: [H, R, k] and [H, k, d] -> [H, R, d]."""
+def product_by_head(x: Tensor, weight: Tensor, precision: Precision, dtype: torch.dtype | None = None) -> Tensor:
+    """The same of matrices one by one, of which the rows are short: [H, R, k] and [H, k, d] -> [R, H, d]."""
     if precision == "exact":
-        return x @ weight
-    if precision == "fast":
+        a, b = x, weight
+    elif precision == "fast":
         a, b = x.bfloat16(), weight.bfloat16()
     else:  # the three products as one
         (a1, a2), (b1, b2) = halves(x), halves(weight)
         a, b = torch.cat([a1, a2, a1], -1), torch.cat([b1, b1, b2], -2)
-    if a.is_cuda:
-        return torch.bmm(a, b, out_dtype=torch.float32)
-    return a.to(x.dtype) @ b.to(x.dtype)
+    found = x.new_empty(x.shape[1], len(x), weight.shape[-1], dtype=dtype or x.dtype)
+    by_head = found.transpose(0, 1)
+    if a.dtype == found.dtype:
+        torch.bmm(a, b, out=by_head)
+    elif a.is_cuda:
+        torch.bmm(a, b, out_dtype=found.dtype, out=by_head)
+    else:
+        by_head.copy_(a.to(x.dtype) @ b.to(x.dtype))
+    return found
 
 
 def _times(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

@@ -296,13 +296,13 @@ def _hidden(block: Block, into: list[Tensor], more: Tensor) -> Tensor:
     return first.add_(more) if len(into) == 1 else torch.addcmul(more, first, into[1], out=into[1])
 
 
-def _values_through(layer: LayerTrace) -> list[Tensor]:
+def _values_through(layer: LayerTrace, precision: Precision = "exact") -> list[Tensor]:
     """What takes a head's value to the FFN's hidden units, W_C^h L W_1: [H, d_h, F]. Empty where it does not pay."""
     block, norm = layer.block, layer.block.first_norm
     if block.parallel or block.opaque or sum(layer.lengths) * (layer.heads - 1) < layer.u.shape[-1]:
         return []  # fewer vectors L f^h_j than rows in W_O
     through = block.w_c if norm is None else norm.linear(block.w_c)
-    return [through @ each.weight for each in _inputs(block)]
+    return [product(through, each.weight, precision) for each in _inputs(block)]
 
 
 def _closed(

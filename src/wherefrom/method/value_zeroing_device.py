@@ -1,8 +1,8 @@
 r"""Value Zeroing as an accelerator likes it: all sentences together, W₂ in few large products, kernels around it.
 
 What value_zeroing.py does source by source is here done for as many sources of all sentences as memory bears; the names
-are its own. Beside the kernels (value_zeroing_kernel.py) only what is small stands in steps of torch's: κ and s' of all
-pairs, from α, Gram matrices and ⟨c u_i, c f^h_j⟩ = ⟨c u_i (c W_O^h)ᵀ, v^h_j⟩, and the vectors of single tokens.
+are its own. Beside the kernels (value_zeroing_kernel.py, rescaling_kernel.py) only what is small stands in steps of
+torch's: the vectors of single tokens, and ⟨c u_i, c f^h_j⟩ = ⟨c u_i (c W_O^h)ᵀ, v^h_j⟩.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from wherefrom.method.products import Precision, of_halves, product, product_by_head
 from wherefrom.method.tiling import tiles
-from wherefrom.method.value_zeroing import _inputs, _rescaled, _values_through
+from wherefrom.method.value_zeroing import _inputs, _values_through
 from wherefrom.model.later import sent
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def _rows(lengths: Sequence[int], on_device: Tensor, sources: slice, causal: boo
 class SourceTile(NamedTuple):
     """What belongs to a tile of sources, of all sentences."""
 
-    alpha: Tensor  # 0 where nothing is given: [B, J, n, H]
     kappa: Tensor  # [B, J, n]
-    taken: Tensor  # −α / s': [B, J, n, H]
-    carried: Tensor  # f, or L f where the stream goes through the norm, as the last norm sees it: [H, B J, d]
-    units: list[Tensor]  # L f through W_1: [H, B J, F] each
+    taken: Tensor  # −α / s', 0 where nothing is given: [B, J, n, H]
+    weights: Tensor  # of what is carried: the same where the stream goes through the norm, else −α
+    carried: Tensor  # f, or L f where the stream goes through the norm, as the last norm sees it: [B J, H, d]
+    units: list[Tensor]  # L f through W_1: [B J, H, F] each
 
 
 def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, kernels: Any) -> Tensor:
@@ -68,15 +68,16 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     block, norm = layer.block, layer.block.first_norm
     assert norm is not None
     u, inputs, post = layer.u, _inputs(block), block.post is not None
-    through, host = _values_through(layer), layer.lengths
+    # A p that is rounded would stand at another place of φ: it is split, where others are rounded.
+    digits: Precision = "split" if precision == "fast" else precision
+    through, host = _values_through(layer, digits), layer.lengths
     lengths = sent(torch.tensor(host), u.device)
     around, y = norm.linear(u), norm(u)
-    # p and q. A p that is rounded would stand at another place of φ: it is split, where others are rounded.
-    digits: Precision = "split" if precision == "fast" else precision
     own = [(product(y, each.weight, digits) + each.bias, product(around, each.weight, precision)) for each in inputs]
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
     centred = (lambda t: t) if block.ffn_post is None else block.ffn_post.centred  # what only it reads
-    to, crossing = kernels.aim(layer.output.contiguous(), last, precision), _crossing(layer, norm)
+    to, w_o = kernels.aim(layer.output.contiguous(), last, precision), norm.centred(block.w_o)
+    crossing = _crossing(layer, norm, w_o, digits)
     found = torch.zeros_like(layer.attention[:, 0])
     how = {
         "activation": kernels.ACTIVATIONS.index(block.activation_name),
@@ -90,13 +91,12 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, crossing, carrier, precision)
+        tile = _sources(layer, norm, sources, through, crossing, (w_o, carrier), precision, kernels)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
         kernels.entering((tile.taken, tile.kappa), each, rows, hidden, how)
-        weights = tile.taken if post else -tile.alpha
-        kernels.leaving(out(hidden), (weights, tile.kappa), tile.carried, moves, to, found, rows, how)
+        kernels.leaving(out(hidden), (tile.weights, tile.kappa), tile.carried, moves, to, found, rows, how)
     return found
 
 
@@ -116,10 +116,10 @@ def _bytes(layer: LayerTrace, precision: Precision) -> int:
     return int(batch * (n * hidden + vectors))
 
 
-def _crossing(layer: LayerTrace, norm: Norm) -> Tensor:
+def _crossing(layer: LayerTrace, norm: Norm, w_o: Tensor, precision: Precision) -> Tensor:
     """c u_i (c W_O^h)ᵀ: [B, H, n, d_h]."""
     batch, n, _ = layer.u.shape
-    found = norm.centred(layer.u) @ norm.centred(layer.block.w_o).flatten(0, 1).T
+    found = product(norm.centred(layer.u), w_o.flatten(0, 1).T, precision)
     return found.view(batch, n, layer.heads, -1).transpose(1, 2)
 
 
@@ -129,28 +129,22 @@ def _sources(
     sources: slice,
     through: list[Tensor],
     crossing: Tensor,
-    carrier: Tensor,
+    carriers: tuple[Tensor, Tensor],
     precision: Precision,
+    kernels: Any,
 ) -> SourceTile:
-    """`carrier` takes v to what is carried: [H, d_h, d]."""
-    block, u = layer.block, layer.u
-    batch, n, d = u.shape
-    value = layer.value[:, :, sources]
+    """`carriers` take v to f, centred, and to what is carried: [H, d_h, d] each."""
+    value, u = layer.value[:, :, sources], layer.u
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
     digits: Precision = "split" if precision == "fast" else precision  # of what stands beside W_2's result
-    f = product_by_head(by_head, norm.centred(block.w_o), digits)
-    gram = torch.bmm(f.transpose(0, 1), f.permute(1, 2, 0))  # [B J, H, H]
-    cross = crossing @ value.mT  # [B, H, n, J]
-    carried = product_by_head(by_head, carrier, digits)
-    if through and precision == "fast":  # as many digits as W_2 is given
-        units = [torch.bmm(by_head.bfloat16(), each.bfloat16()) for each in through]
-    elif through:
-        units = [product_by_head(by_head, each, precision) for each in through]
+    f, carried = (product_by_head(by_head, each, digits) for each in carriers)
+    if through:  # of `fast` as many digits as W_2 is given
+        kind = torch.bfloat16 if precision == "fast" else u.dtype
+        units = [product_by_head(by_head, each, precision, kind) for each in through]
     else:
-        units = [product(f.mul(norm.gamma), each.weight, precision) for each in _inputs(block)]
-    given = (value != 0).any(-1).transpose(1, 2)  # [B, J, H]
-    alpha = layer.attention.new_empty(batch, value.shape[2], n, layer.heads)
-    torch.mul(layer.attention[:, :, :, sources].permute(0, 3, 2, 1), given.unsqueeze(2), out=alpha)
-    back = (alpha.flatten(0, 1) @ gram).view_as(alpha).sub_(cross.permute(0, 3, 2, 1), alpha=2)
-    kappa, scale = _rescaled(norm, u.unsqueeze(1), back.mul_(alpha).sum(-1, keepdim=True) / d)
-    return SourceTile(alpha, kappa[..., 0].contiguous(), -alpha / scale, carried, units)
+        units = [product(f.mul(norm.gamma), each.weight, precision) for each in _inputs(layer.block)]
+    given = (value != 0).any(-1).transpose(1, 2).to(u.dtype).contiguous()  # [B, J, H]
+    scale, lost = norm.scale(u).contiguous(), layer.block.post is None
+    cross = crossing @ value.mT
+    kappa, taken, weights = kernels.rescaled(layer.attention, cross, f, given, scale, norm.eps, sources.start, lost)
+    return SourceTile(kappa, taken, weights, carried, units)

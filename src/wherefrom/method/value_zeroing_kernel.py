@@ -24,10 +24,12 @@ import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 from triton import knobs
 
+from wherefrom.method.rescaling_kernel import rescaled as rescaled
+
 # Of each precision what a program before W₂ has: targets, sources, units and warps. Of twenty on an H200 the fastest.
 ENTERING = {"exact": (16, 16, 128, 4), "split": (16, 16, 32, 1), "fast": (16, 32, 64, 2)}
 NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
-SUMMING = 32, 1, 32, 2  # where it takes sums: targets, sources, numbers at once and warps, of fourteen
+SUMMING = 16, 32, 2  # where it takes sums: targets, numbers at once and warps
 DOTS = {"exact": "tf32x3", "split": "tf32x3", "fast": "tf32"}
 GELUS = {"exact": 0, "split": 4, "fast": 5}  # of `_activated`
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
@@ -86,7 +88,7 @@ def _row(start, j, i, first, length, CAUSAL: tl.constexpr):  # type: ignore[no-u
 def _entering(  # type: ignore[no-untyped-def]
     a,  # [B, J, n, H]
     kappa,  # [B, J, n]
-    g,  # [H, B J, F]
+    g,  # [B J, H, F]
     p,  # [B, n, F]
     q,  # [B, n, F]
     g_up,  # the same of what the gate is multiplied with
@@ -96,7 +98,6 @@ def _entering(  # type: ignore[no-untyped-def]
     starts,  # [B]: of each sentence its first row
     lengths,  # [B]
     first,  # source
-    sentences,  # B
     count,  # J
     n,
     width,  # F
@@ -129,15 +130,15 @@ def _entering(  # type: ignore[no-untyped-def]
     if GATED:
         base_up, moves_up = tl.load(p_up + own, mask=inside, other=0.0), tl.load(q_up + own, mask=inside, other=0.0)
         before = before * base_up
-    pair, place = (b * count + j0) * n + read, (heads[:, None] * sentences + b) * count + j0
+    pair, place = (b * count + j0) * n + read, (b * count + j0) * H + heads[:, None]
     of_pair, of_head = pair[:, None] * H + heads[None, :], place * width + f[None, :]
     for k in range(tl.minimum(tl.minimum(BJ, count - j0), length - first - j0)):
         weights = tl.load(a + of_pair + k * n * H, mask=known[None, :], other=0.0)
         by = tl.load(kappa + pair + k * n)[:, None]
-        vectors = tl.load(g + of_head + k * width, mask=known[:, None] & inside, other=0.0)
+        vectors = tl.load(g + of_head + k * H * width, mask=known[:, None] & inside, other=0.0)
         after = _activated(_added(weights, vectors, by * moves + base, DOT), KIND)
         if GATED:
-            vectors = tl.load(g_up + of_head + k * width, mask=known[:, None] & inside, other=0.0)
+            vectors = tl.load(g_up + of_head + k * H * width, mask=known[:, None] & inside, other=0.0)
             after = after * _added(weights, vectors, by * moves_up + base_up, DOT)
         j, seen = j0 + k, i < length
         if CAUSAL:
@@ -159,7 +160,7 @@ def _leaving(  # type: ignore[no-untyped-def]
     fed,  # [rows, d]
     weights,  # [B, J, n, H]
     kappa,  # [B, J, n]
-    f,  # [H, B J, d]
+    f,  # [B J, H, d]
     own,  # [B, n, d]: r
     w,  # [B, n, d]: what the last norm reads, centred
     o,  # [B, n, d]
@@ -168,7 +169,6 @@ def _leaving(  # type: ignore[no-untyped-def]
     starts,
     lengths,
     first,
-    sentences,
     count,
     n,
     width,  # d
@@ -215,7 +215,7 @@ def _leaving(  # type: ignore[no-untyped-def]
         touched = tl.zeros((BI,), dtype=tl.int32)
         for h in tl.static_range(H):  # unrolled, so that no load waits for another
             weight = tl.load(weights + (source * n + i) * H + h, mask=seen, other=0.0)
-            vector = tl.load(f + (h * sentences * count + source) * width + d, mask=(d < width) & real, other=0.0)
+            vector = tl.load(f + (source * H + h) * width + d, mask=(d < width) & real, other=0.0)
             change += weight[:, None] * vector[None, :]
             touched = touched | (weight != 0).to(tl.int32)
         if NORM:
@@ -257,11 +257,42 @@ def _cosine_distance(square, along, size):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _changed(  # type: ignore[no-untyped-def]
+    fed, row, factor, own, weights, pair, f, source, d, inside, width, H: tl.constexpr, OWN: tl.constexpr
+):
+    """δ of one source and some targets, before the last norm."""
+    x = tl.load(fed + row[:, None] * width + d, mask=inside, other=0.0)
+    if OWN:
+        x += factor[:, None] * own
+    vectors = f + source * (H * width)
+    for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
+        vector = tl.load(vectors + h * width + d, mask=inside, other=0.0)
+        x += tl.load(weights + pair * H + h)[:, None] * vector
+    return x
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _measured(  # type: ignore[no-untyped-def]
+    x2, xw, g2, gw, gb, weights, pair, at, step, eps, width, H: tl.constexpr, NORM: tl.constexpr, COSINE: tl.constexpr
+):
+    """The distance of one source from some targets, of the sums over d; 0 where nothing was taken away."""
+    square, along = tl.sum(x2, 1), tl.sum(xw, 1)  # |δ|² and ⟨o, δ⟩
+    if NORM:
+        aimed = tl.load(at + step), tl.load(at + 2 * step), tl.load(at + 3 * step)
+        square, along = _normed(square, along, tl.sum(g2, 1), tl.sum(gw, 1), tl.sum(gb, 1), *aimed, eps, width)
+    distance = _cosine_distance(square, along, tl.load(at)) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
+    touched = (pair * 0).to(tl.int32)
+    for h in tl.static_range(H):
+        touched = touched | (tl.load(weights + pair * H + h) != 0).to(tl.int32)
+    return tl.where(touched != 0, distance, 0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _leaving_by_sums(  # type: ignore[no-untyped-def]
     fed,  # [rows, d]
     weights,  # [B, J, n, H]
     kappa,  # [B, J, n]
-    f,  # [H, B J, d]
+    f,  # [B J, H, d]
     own,  # [B, n, d]: r
     w,  # [B, n, d]: what the last norm reads, centred; o where there is none
     gamma,  # [d]
@@ -282,57 +313,63 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     COSINE: tl.constexpr,
     CAUSAL: tl.constexpr,
     BI: tl.constexpr,
-    BJ: tl.constexpr,
     BD: tl.constexpr,
 ):
-    blocks, groups = tl.cdiv(n, BI), tl.cdiv(count, BJ)
+    """Two sources of some targets, for which r and w are read once."""
+    blocks, groups = tl.cdiv(n, BI), tl.cdiv(count, 2)
     block, group = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    b = (group // groups).to(tl.int64)
-    i, j = (block * BI + tl.arange(0, BI))[None, :], ((group % groups) * BJ + tl.arange(0, BJ))[:, None]  # [J, I]
+    b, j = (group // groups).to(tl.int64), (group % groups) * 2
     length, start = tl.load(lengths + b), tl.load(starts + b)
-    seen = (i < length) & (j < count) & (first + j < length)
-    if CAUSAL:
-        seen = seen & (i >= first + j)
-    if tl.sum(tl.sum(seen.to(tl.int32), 1), 0) == 0:
+    if (first + j >= length) | (block * BI >= length):
         return
+    if CAUSAL:  # noqa: SIM102
+        if (block + 1) * BI <= first + j:
+            return
+    i = block * BI + tl.arange(0, BI)
+    seen, other = (i < length) & (j < count), (i < length) & (j + 1 < count) & (first + j + 1 < length)
+    if CAUSAL:
+        seen, other = seen & (i >= first + j), other & (i >= first + j + 1)
     # What is read of no pair is written nowhere.
-    row, source = tl.where(seen, _row(start, j, i, first, length, CAUSAL), 0), b * count + tl.minimum(j, count - 1)
-    target = b * n + tl.minimum(i, n - 1)
-    pair = source * n + tl.minimum(i, n - 1)
-    x2 = tl.zeros((BJ, BI, BD), dtype=tl.float32)  # sums over d, of x = δ: x², x w, γ² x², γ² x w and γ β x
-    xw, g2, gw, gb = x2, x2, x2, x2
+    row = tl.where(seen, _row(start, j, i, first, length, CAUSAL), 0)
+    row_other = tl.where(other, _row(start, j + 1, i, first, length, CAUSAL), 0)
+    source, read_from = b * count + j, b * count + tl.minimum(j + 1, count - 1)
+    target, step = b * n + tl.minimum(i, n - 1), sentences * n
+    pair, pair_other = source * n + tl.minimum(i, n - 1), read_from * n + tl.minimum(i, n - 1)
+    factor, factor_other = tl.load(kappa + pair), tl.load(kappa + pair_other)
+    x2 = tl.zeros((BI, BD), dtype=tl.float32)  # sums over d, of x = δ: x², x w, γ² x², γ² x w and γ β x
+    xw, g2, gw, gb, y2, yw, h2, hw, hb = x2, x2, x2, x2, x2, x2, x2, x2, x2
     for d0 in range(0, width, BD):
-        d = (d0 + tl.arange(0, BD))[None, None, :]
+        d = (d0 + tl.arange(0, BD))[None, :]
         inside = (d < width) | (width % BD == 0)
-        mine = target[:, :, None] * width + d
-        x = tl.load(fed + row[:, :, None] * width + d, mask=inside, other=0.0)
-        if OWN:
-            x += tl.load(kappa + pair)[:, :, None] * tl.load(own + mine, mask=inside, other=0.0)
-        for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
-            vector = (h * sentences * count + source[:, :, None]) * width + d
-            x += tl.load(weights + pair * H + h)[:, :, None] * tl.load(f + vector, mask=inside, other=0.0)
+        mine = target[:, None] * width + d
         read = tl.load(w + mine, mask=inside, other=0.0)
-        x2 += x * x
-        xw += x * read
+        moves = read
+        if OWN:
+            moves = tl.load(own + mine, mask=inside, other=0.0)
         if NORM:
             scales = tl.load(gamma + d, mask=inside, other=0.0)
-            scaled = x * scales
-            gb += scaled * tl.load(beta + d, mask=inside, other=0.0)
-            scaled *= scales
-            g2 += x * scaled
-            gw += read * scaled
-    square, along = tl.sum(x2, 2), tl.sum(xw, 2)  # |δ|² and ⟨o, δ⟩
-    at, step = fixed + target, sentences * n
-    if NORM:
-        sums = tl.sum(g2, 2), tl.sum(gw, 2), tl.sum(gb, 2)
-        aimed = tl.load(at + step), tl.load(at + 2 * step), tl.load(at + 3 * step)
-        square, along = _normed(square, along, *sums, *aimed, eps, width)
-    size = tl.load(at)
-    distance = _cosine_distance(square, along, size) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
-    touched = tl.zeros((BJ, BI), dtype=tl.int32)
-    for h in tl.static_range(H):
-        touched = touched | (tl.load(weights + pair * H + h) != 0).to(tl.int32)
-    tl.store(out + (b * n + i) * n + first + j, tl.where(touched != 0, distance, 0.0), mask=seen)
+            shifts = scales * tl.load(beta + d, mask=inside, other=0.0)
+            scales *= scales
+            scaled = scales * read
+        x = _changed(fed, row, factor, moves, weights, pair, f, source, d, inside, width, H, OWN)
+        y = _changed(fed, row_other, factor_other, moves, weights, pair_other, f, read_from, d, inside, width, H, OWN)
+        x2 += x * x
+        xw += x * read
+        y2 += y * y
+        yw += y * read
+        if NORM:
+            g2 += x * x * scales
+            gw += x * scaled
+            gb += x * shifts
+            h2 += y * y * scales
+            hw += y * scaled
+            hb += y * shifts
+    at = fixed + target
+    distance = _measured(x2, xw, g2, gw, gb, weights, pair, at, step, eps, width, H, NORM, COSINE)
+    place = out + (b * n + i) * n + first + j
+    tl.store(place, distance, mask=seen)
+    distance = _measured(y2, yw, h2, hw, hb, weights, pair_other, at, step, eps, width, H, NORM, COSINE)
+    tl.store(place + 1, distance, mask=other)
 
 
 def entering(
@@ -350,7 +387,7 @@ def entering(
     targets, sources, units, warps = ENTERING[precision]
     blocks = (triton.cdiv(n, targets), triton.cdiv(width, units), batch * triton.cdiv(count, sources))
     _entering[blocks](
-        *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, batch, count, n, width),
+        *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, count, n, width),
         H=heads,
         HEADS=_padded(heads),
         KIND=GELUS[precision] if how["activation"] == 0 else how["activation"],
@@ -405,7 +442,7 @@ def leaving(
     batch, count, n, heads = weights.shape
     width = to.o.shape[-1]
     given = fed, weights, kappa, f, to.read if own is None else own, to.read
-    where = rows.starts, rows.lengths, rows.first, batch, count, n
+    where = rows.starts, rows.lengths, rows.first
     kind = {
         "H": heads,
         "OWN": own is not None,
@@ -414,16 +451,18 @@ def leaving(
         "CAUSAL": how["causal"],
     }
     if to.fixed is not None:
-        targets, sources, numbers, warps = SUMMING
-        sizes = {"BI": targets, "BJ": sources, "BD": numbers, "num_warps": warps}
-        blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, sources)
-        _leaving_by_sums[(blocks,)](*given, to.gamma, to.beta, to.fixed, out, *where, to.eps, width, **kind, **sizes)
+        targets, numbers, warps = SUMMING
+        sizes = {"BI": targets, "BD": numbers, "num_warps": warps}
+        blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, 2)
+        _leaving_by_sums[(blocks,)](
+            *given, to.gamma, to.beta, to.fixed, out, *where, batch, count, n, to.eps, width, **kind, **sizes
+        )
         return
     size = triton.next_power_of_2(width)
     targets = max(1, min(triton.next_power_of_2(n), NUMBERS // size))
     sizes = {"BI": targets, "BJ": OVER, "BD": size, "num_warps": MEASURING}
     _leaving[(triton.cdiv(n, targets), batch * triton.cdiv(count, OVER))](
-        *given, to.o, to.gamma, out, *where, width, to.eps, **kind, **sizes
+        *given, to.o, to.gamma, out, *where, count, n, width, to.eps, **kind, **sizes
     )
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.model.later import fetched
 from wherefrom.model.model import Model
 from wherefrom.model.sentences import Batch
 
 
-def check_finite(opened: Model, output: Any) -> None:
-    """Refuse NaN and infinite numbers, and say whether weights or the input are to blame."""
+def finite(output: Any) -> Callable[[], bool]:
+    """Whether all numbers of an output are finite, under way."""
     tensors = [t for t in output.values() if isinstance(t, Tensor) and t.is_floating_point()]
-    if all(bool(torch.stack(torch.aminmax(t)).isfinite().all()) for t in tensors):  # copies nothing
+    every = [fetched(torch.stack(torch.aminmax(t)).isfinite().all()) for t in tensors]  # copies nothing large
+    return lambda: all(bool(each()) for each in every)
+
+
+def check_finite(opened: Model, fine: Callable[[], bool]) -> None:
+    """Refuse NaN and infinite numbers, and say whether weights or the input are to blame."""
+    if fine():
         return
     weights = {name: weight for name, weight in opened.model.named_parameters() if not weight.is_meta}
     broken = [name for name, weight in weights.items() if not bool(weight.isfinite().all())]

@@ -51,21 +51,32 @@ def fetched(t: Tensor) -> Callable[[], Tensor]:
     return wait
 
 
+Check = tuple[Tensor, Callable[[], None]]
+
+
 @dataclass
 class Later:
     """What waits for the end of a pass, because a device would have to be waited for."""
 
-    checks: list[tuple[Tensor, Callable[[], None]]] = field(default_factory=list)  # what to do where one of these holds
+    checks: list[Check] = field(default_factory=list)  # what to do where one of these holds
+    asked: list[tuple[Callable[[], Tensor], list[Check]]] = field(default_factory=list)  # whether one of many does
     over: bool = False
 
-    def end(self) -> None:
-        self.over = True
-        by_device: dict[torch.device, list[tuple[Tensor, Callable[[], None]]]] = {}
+    def ask(self) -> None:
+        """One look of each device at all layers, under way."""
+        by_device: dict[torch.device, list[Check]] = {}
         for each in self.checks:
             by_device.setdefault(each[0].device, []).append(each)
         for checks in by_device.values():
-            if bool(torch.cat([flags.flatten() for flags, _ in checks]).any()):  # one look at all layers
+            self.asked.append((fetched(torch.cat([flags.flatten() for flags, _ in checks]).any()), checks))
+        self.checks.clear()
+
+    def end(self) -> None:
+        self.over = True
+        self.ask()
+        for some, checks in self.asked:
+            if bool(some()):
                 for flags, then in checks:
                     if bool(flags.any()):
                         then()
-        self.checks.clear()
+        self.asked.clear()

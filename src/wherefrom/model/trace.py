@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from wherefrom.model.attended import by_head
-from wherefrom.model.finite import check_finite
+from wherefrom.model.finite import check_finite, finite
 from wherefrom.model.frozen_pass import Switch
 from wherefrom.model.kept import once_in
 from wherefrom.model.later import Later
@@ -179,10 +179,16 @@ class Trace:
     later: Later = field(default_factory=Later, repr=False)
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    def look(self) -> None:
+        """Ask the device for what `settle` looks at, while it still has other work to do."""
+        self.later.ask()
+        once_in(self._shared, "finite", lambda: finite(self.output))
+
     def settle(self) -> None:
         """Wait for the pass, and look at what it gave."""
+        self.look()
         self.later.end()
-        check_finite(self.opened, self.output)
+        check_finite(self.opened, self._shared["finite"])
 
     def __repr__(self) -> str:
         n = len(self.batch.sentences)

@@ -177,10 +177,11 @@ def _run_batch(
         shelf.joint = joining(shelf.job, lengths, shelf.fetching, opened.device)
     begin = time.perf_counter()
     trace = _passed(opened, read, list(shelves.values()), on_layer)
+    seen = on_host(trace.output)
     begun = time.perf_counter() - begin
     yield None
     shown = [_shown(opened, each) for each in read]  # before a device is waited for
-    output, found = _answered(trace, asked, list(shelves.values()), begun)
+    output, found = _answered(trace, seen, asked, list(shelves.values()), begun)
     for which in range(len(found[0])):
         output = output.among(found, which)
         said = [_said(*each) for each in zip(shown, read, output.answers, strict=True)]
@@ -245,20 +246,23 @@ def _passed(
     for shelf in by_layer:
         if shelf.joint is not None:
             shelf.joint.look()
+    trace.look()
     return trace
 
 
 @own_modes
 def _answered(
-    trace: Trace, questions: Sequence[Question], shelves: Sequence[Shelf], begun: float
+    trace: Trace, seen: Callable[[], Any], questions: Sequence[Question], shelves: Sequence[Shelf], begun: float
 ) -> tuple[OutputTrace, list[list[Answer]]]:
-    """The end of a pass, whose beginning took so many seconds; and for each sentence what is explained."""
+    """The end of a pass, whose beginning took so many seconds and whose output is `seen`; and for each sentence what is
+    explained.
+    """
     sentences, begin = trace.batch.sentences, time.perf_counter()
     trace.settle()
     shared = begun + time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
-    seen = on_host(trace.output)
+    said = seen()
     found = [
-        answers(trace.opened, sentence, seen, row, question.target, question.foil, question.position)
+        answers(trace.opened, sentence, said, row, question.target, question.foil, question.position)
         for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
     ]
     if len({len(each) for each in found}) > 1:

@@ -9,7 +9,7 @@ memory of that kind as a machine can spare.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, islice
@@ -18,6 +18,8 @@ from typing import Any, NoReturn, TypeVar
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from wherefrom.model.later import fetched
 
 T = TypeVar("T")
 PINNED = 4 * 2**30  # bytes that results may hold of the memory that devices write: it is never paged out
@@ -144,8 +146,11 @@ def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-def on_host(output: Any) -> Any:
-    """A model's output with its class scores on the host: each look at a number on a device means to wait for it."""
+def on_host(output: Any) -> Callable[[], Any]:
+    """A model's output with its class scores on the host, under way: each look at a number on a device means to wait
+    for it.
+    """
     found = {name: getattr(output, name, None) for name in ("logits", "start_logits", "end_logits")}
-    few = {name: t.detach().cpu() for name, t in found.items() if isinstance(t, Tensor) and t.ndim == 2 and t.is_cuda}
-    return type(output)(**{**output, **few}) if few else output
+    few = {name: t.detach() for name, t in found.items() if isinstance(t, Tensor) and t.ndim == 2 and t.is_cuda}
+    there = {name: fetched(t) for name, t in few.items()}
+    return lambda: type(output)(**{**output, **{name: each() for name, each in there.items()}}) if there else output

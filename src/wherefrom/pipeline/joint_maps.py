@@ -7,7 +7,7 @@ Where a row of it leaves the range of the maps' own numbers, or R its own, the h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.method.normalise import stacked
+from wherefrom.model.later import fetched
 from wherefrom.pipeline.fetching import Fetching, Stack
 from wherefrom.pipeline.resolution import Job
 
@@ -48,7 +49,7 @@ class JointMaps:
     found: Stack
     joint: Tensor | None = None  # R of the layers so far: [B, n, n]
     largest: list[Tensor] = field(default_factory=list)  # of each row of R at each layer: [B, n]
-    fits: Tensor | None = None  # [B]: whose rows are all in range
+    fits: Callable[[], Tensor] | None = None  # [B], under way: whose rows are all in range
 
     @cached_property
     def padding(self) -> MapPadding:
@@ -78,13 +79,13 @@ class JointMaps:
             return
         most, own, n = stacked(self.largest), torch.finfo(self.found.room.dtype), max(self.found.lengths)
         fits = (most == 0) | ((most >= own.tiny / own.eps) & (most <= own.max / 2))
-        self.fits = fits.all(-1).all(0) & (self.found.room.shape[-2:] == (n, n))
+        self.fits = fetched(fits.all(-1).all(0) & (self.found.room.shape[-2:] == (n, n)))
 
     @cached_property
     def _in_range(self) -> list[bool]:
         self.look()
         assert self.fits is not None
-        found: list[bool] = self.fits.tolist()
+        found: list[bool] = self.fits().tolist()
         return found
 
 
