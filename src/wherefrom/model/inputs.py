@@ -34,7 +34,16 @@ from wherefrom.model.containers import (
     text_of,
 )
 from wherefrom.model.encoding import check_texts, encoded, encoded_together, is_fast, options
-from wherefrom.model.offsets import offsets, places_of_words, searched, special_ids, token_names, unknown_id, word_of
+from wherefrom.model.offsets import (
+    TokenNames,
+    names_by,
+    offsets,
+    places_of_words,
+    searched,
+    special_ids,
+    unknown_id,
+    word_of,
+)
 from wherefrom.model.pictures import Preparing, is_picture
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.sound import FEATURES, heard
@@ -159,8 +168,8 @@ class Reader:
         told, fast = self._told, is_fast(self.tokenizer)
         if encoding is None:
             encoding = encoded(self.tokenizer, given, told, chosen=bool(self.tokenizer_kwargs))
-        ids = [int(i) for i in encoding["input_ids"]]
-        added = [bool(flag) for flag in encoding["special_tokens_mask"]]
+        ids = [*map(int, encoding["input_ids"])]
+        added = [*map(bool, encoding["special_tokens_mask"])]
         if all(added):
             raise InvalidInput(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
         words = [] if not self.in_words else [places_of_words(each) for each in given]
@@ -169,7 +178,7 @@ class Reader:
         own, unknown = self._own_ids
         return Sentence(
             ids,
-            token_names(self.tokenizer, ids),
+            self._names.of(ids),
             [flag or i in own for i, flag in zip(ids, added, strict=True)],
             spans,
             texts,
@@ -190,6 +199,10 @@ class Reader:
     @property
     def _told(self) -> dict[str, Any]:
         return options(self.tokenizer_kwargs or {}, self.truncate, self.max_length)
+
+    @cached_property
+    def _names(self) -> TokenNames:
+        return names_by(self.tokenizer)
 
     @cached_property
     def _own_ids(self) -> tuple[set[int], int | None]:
@@ -282,7 +295,7 @@ class Reader:
     def _of_ints(self, ids: list[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
         self._check(ids)
         special, spans, texts = self._aligned(ids)
-        names = token_names(self.tokenizer, ids)
+        names = self._names.of(ids)
         given = {name: cell for name, cell in zip(COLUMNS, (ids, visible, types), strict=True) if cell is not None}
         unread = self._own_ids[1]
         unknown = [False] * len(ids) if unread is None else [i == unread for i in ids]

@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
+import torch
 from transformers import AttentionMaskInterface
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 from wherefrom.model.undo import on_leaving
 
@@ -53,6 +55,15 @@ def _mask(own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     padded = _PADDED.get()
     if padded is None:
         return own(*args, **kwargs)
+    own = _additive if own is eager_mask else own
     if not padded:
         return own(*args, **{**kwargs, "attention_mask": None})
     return own(*args, **{**kwargs, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
+
+
+def _additive(*args: Any, dtype: torch.dtype = torch.float32, **kwargs: Any) -> Any:
+    """transformers' `eager_mask`, whose zero was sent from the host by versions before 5.18: that, too, waits."""
+    mask = sdpa_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
+    if mask is None:
+        return None
+    return torch.where(mask, torch.zeros((), device=mask.device, dtype=dtype), torch.finfo(dtype).min)

@@ -12,9 +12,11 @@ from wherefrom.result.words import Span
 
 def offsets(encoding: Any, words: Sequence[Sequence[tuple[int, int]]]) -> list[Span | None]:
     """Where each token stands in its text, from a fast tokenizer; offsets within words are moved to their word."""
+    owners, places = encoding.sequence_ids(), encoding["offset_mapping"]
+    if not words:
+        return [None if owner is None else (owner, *place) for owner, place in zip(owners, places, strict=True)]
     spans: list[Span | None] = []
-    inside = encoding.word_ids() if words else [None] * len(encoding["input_ids"])
-    for owner, word, (start, end) in zip(encoding.sequence_ids(), inside, encoding["offset_mapping"], strict=True):
+    for owner, word, (start, end) in zip(owners, encoding.word_ids(), places, strict=True):
         moved = words[owner][word][0] if owner is not None and word is not None else 0
         spans.append(None if owner is None else (owner, moved + start, moved + end))
     return spans
@@ -81,20 +83,31 @@ def unknown_id(tokenizer: Any) -> int | None:
     return None if found in others else found
 
 
-class _Numbers(dict[int, str]):
-    """Numbers as they are written, each made once: the results of thousands of texts share them."""
+class TokenNames(dict[int, str]):
+    """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it. Each is asked for
+    once: the results of thousands of texts share them.
+    """
+
+    def __init__(self, tokenizer: Any | None) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
 
     def __missing__(self, number: int) -> str:
-        found = self[number] = str(number)
+        name = None if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens([number])[0]
+        found = self[number] = str(number if name is None else name)
         return found
 
+    def of(self, ids: list[int]) -> list[str]:
+        return [*map(self.__getitem__, ids)]
 
-_NUMBERS = _Numbers()
+
+_NUMBERS = TokenNames(None)
+
+
+def names_by(tokenizer: Any | None) -> TokenNames:
+    return _NUMBERS if tokenizer is None else TokenNames(tokenizer)
 
 
 def token_names(tokenizer: Any | None, ids: list[int]) -> list[str]:
-    """Tokens as the vocabulary writes them; the number itself where there is no vocabulary for it."""
-    if tokenizer is None:
-        return [*map(_NUMBERS.__getitem__, ids)]
-    names = tokenizer.convert_ids_to_tokens(ids)
-    return [str(i) if name is None else str(name) for i, name in zip(ids, names, strict=True)]
+    """The names of a few."""
+    return names_by(tokenizer).of(ids)

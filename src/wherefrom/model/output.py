@@ -14,6 +14,7 @@ from wherefrom.errors import InvalidOption
 from wherefrom.model.backward import Ways, at_once, by_row, taken_back, ways
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.kept import once_in
+from wherefrom.model.later import sent
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.target import logit, regression
@@ -219,7 +220,7 @@ def one_class_each(opened: Model, targets: Sequence[Target]) -> bool:
 
 def _chosen(numbers: Tensor, targets: Sequence[Target]) -> Tensor:
     """Each sentence's own: [B, C] -> [B]."""
-    index = torch.tensor([each.index for each in targets], device=numbers.device)
+    index = sent(torch.tensor([each.index for each in targets]), numbers.device)
     return numbers.gather(1, index[:, None])[:, 0]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.method.normalise import stacked
-from wherefrom.model.later import fetched
+from wherefrom.model.later import fetched, sent
 from wherefrom.pipeline.fetching import Fetching, Stack
 from wherefrom.pipeline.resolution import Job
 
@@ -28,7 +28,7 @@ class MapPadding:
     """Which tokens of a batch are none."""
 
     lengths: Sequence[int]
-    seen: dict[torch.device, Tensor] = field(default_factory=dict)  # [B, n, n]: to send it means to wait for the device
+    seen: dict[torch.device, Tensor] = field(default_factory=dict)  # [B, n, n]
 
     def cleared(self, maps: Tensor) -> Tensor:
         """Zeros in the place of padding, whose rows may hold anything: [B, n, n]."""
@@ -36,7 +36,7 @@ class MapPadding:
         if all(length == n for length in self.lengths):
             return maps
         if maps.device not in self.seen:
-            lengths = torch.tensor(self.lengths, device=maps.device)
+            lengths = sent(torch.tensor(self.lengths), maps.device)
             real = torch.arange(n, device=maps.device) < lengths[:, None]
             self.seen[maps.device] = ~(real[:, :, None] & real[:, None])
         return maps.masked_fill(self.seen[maps.device], 0)
