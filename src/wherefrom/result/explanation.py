@@ -19,7 +19,7 @@ from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.elsewhere import fields_of
 from wherefrom.result.picture import Patches
 from wherefrom.result.units import grouped
-from wherefrom.result.words import Span, as_written, group
+from wherefrom.result.words import Span, as_written, group, in_letters
 from wherefrom.typecheck import checked, least
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Explanation:
     def pieces(self) -> list[str]:
         """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
         return [
-            token if span is None else self.texts[span[0]][span[1] : span[2]] or token
+            token if span is None else in_letters(self.texts[span[0]][span[1] : span[2]], token) or token
             for token, span in zip(self.tokens, self.spans, strict=True)
         ]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from wherefrom.result.bytewise import by_bytes
+
 Span = tuple[int, int, int]  # (which text, start, end), in characters
+LOST = "\ufffd"  # what bytes that are no character become
 JOINERS = "'’-"
 
 
@@ -53,7 +56,19 @@ def as_written(token: str, texts: Sequence[str], span: Span | None) -> str:
     if span is None:
         return token
     which, start, end = span
-    return in_sight(texts[which][start:end]) or token
+    return in_sight(in_letters(texts[which][start:end], token)) or token
+
+
+def in_letters(piece: str, token: str) -> str:
+    r"""A piece of a text; where it is part of a character whose rest never came, the token by its bytes.
+
+    >>> in_letters("ó", "Ã³"), in_letters("\ufffd", "Ø")
+    ('ó', '<0xD8>')
+    """
+    if piece.strip(f" {LOST}") or LOST not in piece:
+        return piece
+    named = by_bytes(token)
+    return piece if named == token else named  # a text may hold the sign itself
 
 
 def in_sight(text: str) -> str:
