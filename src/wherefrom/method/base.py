@@ -36,7 +36,7 @@ from wherefrom.method.citations import Paper
 from wherefrom.method.needs import NEEDS, WITHOUT_BLOCKS
 from wherefrom.options import HeadLike, Sink
 from wherefrom.registry import Registry
-from wherefrom.spec import checked_options, options_of, parse, summary_of
+from wherefrom.spec import checked_options, options_of, parse, refuse_unnamed_options, summary_of
 from wherefrom.typecheck import checks_arguments, kinds_of, shown
 from wherefrom.work import Cost
 
@@ -218,6 +218,7 @@ def method(
     _refuse_unknown_words(name, "checks", checks, CHECKS)
 
     def register(run: Run) -> Run:
+        refuse_unnamed_options(name, run)
         run = checks_arguments(run)
         made = Method(
             name=name,
