@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from review_rows import reviews, write
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -236,6 +237,20 @@ def test_a_loss_that_is_no_number_stops_the_run(tiny: Path, tmp_path: Path) -> N
     train = write(tmp_path / "train.jsonl", reviews(40))
     with pytest.raises(WherefromError, match=r"loss became (nan|inf) at step \d+; lower --lr"):
         classify.classify([train], run(tmp_path / "out", batch=4, learning_rate=1e30), Columns(), model=str(tiny))
+
+
+def test_a_new_head_is_no_news_and_a_body_with_holes_is(
+    tiny: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    classify.with_head(str(tiny), ["a", "b"])
+    assert "LOAD REPORT" not in "".join(capfd.readouterr())
+    shutil.copytree(tiny, tmp_path / "holes")
+    weights = load_file(tiny / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if "layer.1.output.dense" not in name}
+    assert len(kept) == len(weights) - 2
+    save_file(kept, tmp_path / "holes" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.warns(WherefromWarning, match=r"has no weights for bert\.encoder\.layer\.1\.output\.dense.* random"):
+        classify.with_head(str(tmp_path / "holes"), ["a", "b"])
 
 
 def test_early_stopping_ends_a_run_that_learns_nothing(tiny: Path, tmp_path: Path) -> None:
