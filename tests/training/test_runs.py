@@ -253,11 +253,18 @@ def test_a_new_head_is_no_news_and_a_body_with_holes_is(
         classify.with_head(str(tmp_path / "holes"), ["a", "b"])
 
 
-def test_early_stopping_ends_a_run_that_learns_nothing(tiny: Path, tmp_path: Path) -> None:
+def test_early_stopping_ends_a_run_that_learns_nothing(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train = write(tmp_path / "train.jsonl", reviews(40))
     settings = run(tmp_path / "out", epochs=50, batch=8, learning_rate=0.0, patience=2)
     outcome = classify.classify([train], settings, Columns(), model=str(tiny))
     assert outcome.steps <= 3 * 5  # with nothing learned, the third validation is the last
+    capsys.readouterr()
+    tell(outcome)
+    told = capsys.readouterr().out
+    assert told.endswith(" s; stopped before step 250, after 2 validations without improvement (--patience)\n")
+    assert json.loads((tmp_path / "out" / "training.json").read_text())["outcome"]["stopped"] == outcome.stopped
 
 
 def test_bad_rows_and_labels_are_named(tiny: Path, tmp_path: Path) -> None:
