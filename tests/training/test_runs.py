@@ -277,6 +277,14 @@ def test_bad_rows_and_labels_are_named(tiny: Path, tmp_path: Path) -> None:
         classify.classify([same], run(tmp_path / "b"), Columns(), model=str(tiny))
 
 
+def test_labels_that_are_no_classes_are_to_be_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.jsonl", reviews(8))
+    said = r"no class called '0', '1'; its classes are negative, positive: .*, --name 0=CLASS --name 1=CLASS$"
+    with pytest.raises(WherefromError, match=said):
+        accuracy.labels("wherefrom/sentiment", path, Columns())
+    assert accuracy.labels("wherefrom/sentiment", path, Columns(names=NAMES))[0].rows == 8
+
+
 def test_texts_over_the_limit_are_cut_with_a_warning(tiny: Path, tmp_path: Path) -> None:
     rows = [*reviews(20), {"text": "the film is great . " * 60, "label": 1}]
     path = write(tmp_path / "long.jsonl", [*rows, {"text": "the film is dull . " * 60, "label": 0}])
