@@ -127,9 +127,7 @@ def marian(shape: TranslatorShape, length: int) -> MarianConfig:
     """The configuration but for its vocabulary."""
     refuse_uneven(shape.width, shape.heads)
     if shape.width % 2:
-        raise InvalidOption(
-            f"a width of {shape.width} is odd, and half of it are sines; expected an even one"
-        )
+        raise InvalidOption(f"a width of {shape.width} is odd, and half of it are sines; expected an even one")
     return MarianConfig(
         d_model=shape.width,
         encoder_layers=shape.layers,
