@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 
 import runs
 
+import wherefrom
 from wherefrom import board
 from wherefrom.board.choosing import FAITHFUL, LEFT_OUT, datasets, every_method, metrics, plain_name, sane
 from wherefrom.board.reading import BoardTable
@@ -134,6 +135,7 @@ def test_what_ships_is_enough_where_there_is_no_data() -> None:
     assert {"deeplift", "attention-flow", "random"} <= set(every)
     assert not set(every) & set(refused)
     assert set(LEFT_OUT) <= set(refused)
+    assert {each.name for each in wherefrom.methods() if each.pairs} == {"ablation-pairs"} <= set(LEFT_OUT)
 
 
 def test_a_method_that_is_not_defined_on_a_model_is_left_out_with_the_reason() -> None:

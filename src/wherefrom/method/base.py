@@ -105,6 +105,7 @@ class Method:
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
     row: Run | None = field(repr=False)  # one row of the map without the others
     random: bool  # explains nothing: scores to compare with
+    pairs: bool  # an entry of its map is of two tokens together, not of what one draws on another
     side_by_side: bool  # takes all layers of a sentence for a batch (model/side_by_side.py)
     cost: Cost | None = field(repr=False)  # the work of one layer, or towards an output that of the whole model
 
@@ -206,6 +207,7 @@ def method(
     heads: Run | None = None,
     row: Run | None = None,
     random: bool = False,
+    pairs: bool = False,
     side_by_side: bool = False,
 ) -> Callable[[Run], Run]:
     """Register the decorated function under `name` and its symbols.
@@ -239,6 +241,7 @@ def method(
             heads=heads,
             row=row,
             random=random,
+            pairs=pairs,
             side_by_side=side_by_side,
             cost=cost,
         )
