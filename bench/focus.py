@@ -4,7 +4,7 @@
 
 FOLDER holds cifar10/test.parquet. `focus` and `pointing` on the first pictures of "drawn" and `focus` on those of
 "mosaics:cifar10" whose class the model predicts, their label being the target. Methods that take seconds for a picture
-are measured on a sixth of them; ablation-pairs is left out, as [CLS] has no pixels and its row is ablation. A run that
+are measured on a sixth of them; maps of pairs are left out, as [CLS] has no pixels and its row is ablation. A run that
 was stopped goes on in the same --out. --write puts the table into docs/pictures.md.
 """
 
@@ -23,12 +23,12 @@ from written import put
 import wherefrom
 from wherefrom.data import Dataset, Example, read
 from wherefrom.errors import WherefromWarning
-from wherefrom.method import methods, presets
+from wherefrom.method import lookup, methods, presets
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pictures.md"
 DEAR = ("hta", "hta-x-input", "context-cite")
 SIXTH = 6
-METHODS = [each.name for each in (*presets(), *methods()) if each.name != "ablation-pairs"]
+METHODS = [each.name for each in (*presets(), *methods()) if not lookup(each.name)[0].pairs]
 ASKED = {"drawn": (400, ["focus", "pointing"]), "mosaics:cifar10": (600, ["focus"])}  # pictures at most, and metrics
 Row = dict[tuple[str, str], str]
 

@@ -23,7 +23,6 @@ from wherefrom.typecheck import checks_arguments
 
 Words = str | Sequence[str]  # a text, or its words as they are to be aligned
 Place = tuple[int, int]  # of a word or a token in its text, in characters
-PAIRS = "ablation-pairs"  # a row of its map is of two words taken away together
 
 
 @checks_arguments
@@ -58,7 +57,7 @@ def align(
         raise InvalidOption(
             f"{opened.name} reads no source and target; expected an encoder with a decoder and its tokenizer"
         )
-    if (chosen := choose(method)).method.name == PAIRS:
+    if (chosen := choose(method)).method.pairs:
         raise InvalidOption(
             f"'{chosen.asked}' scores pairs of tokens, and a link is of one word; expected e.g. ablation"
         )

@@ -16,7 +16,7 @@ VIEWS = {
     "terminal-generation": "wherefrom.view.said:show_generation",
     "terminal-alignment": "wherefrom.view.aligned:show_alignment",
     "terminal-table": "wherefrom.view.said:show_table",
-    "plain-text": "wherefrom.view.terminal:plain",
+    "plain-text": "wherefrom.view.terminal:in_a_line",
     "title": "wherefrom.view.terminal:title",
     "titles": "wherefrom.view.terminal:labels",
     "picture": "wherefrom.view.plot:draw",

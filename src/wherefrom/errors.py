@@ -129,6 +129,10 @@ class WherefromWarning(UserWarning):
     """An answer was given, but the reader should know something about it."""
 
 
+class RowsLeftOut(WherefromWarning):
+    """A run was measured without some rows of its data; its own class, for callers that tell of them themselves."""
+
+
 def did_you_mean(name: str, known: Iterable[str], count: int = 1, names: Mapping[str, str] | None = None) -> str:
     """The question "did you mean …? " where something known resembles a name, else nothing.
 
@@ -141,7 +145,7 @@ def did_you_mean(name: str, known: Iterable[str], count: int = 1, names: Mapping
     return f"did you mean {' or '.join(map(repr, named))}? " if named else ""
 
 
-def warn(message: str) -> None:
+def warn(message: str, kind: type[WherefromWarning] = WherefromWarning) -> None:
     """A `WherefromWarning` that shows the line that called us, however deep inside of us (or of torch) it arises."""
     outermost = level = 0
     frame: FrameType | None = sys._getframe()
@@ -150,4 +154,4 @@ def warn(message: str) -> None:
         if frame.f_code.co_filename.startswith(_PACKAGE):
             outermost = level
         frame = frame.f_back
-    warnings.warn(message, WherefromWarning, stacklevel=outermost + 1)
+    warnings.warn(message, kind, stacklevel=outermost + 1)

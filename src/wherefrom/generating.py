@@ -33,6 +33,7 @@ from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
+from wherefrom.result.bytewise import by_bytes
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
 from wherefrom.result.words import in_sight
@@ -223,20 +224,20 @@ def _log(found: Explanation) -> float:
 
 
 def _as_written(said: Answered, token: str, piece: str) -> Answered:
-    """A token that has its vocabulary's name ("ĥ", a byte of a character) by what stands in the text, unless another
-    that was likely has that name.
+    """A token that has its vocabulary's name, or its bytes' ("<0x85>"), by what stands in the text, unless another that
+    was likely has that name.
     """
     text = in_sight(piece)
-    if said.target.label != token or not text or text in said.probabilities:
+    if said.target.label not in (token, by_bytes(token)) or not text or text in said.probabilities:
         return said
 
     def named(words: Mapping[str, Any]) -> dict[str, Any]:
-        return {text if word == token else word: value for word, value in words.items()}
+        return {text if word == said.target.label else word: value for word, value in words.items()}
 
     return replace(
         said,
         target=replace(said.target, label=text),
-        prediction=text if said.prediction == token else said.prediction,
+        prediction=text if said.prediction == said.target.label else said.prediction,
         probabilities=named(said.probabilities),
         candidates=named(said.candidates),
         foils=tuple(replace(each, label=text) for each in said.foils),

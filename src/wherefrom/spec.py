@@ -93,3 +93,14 @@ def options_of(run: Callable[..., Any]) -> dict[str, Any]:
     """The options that it takes, which have to be named, and their defaults."""
     parameters = inspect.signature(run).parameters.values()
     return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def refuse_unnamed_options(name: str, run: Callable[..., Any]) -> None:
+    """Options are what has to be named; another parameter with a default would keep it whatever is asked for."""
+    parameters = inspect.signature(run).parameters.values()
+    loose = [each for each in parameters if each.default is not each.empty and each.kind is not each.KEYWORD_ONLY]
+    if loose:
+        raise InvalidOption(
+            f"'{name}' has options without a * before them ({', '.join(each.name for each in loose)}), which no call "
+            f"could set; expected def {run.__name__}(…, *, {', '.join(map(str, loose))})"
+        )

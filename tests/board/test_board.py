@@ -17,12 +17,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 
 import runs
 
+import wherefrom
 from wherefrom import board
 from wherefrom.board.choosing import FAITHFUL, LEFT_OUT, datasets, every_method, metrics, plain_name, sane
 from wherefrom.board.reading import BoardTable
 from wherefrom.board.writing import _absent, _columns, _going, _methods, _opening, _table
 from wherefrom.cli import app
 from wherefrom.errors import InvalidOption, NotDefined, UnknownName
+from wherefrom.method import lookup
 from wherefrom.model import open_model
 from wherefrom.papers.samples import midway, own_pairs
 
@@ -102,6 +104,24 @@ def test_the_order_is_shown_in_the_terminal(measured: tuple[Path, list[str]]) ->
     refused = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--question", "plausible"])
     assert isinstance(refused.exception, InvalidOption)
     assert "expected faithful, cues" in str(refused.exception)
+    unknown = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--question", "truth"])
+    assert "expected one of faithful, map, plausible, cues" in str(unknown.exception)
+
+
+def test_both_commands_take_the_same_questions(measured: tuple[Path, list[str]]) -> None:
+    said = {}
+    for name in ("faithful", "output", "map"):
+        found = CliRunner().invoke(app, ["leaderboard", str(measured[0]), "--question", name])
+        said[name] = found.output
+        assert found.exit_code == 0, found.output
+        assert CliRunner().invoke(app, ["methods", "recommend", "--question", name]).exit_code == 0
+    assert said["faithful"] == said["output"]  # its old name
+    maps = [name for name in METHODS if not lookup(name)[0].class_specific]
+    assert 0 < len(maps) < len(METHODS)
+    assert [name for name in METHODS if f"\n{name} " in f"\n{said['map']}"] == maps
+    for command in (["leaderboard"], ["methods"]):
+        shown = " ".join(CliRunner().invoke(app, [*command, "--help"]).output.replace("│", " ").split())
+        assert "faithful, map, plausible or cues" in shown
 
 
 def test_what_ships_is_enough_where_there_is_no_data() -> None:
@@ -115,6 +135,7 @@ def test_what_ships_is_enough_where_there_is_no_data() -> None:
     assert {"deeplift", "attention-flow", "random"} <= set(every)
     assert not set(every) & set(refused)
     assert set(LEFT_OUT) <= set(refused)
+    assert {each.name for each in wherefrom.methods() if each.pairs} == {"ablation-pairs"} <= set(LEFT_OUT)
 
 
 def test_a_method_that_is_not_defined_on_a_model_is_left_out_with_the_reason() -> None:

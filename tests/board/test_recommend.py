@@ -120,7 +120,7 @@ def test_a_map_is_answered_by_methods_that_look_at_no_output() -> None:
 
 
 def test_what_was_not_asked_by_anyone_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="expected one of output, map, people, cues"):
+    with pytest.raises(InvalidOption, match="expected one of faithful, map, plausible, cues"):
         order(question="truth")
 
 
@@ -148,6 +148,6 @@ def test_where_another_method_is_first_on_the_model_itself_both_are_named(monkey
         "alti": {"faithful": {**place, "beaten": 0.6, "tables": {table: 0.7}}, "passes": 2.0},
     }
     monkeypatch.setattr("wherefrom.board.recommending.shipped", lambda: {"methods": known})
-    assert _first_on(table, "output", ["attcat", "alti"], "") == (
+    assert _first_on(table, "faithful", ["attcat", "alti"], "") == (
         "sentiment on sst2, where alti is first (70%; attcat 50%: one table tells less than all of them)"
     )

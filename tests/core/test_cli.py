@@ -72,6 +72,16 @@ def test_a_warning_is_one_line_of_ours(folder: str, tmp_path: Path, typed: Calla
     assert "WherefromWarning" not in found.stderr
 
 
+@pytest.mark.filterwarnings("default::wherefrom.errors.WherefromWarning")
+def test_rows_left_out_are_told_once(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text(f"text\na good film\n{'good ' * 50}\n", encoding="utf-8")
+    asked = ("--data", str(data), "--model", folder, "--methods", "attention", "--metrics", "aopc")
+    found = typed("evaluate", *asked, "--out", str(tmp_path / "run"), COLUMNS="400")
+    assert "1 could not be explained: the text has 52 tokens" in found.stdout
+    assert "left out" not in found.stdout + found.stderr
+
+
 def test_explain_prints_scores_to_a_pipe(folder: str) -> None:
     out = run("explain", "a deep film .", "--model", folder)
     found = wherefrom.explain("a deep film .", folder)

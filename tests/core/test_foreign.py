@@ -162,3 +162,14 @@ def test_spans_may_be_an_array(kind: Any) -> None:
 def test_a_text_is_no_list_of_tokens() -> None:
     with pytest.raises(InvalidInput, match="the tokens are one text; expected a list of strings"):
         Explanation.from_scores("a good film", [1, 2, 3])
+
+
+def test_words_by_number_need_no_text() -> None:
+    tokens, words = ["[CLS]", "un", "##like", "##ly", "film", "s"], [None, 0, 0, 0, 1, 0]
+    found = Explanation.from_scores(tokens, [9, 1, 2, 3, 4, 5], word_ids=words, additive=True)
+    for joined in (found.words(), found.by("word")):
+        assert joined.tokens == ["[CLS]", "unlikely", "film", "s"]  # a number that comes again is another word's
+        assert joined.scores.tolist() == [9, 6, 4, 5]
+    spans = [None, (0, 0, 2), (0, 2, 6), (0, 6, 8), (0, 9, 13), (0, 13, 14)]
+    placed = Explanation.from_scores(tokens, [9, 1, 2, 3, 4, 5], texts="unlikely films", spans=spans, word_ids=words)
+    assert placed.words().tokens == ["[CLS]", "unlikely", "film", "s"]

@@ -14,6 +14,10 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app
+from wherefrom.errors import InvalidOption
+from wherefrom.method.base import method
+from wherefrom.method.citations import Paper
+from wherefrom.metric.base import metric
 from wherefrom.model import Model, open_model
 
 TEXT = "the film is good"
@@ -121,3 +125,17 @@ def test_a_result_has_the_methods_own_name() -> None:
         "random(seed=1)": "random",
         "random(seed=2)": "random",
     }
+
+
+def test_options_that_no_call_could_set_are_refused_at_registration() -> None:
+    def loose(given: object, power: float = 2.0) -> object:
+        """Nothing."""
+        return given if power else None
+
+    said = r"'loose' has options without a \* before them \(power\), .*def loose\(…, \*, power: .*= 2.0\)"
+    paper = Paper("Author", 2030, "Title", "https://example.org")
+    with pytest.raises(InvalidOption, match=said):
+        method("loose", idea="none", paper=paper, needs=set(), checks=set())(loose)
+    with pytest.raises(InvalidOption, match=said):
+        metric("loose")(loose)
+    assert "loose" not in {each.name for each in (*wherefrom.methods(), *wherefrom.metrics())}

@@ -9,7 +9,7 @@ import torch
 
 import tiny
 import wherefrom
-from wherefrom.errors import WherefromWarning
+from wherefrom.errors import RowsLeftOut, WherefromWarning
 
 TOKENIZER = tiny.tokenizer()
 MODEL: Any = tiny.model()
@@ -45,4 +45,10 @@ def test_warnings_of_streams_and_skipped_inputs_show_the_callers_line() -> None:
 def test_the_warning_of_a_missing_method_shows_the_callers_line() -> None:
     with pytest.warns(WherefromWarning, match="missing from the comparison") as found:
         wherefrom.compare("a film", MODEL, TOKENIZER, ["attention", "attcat"], aggregate="rollout")
+    assert files(found) == {__file__}
+
+
+def test_the_warning_of_rows_left_out_shows_the_callers_line() -> None:
+    with pytest.warns(RowsLeftOut, match="1 of 2 rows was left out: the text is empty") as found:
+        wherefrom.evaluate(["a film", " "], MODEL, TOKENIZER, "attention", "aopc")
     assert files(found) == {__file__}

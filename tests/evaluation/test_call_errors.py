@@ -57,6 +57,7 @@ def test_an_error_of_the_call_is_not_recorded_of_an_example(
 
 
 @pytest.mark.parametrize("kind", [errors.InvalidInput, errors.TooLong, errors.NotDefined, errors.Unsuited])
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_an_error_of_an_example_leaves_the_others(
     kind: type[errors.WherefromError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_an_error_of_an_example_leaves_the_others(
     assert failures(evaluate(data, "globenc")) == {"two": "not this one"}
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_a_target_is_the_fault_of_the_row_that_names_it_or_of_the_call() -> None:
     model = tiny.model(task="masked-lm")
     data = [Example("one", "a [MASK] film", target="good"), Example("two", "a [MASK] film", target="good film")]

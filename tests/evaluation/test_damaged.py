@@ -240,6 +240,7 @@ def test_what_is_too_large_to_keep_is_read_again() -> None:
         ({"attractors": float("inf")}, "a cell is not as expected"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_rows_that_no_table_can_hold_are_dropped_by_their_number(tmp_path: Path, cells: Any, why: str) -> None:
     fine = {"text": "the film is good", "label": "x", "group": "g", "attractors": 1}
     path = tmp_path / "rows.jsonl"

@@ -193,6 +193,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_workers_that_die_are_replaced_and_the_bytes_are_the_same(tmp_path: Path, command: list[str]) -> None:
     evaluate(tmp_path / "here", command)
     found: list[Any] = []
@@ -238,6 +239,7 @@ def _children(name: str) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_a_killed_ray_actor_is_replaced_and_the_bytes_are_the_same(
     tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

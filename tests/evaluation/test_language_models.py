@@ -137,6 +137,7 @@ def test_dimming_by_the_definition(plain: PreTrainedTokenizerFast) -> None:
     assert run.mean("saliency", names[2]) == pytest.approx(distance, abs=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_masked_words_are_not_asked_of_a_language_model(plain: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     masked = Example("1", "the keys [MASK] good", target="are", foil="is")
     with pytest.raises(WherefromError, match=r"every example of given asks for the word at .*--up-to-mask"):
@@ -149,6 +150,7 @@ def test_masked_words_are_not_asked_of_a_language_model(plain: PreTrainedTokeniz
     assert "--up-to-mask" in str(run.table("examples").to_pylist()[0])
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_prompts_with_their_targets_from_a_file(plain: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     """A word and its foil, a phrase, and no target: what a list of dicts and a list of examples are, too."""
     rows: list[dict[str, Any]] = [

@@ -98,6 +98,7 @@ def test_after_a_prefix_the_next_token_is_measured() -> None:
     assert found.mean("alti", "stability(against=padding)") < 1e-9
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_a_prefix_that_is_too_long_is_recorded() -> None:
     long = [Example("1", "the film", prefix="a cat " * 30), Example("2", "the film", prefix="a cat")]
     found = wherefrom.evaluate(long, MODEL, TOKENIZER, ["alti"], ["aopc"], threads=1).table("examples").to_pylist()

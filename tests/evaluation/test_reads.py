@@ -55,6 +55,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("options", [{}, {"limit": 5}, {"limit": 5, "draw": True}])
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_the_data_are_read_once(options: dict[str, Any]) -> None:
     source = Source()
     run = wherefrom.evaluate(source.data, MODEL, TOKENIZER, METHODS, METRICS, **options)
@@ -63,6 +64,7 @@ def test_the_data_are_read_once(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("options", "passes"), [({}, 2), ({"limit": 5}, 2), ({"limit": 5, "draw": True}, 3)])
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_data_that_do_not_fit_are_read_for_the_survey_and_for_the_shards(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], passes: int
 ) -> None:

@@ -39,6 +39,7 @@ def evaluate(data: Any, metrics: Any, methods: Any = METHODS, **options: Any) ->
     return wherefrom.evaluate(data, MODEL, TOKENIZER, methods, metrics, threads=1, **options)
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_randomisation_and_stability_equal_their_functions() -> None:
     data = examples(10)
     data, read = data[4:], data[4:9]
@@ -76,6 +77,7 @@ def second(folder: Path, seed: int = 3, **changes: Any) -> Path:
     return folder
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_consistency_where_two_models_agree(tmp_path: Path) -> None:
     folder, data = second(tmp_path / "second"), examples(30)
     metric = f"consistency(model={folder})"
@@ -131,6 +133,7 @@ def test_models_that_cannot_be_compared_are_refused(tmp_path: Path, monkeypatch:
         evaluate(examples(5), ["mdl(of=group)"])
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_probes_read_every_layer_of_the_whole_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "WINDOW", 16)  # several windows, of shards that are not in the order of the dataset
     data = examples(44)
@@ -168,6 +171,7 @@ def test_probes_read_every_layer_of_the_whole_dataset(tmp_path: Path, monkeypatc
     run.show(layers=True)
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_probes_need_no_method() -> None:
     run = evaluate(examples(20), ["compression"], [])
     assert {key.method for key in run.summary} == {OF_THE_MODEL}
@@ -176,6 +180,7 @@ def test_probes_need_no_method() -> None:
     assert means(run)[0] == ["method", "compression in layer 2", "compression embeddings"]
 
 
+@pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_vectors_stay_out_of_what_is_held_for_the_tables(tmp_path: Path) -> None:
     evaluate(examples(20), ["compression"], [], out=tmp_path)
     import pyarrow.parquet as parquet

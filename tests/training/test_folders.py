@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.errors import InvalidInput, RunConflict, UnknownName, WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, RunConflict, UnknownName, WherefromError
 from wherefrom.training import agree, average, checkpoints, classify, images, lm, loop, pretrain, prompt, translate
 from wherefrom.training.labelled import Columns
 
@@ -219,6 +219,26 @@ def test_what_is_replaced_goes_when_there_is_something_in_its_place(tmp_path: Pa
     lm.pretrain([str(text)], schedule(out, steps=2), SHAPE, length=32, held_out=0.1, fresh=True)
     assert not [*out.rglob("*.before"), *out.rglob("checkpoint-3")]
     assert (out / "training.json").read_text() != "old"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: lm.llama(lm.DecoderShape(width=32, heads=5, groups=1), 64),
+        lambda: translate.marian(translate.TranslatorShape(width=32, heads=5), 64),
+        lambda: pretrain._network(None, pretrain.EncoderShape(width=32, heads=5), pretrain.MaskedText(), None),  # type: ignore[arg-type]
+    ],
+)
+def test_a_width_is_a_multiple_of_the_heads(made: Callable[[], object]) -> None:
+    with pytest.raises(InvalidOption, match="32 cannot be shared by 5 heads; expected a multiple of the heads"):
+        made()
+
+
+def test_groups_divide_the_heads_and_sines_the_width() -> None:
+    with pytest.raises(InvalidOption, match=r"by 4 heads in 3 groups; expected .*, and heads that are a multiple"):
+        lm.llama(lm.DecoderShape(width=32, heads=4, groups=3), 64)
+    with pytest.raises(InvalidOption, match="a width of 33 is odd"):
+        translate.marian(translate.TranslatorShape(width=33, heads=3), 64)
 
 
 def test_a_verb_number_model_says_what_its_shape_and_its_rows_lack(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from review_rows import reviews, write
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -238,11 +239,32 @@ def test_a_loss_that_is_no_number_stops_the_run(tiny: Path, tmp_path: Path) -> N
         classify.classify([train], run(tmp_path / "out", batch=4, learning_rate=1e30), Columns(), model=str(tiny))
 
 
-def test_early_stopping_ends_a_run_that_learns_nothing(tiny: Path, tmp_path: Path) -> None:
+def test_a_new_head_is_no_news_and_a_body_with_holes_is(
+    tiny: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    classify.with_head(str(tiny), ["a", "b"])
+    assert "LOAD REPORT" not in "".join(capfd.readouterr())
+    shutil.copytree(tiny, tmp_path / "holes")
+    weights = load_file(tiny / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if "layer.1.output.dense" not in name}
+    assert len(kept) == len(weights) - 2
+    save_file(kept, tmp_path / "holes" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.warns(WherefromWarning, match=r"has no weights for bert\.encoder\.layer\.1\.output\.dense.* random"):
+        classify.with_head(str(tmp_path / "holes"), ["a", "b"])
+
+
+def test_early_stopping_ends_a_run_that_learns_nothing(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train = write(tmp_path / "train.jsonl", reviews(40))
     settings = run(tmp_path / "out", epochs=50, batch=8, learning_rate=0.0, patience=2)
     outcome = classify.classify([train], settings, Columns(), model=str(tiny))
     assert outcome.steps <= 3 * 5  # with nothing learned, the third validation is the last
+    capsys.readouterr()
+    tell(outcome)
+    told = capsys.readouterr().out
+    assert told.endswith(" s; stopped before step 250, after 2 validations without improvement (--patience)\n")
+    assert json.loads((tmp_path / "out" / "training.json").read_text())["outcome"]["stopped"] == outcome.stopped
 
 
 def test_bad_rows_and_labels_are_named(tiny: Path, tmp_path: Path) -> None:
@@ -253,6 +275,14 @@ def test_bad_rows_and_labels_are_named(tiny: Path, tmp_path: Path) -> None:
     same = write(tmp_path / "same.jsonl", [{"text": "a", "label": "x"}] * 5)
     with pytest.raises(WherefromError, match="only one label, 'x'"):
         classify.classify([same], run(tmp_path / "b"), Columns(), model=str(tiny))
+
+
+def test_labels_that_are_no_classes_are_to_be_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.jsonl", reviews(8))
+    said = r"no class called '0', '1'; its classes are negative, positive: .*, --name 0=CLASS --name 1=CLASS$"
+    with pytest.raises(WherefromError, match=said):
+        accuracy.labels("wherefrom/sentiment", path, Columns())
+    assert accuracy.labels("wherefrom/sentiment", path, Columns(names=NAMES))[0].rows == 8
 
 
 def test_texts_over_the_limit_are_cut_with_a_warning(tiny: Path, tmp_path: Path) -> None:

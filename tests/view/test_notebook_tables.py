@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import wherefrom
 from wherefrom.display import Listed
 from wherefrom.papers.recipe import Recipe, Table, number
 from wherefrom.papers.report import Result
+from wherefrom.result.comparison import Comparison
+from wherefrom.result.explanations import Explanations
 from wherefrom.view.html import document
 from wherefrom.view.notebook import table
 from wherefrom.view.payload import payload
@@ -57,6 +60,16 @@ def test_a_reproduced_table_is_a_table() -> None:
     assert "paper/table1" in shown
     assert "0.25" in shown
     assert "<row>" not in shown
+
+
+def test_explanations_of_a_comparison_have_its_names() -> None:
+    methods = ["norm", "norm(normalize=True)"]
+    several = wherefrom.compare(["a good film", "a cat"], tiny.model(), TOKENIZER, methods=methods)
+    own = Comparison({"before": several[0]["norm"], "after": several[1]["norm"]})
+    shown = Explanations([*several, own, several[0]["norm"]])._repr_html_()
+    called = re.findall(r"<td[^>]*>([^<]*norm[^<]*)</td>", shown)
+    one, other = "norm · rollout", "norm · rollout · normalize=True"
+    assert called == [one, other, one, other, f"before · {one}", f"after · {one}", one]
 
 
 # Remarks --------------------------------------------------------------------------------------------------

@@ -73,6 +73,14 @@ def test_scores_without_signs_are_shown_as_shares() -> None:
     assert found.scores.tolist() == [3e12, 1e12]
 
 
+def test_shares_are_called_so() -> None:
+    assert str(Explanation.from_scores(["a", "b"], [3.0, 1.0])) == "shares:  a 0.75  b 0.25"
+    assert str(Explanation.from_scores(["a", "b"], [0.75, 0.25])) == "a 0.75  b 0.25"
+    assert str(Explanation.from_scores(["a", "b"], [3.0, -1.0])) == "a +3  b -1"
+    tokens = Explanation.from_scores(["a", "##b", "c"], [0.2, 0.2, 0.6], word_ids=[0, 0, 1])
+    assert "given  shares\nab 0.25  c 0.75" in shown(tokens, None)  # joined by the mean, they sum to 0.8
+
+
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_layers_use_the_width_there_is(width: int) -> None:
     rows = np.random.default_rng(0).normal(size=(24, 2)) / 1000

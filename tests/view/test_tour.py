@@ -48,3 +48,12 @@ def test_a_notebook_runs_and_shows_what_is_stored(name: str) -> None:
         fresh, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(DOCS)}}
     ).execute()
     assert shapes(fresh) == shapes(stored)
+
+
+@pytest.mark.skipif(not DOCS.exists(), reason="the documentation is not beside the tests")
+def test_a_method_of_ones_own_is_ten_lines() -> None:
+    book = nbformat.read(DOCS / "own-method.ipynb", as_version=4)
+    assert "ten lines" in book.cells[0].source
+    first = next(cell.source for cell in book.cells if cell.cell_type == "code")
+    assert "@method(" in first
+    assert len([line for line in first.splitlines() if line.strip()]) == 10

@@ -28,8 +28,9 @@ SANE = ("randomisation", "stability(against=padding)", "stability(against=bfloat
 BY = {"masked-lm": "mask", "causal-lm": "attention"}
 PAINTED = "mean"  # and how patches of a picture go
 MEASURED = ("classification", "masked-lm", "causal-lm", "seq2seq")  # tasks
+PAIRED = "scores pairs of tokens; what it says of single ones is ablation"
 LEFT_OUT = {
-    "ablation-pairs": "scores pairs of tokens; what it says of single ones is ablation",
+    **{each.name: PAIRED for each in methods() if each.pairs},
     "context-cite": "is made for a context of many sentences, and these inputs are one each or pictures",
 }
 UNNAMED = re.compile(r"LABEL_\d+")

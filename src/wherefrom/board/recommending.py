@@ -22,11 +22,12 @@ OWN = ("masked-lm", "causal-lm", "seq2seq", PICTURES)  # kinds of models that ar
 UNMEASURED = inf  # forward passes
 # What may be asked, by which standing it is answered, and whether only maps of no output are an answer.
 ASKED = {
-    "output": ("faithful", False, "what the model uses for its answer"),
+    "faithful": ("faithful", False, "what the model uses for its answer"),
     "map": ("faithful", True, "what a representation is made of, layer by layer"),
-    "people": ("plausible", False, "what people would mark"),
+    "plausible": ("plausible", False, "what people would mark"),
     "cues": ("cues", False, "which word decides the grammar"),
 }
+ONCE = {"output": "faithful", "people": "plausible"}  # what they were called before
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,19 @@ class Recommended:
     beaten: float  # the share of the other methods that it beats on an average example
     passes: float | None
     alike: tuple[str, ...]  # those that are not told apart from it
+
+
+def question_called(name: str) -> str:
+    """The question that a name asks, one of `ASKED`."""
+    found = ONCE.get(name, name)
+    if found not in ASKED:
+        raise InvalidOption(f"there is no question {name!r}; expected one of {', '.join(ASKED)}")
+    return found
+
+
+def looks_at_no_output(method: str) -> bool:
+    """Whether it is an answer where a map is asked for."""
+    return not lookup(method)[0].class_specific
 
 
 @lru_cache
@@ -84,20 +98,19 @@ def best_on(table: str, question: str, names: list[str]) -> tuple[str, float]:
     return max(((name, share) for name, share in shares.items() if share is not None), key=lambda each: each[1])
 
 
-def recommend(opened: Model, question: str = "output", budget: float | None = None) -> list[Recommended]:
+def recommend(opened: Model, question: str = "faithful", budget: float | None = None) -> list[Recommended]:
     """The methods in question, the recommended one first: of those not told apart from the best, the cheapest.
 
     budget: forward passes that a method may cost; one whose cost was not measured may be dearer.
     """
     if budget is not None and not budget > 0:
         raise InvalidOption(f"a budget of {budget:g} forward passes; expected a number above 0")
-    if question not in ASKED:
-        raise InvalidOption(f"there is no question {question!r}; expected one of {', '.join(ASKED)}")
+    question = question_called(question)
     standing, maps, _ = ASKED[question]
     known = {name: found for name, found in shipped()["methods"].items() if standing in found and name != CHANCE}
     tables = resting_on(question, opened)
     there = [name for name in known if _shares(known[name][standing], tables)]
-    fitting = [name for name in suited(opened, there) if not maps or not lookup(name)[0].class_specific]
+    fitting = [name for name in suited(opened, there) if not maps or looks_at_no_output(name)]
     costs = {name: known[name].get("passes", UNMEASURED) for name in fitting}
     within = [name for name in fitting if budget is None or costs[name] <= budget]
     if not within:

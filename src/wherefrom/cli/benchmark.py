@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wherefrom.cli.flags import MODEL, Asked, BatchSize, complete_method, complete_model, shared
+from wherefrom.cli.flags import MODEL, QUESTIONS, Asked, BatchSize, complete_method, complete_model, shared
 from wherefrom.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -78,27 +79,29 @@ def leaderboard_command(
     folder: Annotated[Path, typer.Argument(help="What `wherefrom benchmark --out` wrote.")],
     page: Annotated[Path | None, typer.Option(help="Write the page, a .md file, and its pictures.")] = None,
     record: Annotated[Path | None, typer.Option(help="Write the numbers of every method, a .json file.")] = None,
-    question: Annotated[str, typer.Option(help="By what to rank: faithful, plausible or cues.")] = "faithful",
+    question: Annotated[str, typer.Option(help=f"By what to rank: {QUESTIONS}.")] = "faithful",
 ) -> None:
     """Rank the methods of a benchmark; with --page, write the leaderboard."""
     from wherefrom.board import read_board, write_page
+    from wherefrom.board.recommending import ASKED, looks_at_no_output, question_called
 
     for path, ending in ((page, ".md"), (record, ".json")):
         if path is not None and path.suffix != ending:
             raise InvalidOption(f"'{path}' does not end in {ending}; expected the name of a {ending} file")
+    standing, maps, _ = ASKED[question_called(question)]
     board = read_board(folder)
     if page is not None:
         write_page(board, page, record)
         print(f"written to {page}")
         return
-    found = board.standings.get(question)
+    found = board.standings.get(standing)
     if found is None:
         raise InvalidOption(f"nothing was measured by '{question}' there; expected {', '.join(board.standings)}")
-    _show(found)
+    _show(found, [name for name in found.methods if not maps or looks_at_no_output(name)])
 
 
-def _show(found: Standings) -> None:
-    """The methods from the best to the worst; those alike carry one letter."""
+def _show(found: Standings, names: Collection[str]) -> None:
+    """These of the methods from the best to the worst; those alike carry one letter."""
     from rich.console import Console
     from rich.table import Table
 
@@ -106,6 +109,8 @@ def _show(found: Standings) -> None:
     for name in ("method", "mean rank", "beats", "not told apart"):
         table.add_column(name, no_wrap=name == "method")
     for at, method in enumerate(found.methods):
+        if method not in names:
+            continue
         letters = "".join(chr(ord("a") + i % 26) for i, (first, last) in enumerate(found.alike) if first <= at <= last)
         table.add_row(method, f"{found.ranks[at]:.1f}", f"{found.beaten[at]:.0%}", letters)
     Console().print(table)

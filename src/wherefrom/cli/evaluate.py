@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from wherefrom.cli.flags import MODEL, Asked, BatchSize, ModelName, Truncate, complete_method, shared
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import InvalidOption, WherefromError
+from wherefrom.errors import InvalidOption, RowsLeftOut, WherefromError
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
 Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
@@ -67,29 +68,31 @@ def evaluate_command(
     from wherefrom.data import read, up_to_mask
 
     columns = named(column)
-    run = wherefrom.evaluate(
-        up_to_mask(read(data, split, columns, folder=folder)) if prefixes else data,
-        model,
-        methods=methods,
-        metrics=metrics,
-        split=split,
-        columns=columns,
-        folder=folder,
-        limit=limit,
-        draw=draw,
-        out=out,
-        target=target,
-        names=named(name),
-        batch_size=batch_size,
-        shard=shard,
-        truncate=truncate,
-        seed=seed,
-        workers=workers,
-        threads=threads,
-        engine=engine,
-        num_gpus=num_gpus,
-        **asked,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RowsLeftOut)  # which the table below tells of
+        run = wherefrom.evaluate(
+            up_to_mask(read(data, split, columns, folder=folder)) if prefixes else data,
+            model,
+            methods=methods,
+            metrics=metrics,
+            split=split,
+            columns=columns,
+            folder=folder,
+            limit=limit,
+            draw=draw,
+            out=out,
+            target=target,
+            names=named(name),
+            batch_size=batch_size,
+            shard=shard,
+            truncate=truncate,
+            seed=seed,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            num_gpus=num_gpus,
+            **asked,
+        )
     run.show(layers=layers)
 
 

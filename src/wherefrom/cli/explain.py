@@ -14,6 +14,7 @@ from wherefrom.cli.flags import (
     MAPS,
     MODEL,
     QUESTION,
+    QUESTIONS,
     READING,
     SHOWING,
     Asked,
@@ -121,14 +122,14 @@ def methods_command(
             "--model", "-m", help="Whether each is defined on this model, and why not.", autocompletion=complete_model
         ),
     ] = None,
-    question: Annotated[str, typer.Option(help="With recommend: output, map, people or cues.")] = "output",
+    question: Annotated[str, typer.Option(help=f"With recommend: {QUESTIONS}.")] = "faithful",
     budget: Annotated[float | None, typer.Option(help="With recommend: at most so many forward passes.")] = None,
 ) -> None:
     """List the methods, describe one of them, or recommend one for a model, a question and a budget."""
     if name == RECOMMEND:
         show_recommended(model or DEFAULT_MODEL, question, budget)
         return
-    if budget is not None or question != "output":
+    if budget is not None or question != "faithful":
         raise InvalidOption("--question and --budget are for `wherefrom methods recommend`; leave them out")
     if model is not None:
         _list_suits(model, name)

@@ -49,6 +49,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write the scores of --f
 Long = Annotated[str, typer.Option("--long", help="A text longer than the model reads: error, truncate or windows.")]
 Overlap = Annotated[int | None, typer.Option("--overlap", help="Tokens that two windows share (default: a quarter).")]
 BatchSize = Annotated[int, typer.Option(help="Sentences in one captured pass.", min=1)]
+QUESTIONS = "faithful, map, plausible or cues"  # by which methods are ranked and recommended (board/recommending.py)
 Pair = Annotated[str | None, typer.Option("--pair", help="A second text (question, hypothesis, …).")]
 ModelName = Annotated[
     str, typer.Option("--model", "-m", help="A shipped model, a folder, or a hub id.", autocompletion=complete_model)

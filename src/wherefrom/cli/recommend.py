@@ -17,10 +17,10 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     from rich.table import Table
 
     import wherefrom
-    from wherefrom.board.recommending import ASKED, recommend
+    from wherefrom.board.recommending import ASKED, question_called, recommend
     from wherefrom.cli.prose import fitted
 
-    opened = wherefrom.open_model(model)
+    question, opened = question_called(question), wherefrom.open_model(model)
     found = recommend(opened, question, budget)
     first, console = found[0], Console()
     table = Table(box=None, padding=(0, 2, 0, 0))

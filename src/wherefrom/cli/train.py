@@ -355,4 +355,5 @@ def tell(outcome: Trained) -> None:
     measured = ", ".join(f"validation {name} {value:.4f}" for name, value in outcome.metrics.items())
     steps = f"{outcome.steps} {'step' if outcome.steps == 1 else 'steps'}"
     again = " (resumed)" if outcome.resumed else ""
-    typer.echo(f"{outcome.out}: {measured}; {steps} in {outcome.seconds:.0f} s{again}")
+    stopped = f"; {outcome.stopped}" if outcome.stopped else ""
+    typer.echo(f"{outcome.out}: {measured}; {steps} in {outcome.seconds:.0f} s{again}{stopped}")

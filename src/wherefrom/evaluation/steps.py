@@ -24,7 +24,7 @@ import torch
 from wherefrom.data import MASK, Dataset
 from wherefrom.data.tables import first_few
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, ResourceUnavailable, warn
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, ResourceUnavailable, RowsLeftOut, warn
 from wherefrom.evaluation import local, manifest, planning, store, summary
 from wherefrom.evaluation.clock import Clock, bar
 from wherefrom.evaluation.config import (
@@ -146,7 +146,9 @@ def evaluate(
         worker = replace(worker, setting=replace(worker.setting, threads=threads or there["threads"]))
         whole = _compute_missing(path / manifest.SHARDS, _Plan(source, given, found, worker, shard), how)
         _summarise(path, whole, worker.setting)
-    return Run(path, temporary)
+    run = Run(path, temporary)
+    _tell_left_out(run)
+    return run
 
 
 # What was asked -------------------------------------------------------------------------------------------
@@ -390,6 +392,17 @@ def _summarise(path: Path, whole: dict[str, Path], setting: Setting) -> None:
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write(path / manifest.FINISHED, json.dumps(finished, indent=1, ensure_ascii=False).encode())
+
+
+def _tell_left_out(run: Run) -> None:
+    """Warn of rows without which the means were taken: a run in a variable does not show them."""
+    known, failures = run.manifest, (run.finished or {}).get("failures", {})
+    failed, dropped = sum(failures.values()), known["data"]["dropped"]
+    if failed or dropped:
+        count, rows = failed + dropped, known["data"]["rows"] + dropped
+        were, such = ("was", "") if count == 1 else ("were", ", for one")
+        why = next(iter(failures), known.get("dropped", "they were dropped in reading"))
+        warn(f"{count} of {rows} rows {were} left out{such}: {why}; run.show() has every reason", RowsLeftOut)
 
 
 _TABLES = (summary.EXAMPLES, summary.RECORDS, summary.CURVES, summary.SUMMARY, summary.SUMMARY_CSV)

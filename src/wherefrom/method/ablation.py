@@ -99,6 +99,7 @@ def ablation(
     signed=True,
     class_specific=True,
     aggregate=None,
+    pairs=True,
 )
 def ablation_pairs(output: OutputTrace, *, by: By = "auto", of: Of = "auto", over: Over = "auto") -> list[Tensor]:
     """Drop in probability when two tokens are blanked out together; the diagonal is `ablation`."""

@@ -36,7 +36,7 @@ from wherefrom.method.citations import Paper
 from wherefrom.method.needs import NEEDS, WITHOUT_BLOCKS
 from wherefrom.options import HeadLike, Sink
 from wherefrom.registry import Registry
-from wherefrom.spec import checked_options, options_of, parse, summary_of
+from wherefrom.spec import checked_options, options_of, parse, refuse_unnamed_options, summary_of
 from wherefrom.typecheck import checks_arguments, kinds_of, shown
 from wherefrom.work import Cost
 
@@ -105,6 +105,7 @@ class Method:
     heads: Run | None = field(repr=False)  # the same for every head: [B, H, n, n]
     row: Run | None = field(repr=False)  # one row of the map without the others
     random: bool  # explains nothing: scores to compare with
+    pairs: bool  # an entry of its map is of two tokens together, not of what one draws on another
     side_by_side: bool  # takes all layers of a sentence for a batch (model/side_by_side.py)
     cost: Cost | None = field(repr=False)  # the work of one layer, or towards an output that of the whole model
 
@@ -206,6 +207,7 @@ def method(
     heads: Run | None = None,
     row: Run | None = None,
     random: bool = False,
+    pairs: bool = False,
     side_by_side: bool = False,
 ) -> Callable[[Run], Run]:
     """Register the decorated function under `name` and its symbols.
@@ -218,6 +220,7 @@ def method(
     _refuse_unknown_words(name, "checks", checks, CHECKS)
 
     def register(run: Run) -> Run:
+        refuse_unnamed_options(name, run)
         run = checks_arguments(run)
         made = Method(
             name=name,
@@ -238,6 +241,7 @@ def method(
             heads=heads,
             row=row,
             random=random,
+            pairs=pairs,
             side_by_side=side_by_side,
             cost=cost,
         )

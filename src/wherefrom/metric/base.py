@@ -14,7 +14,7 @@ from wherefrom.metric import consistency, erasure, sanity
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.registry import Registry
 from wherefrom.result.explanation import Explanation
-from wherefrom.spec import options_of, summary_of
+from wherefrom.spec import options_of, refuse_unnamed_options, summary_of
 from wherefrom.typecheck import kinds_of
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def metric(name: str, *, better: str = "higher", **known: Any) -> Callable[[Run]
     """Register the decorated function under `name`."""
 
     def register(run: Run) -> Run:
+        refuse_unnamed_options(name, run)
         METRICS.add(name, Metric(name, better, run, **known))
         return run
 

@@ -12,7 +12,8 @@ from wherefrom.model.following import as_it_follows, following
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
 from wherefrom.model.sentences import Sentence
-from wherefrom.result.words import in_sight
+from wherefrom.result.bytewise import by_bytes, spellings
+from wherefrom.result.words import LOST, in_sight
 
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
@@ -27,6 +28,8 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
         raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
+    if (named := id_by_bytes(opened, wanted)) is not None:
+        return named
     if sentence is not None and opened.task == "causal-lm":
         index = _only(opened.tokenizer, following(opened.tokenizer, sentence, wanted))
     else:
@@ -56,15 +59,28 @@ def _only(tokenizer: Any, ids: Sequence[int | None]) -> int | None:
     return int(ids[0]) if len(ids) == 1 and ids[0] not in (None, tokenizer.unk_token_id) else None
 
 
+def id_by_bytes(opened: Model, name: str) -> int | None:
+    """The token that `token_name` calls by its bytes ("<0xD8>"), if this is one's name."""
+    tokenizer: Any = opened.tokenizer
+    for spelling in spellings(name.strip()):
+        index = _only(tokenizer, [tokenizer.convert_tokens_to_ids(spelling)])
+        if index is not None and token_name(opened, index) == name.strip():
+            return index
+    return None
+
+
 def token_name(opened: Model, index: int) -> str:
-    """The word that a token is; a token that is no word by itself as its vocabulary writes it."""
+    """The word that a token is; a token that is no word by itself as its vocabulary writes it, or by its bytes where
+    they are no characters by themselves.
+    """
     if opened.tokenizer is None:
         return str(index)
     text = str(opened.tokenizer.decode([index]))
     word = in_sight(text)
     if word and (not text.strip() or word_id(opened.tokenizer, word) == index):
         return word
-    return token_names(opened.tokenizer, [index])[0]
+    name = token_names(opened.tokenizer, [index])[0]
+    return by_bytes(name) if not text or LOST in text else name  # ByT5 decodes half a character to nothing
 
 
 def likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> dict[int, str]:

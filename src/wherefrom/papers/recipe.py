@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,7 +25,7 @@ import numpy as np
 
 from wherefrom.data import drawn
 from wherefrom.data.example import titled
-from wherefrom.errors import InvalidInput, InvalidOption
+from wherefrom.errors import InvalidInput, InvalidOption, RowsLeftOut
 from wherefrom.metric.correlation import Summary, summary
 from wherefrom.metric.names import metric_of
 from wherefrom.papers import samples
@@ -232,7 +233,9 @@ class RecipeCall:
         key = hashlib.sha256(json.dumps([data.name, data.fingerprint, asked], sort_keys=True).encode()).hexdigest()[:12]
         path = self.work / "runs" / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        return evaluate(data, **asked, out=path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowsLeftOut)  # which `used` says under the table
+            return evaluate(data, **asked, out=path)
 
 
 def resolve(

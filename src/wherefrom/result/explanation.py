@@ -19,7 +19,7 @@ from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.elsewhere import fields_of
 from wherefrom.result.picture import Patches
 from wherefrom.result.units import grouped
-from wherefrom.result.words import Span, as_written, group
+from wherefrom.result.words import Span, as_written, group, in_letters, spelt_by
 from wherefrom.typecheck import checked, least
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Explanation:
     spans: list[Span | None] = field(default_factory=list)  # (which text, start, end) of each token
     special: list[bool] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)  # the model read [UNK] for what the text says
-    word_ids: list[int | None] | None = None  # the word of each token, where the text came in as words
+    word_ids: list[int | None] | None = None  # the word of each token, where it is known by number
     segments: list[str] = field(default_factory=list)  # "prompt" or "answer", a turn: where there are several
     given: dict[str, Any] | None = None  # the ids, mask and types, or the file, where these came in and not a text
     picture: Patches | None = None  # of a picture: what the model saw of it, and where its patches lie
@@ -192,7 +192,7 @@ class Explanation:
     def pieces(self) -> list[str]:
         """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
         return [
-            token if span is None else self.texts[span[0]][span[1] : span[2]] or token
+            token if span is None else in_letters(self.texts[span[0]][span[1] : span[2]], token) or token
             for token, span in zip(self.tokens, self.spans, strict=True)
         ]
 
@@ -319,7 +319,7 @@ class Explanation:
         return replace(
             self,
             tokens=[
-                (span and self.texts[span[0]][span[1] : span[2]].strip()) or self.tokens[members[0]]
+                (span and self.texts[span[0]][span[1] : span[2]].strip()) or spelt_by([self.tokens[i] for i in members])
                 for members, span in zip(groups, spans, strict=True)
             ],
             scores=join(self.scores, -1),

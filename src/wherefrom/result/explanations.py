@@ -71,6 +71,13 @@ class Explanations(list[T]):
             elif found is not None:
                 yield row, found, None
 
+    def titled(self) -> Iterator[tuple[int, str, Explanation]]:
+        """The same with what stands above each: its method, and the name that it has in its comparison."""
+        for row, found in enumerate(self):
+            every = {name or each.method: each for _, each, name in Explanations([found])._entries()}
+            titles = view("titles")(list(every), list(every.values()))
+            yield from ((row, title, each) for title, each in zip(titles, every.values(), strict=True))
+
     @property
     def _named(self) -> bool:
         return any(isinstance(found, Comparison) for found in self)
@@ -129,12 +136,7 @@ class Explanations(list[T]):
 
     def to_html(self) -> str:
         """The viewer with all of them, one under the other: one HTML document that needs nothing beside it."""
-        named: dict[str, Explanation] = {}
-        for row, found in enumerate(self):
-            every = {name or each.method: each for _, each, name in Explanations([found])._entries()}
-            titles = view("titles")(list(every), list(every.values()))
-            for title, each in zip(titles, every.values(), strict=True):
-                named[f"{row}: {title} · {each.explained}"] = each
+        named = {f"{row}: {title} · {each.explained}": each for row, title, each in self.titled()}
         return str(view("html-page")(named))
 
     def show(self, *, layers: bool = False) -> None:

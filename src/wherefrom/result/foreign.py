@@ -19,10 +19,9 @@ from wherefrom.errors import DamagedFile
 from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import ANSWER, SOURCE, Answered, Generation
-from wherefrom.result.words import Span
+from wherefrom.result.words import MARKS, Span
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})  # how tokenizers write blanks
 
 
 def is_inseq(data: Any) -> bool:

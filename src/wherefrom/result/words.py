@@ -5,7 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from wherefrom.result.bytewise import by_bytes
+
 Span = tuple[int, int, int]  # (which text, start, end), in characters
+LOST = "\ufffd"  # what bytes that are no character become
+MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})  # how tokenizers write blanks
 JOINERS = "'’-"
 
 
@@ -53,7 +57,19 @@ def as_written(token: str, texts: Sequence[str], span: Span | None) -> str:
     if span is None:
         return token
     which, start, end = span
-    return in_sight(texts[which][start:end]) or token
+    return in_sight(in_letters(texts[which][start:end], token)) or token
+
+
+def in_letters(piece: str, token: str) -> str:
+    r"""A piece of a text; where it is part of a character whose rest never came, the token by its bytes.
+
+    >>> in_letters("ó", "Ã³"), in_letters("\ufffd", "Ø")
+    ('ó', '<0xD8>')
+    """
+    if piece.strip(f" {LOST}") or LOST not in piece:
+        return piece
+    named = by_bytes(token)
+    return piece if named == token else named  # a text may hold the sign itself
 
 
 def in_sight(text: str) -> str:
@@ -65,13 +81,24 @@ def in_sight(text: str) -> str:
     return text.strip() or text.strip(" ").encode("unicode_escape").decode()
 
 
+def spelt_by(tokens: Sequence[str]) -> str:
+    """A word without a place in a text, from its tokens; one alone is as its vocabulary writes it.
+
+    >>> spelt_by(["un", "##like", "##ly"]), spelt_by(["Ġun", "like", "ly"]), spelt_by(["##ly"])
+    ('unlikely', 'unlikely', '##ly')
+    """
+    first, *more = tokens
+    return "".join([first, *(each.removeprefix("##") for each in more)]).translate(MARKS).strip() if more else first
+
+
 def group(
     texts: Sequence[str], spans: Sequence[Span | None], word_ids: Sequence[int | None] | None = None
 ) -> list[list[int]]:
     """Token indices by word, in order. Tokens without a place in the text stand alone; none is lost.
 
     A token that covers several words (`");"`) joins them; a piece of white space goes with the word before it, at the
-    start of a text with the one after it. `word_ids` are the caller's own words, which then stand as they were given.
+    start of a text with the one after it. `word_ids` are the caller's own words, which then stand as they were given,
+    with a place in a text or without.
 
     >>> group(["film."], [None, (0, 0, 2), (0, 2, 4), (0, 4, 5), None])
     [[0], [1, 2], [3], [4]]
@@ -81,7 +108,7 @@ def group(
     for token, (which, words) in enumerate(_words_of(texts, spans, word_ids)):
         joins = previous is not None and previous[0] == which
         if joins and previous is not None and words and previous[1] >= 0:
-            joins = words[0] <= previous[1]
+            joins = words[0] <= previous[1] if word_ids is None else words[0] == previous[1]
         if joins:
             groups[-1].append(token)
         else:
@@ -100,11 +127,13 @@ def _words_of(
     """For each token the text it stands in and the words of it that it covers."""
     owners = [] if word_ids is not None else [_word_at(text) for text in texts]
     for token, span in enumerate(spans):
-        if span is None:
+        word = None if word_ids is None else word_ids[token]
+        if word is not None:  # also of scores made elsewhere, without a text in which they had a place
+            yield 0 if span is None else span[0], [word]
+        elif span is None:
             yield None, []
         elif word_ids is not None:
-            word = word_ids[token]
-            yield span[0], [] if word is None else [word]
+            yield span[0], []
         else:
             yield span[0], [word for word in owners[span[0]][span[1] : span[2]] if word >= 0]
 

@@ -20,7 +20,7 @@ from transformers import DataCollatorWithPadding
 from wherefrom.data.tables import cell, keeps, kept_by, rows, values, written
 from wherefrom.errors import InvalidInput
 from wherefrom.training import checkpoints, classify, corpus, prompt, texts
-from wherefrom.training.labelled import Columns, examples
+from wherefrom.training.labelled import Columns, examples, refuse_foreign
 
 ALL = "all"
 
@@ -60,7 +60,7 @@ def labels(
         groups = {number: str(cell(row, by, data)) for number, row in rows(data)}
     asked = examples(data, columns, drop=(lambda row: row.get(columns.text) in shared) if shared else None)
     network = checkpoints.network(model, checkpoints.CLASSIFIER).to(device).eval()
-    classify.check_labels(asked, list(network.config.label2id), data)
+    refuse_foreign((each.label for each in asked), list(network.config.label2id), data)
     tokenizer = checkpoints.tokenizer(model)
     encoded = classify.encode(asked, network, tokenizer, longest)
     right: list[bool] = []

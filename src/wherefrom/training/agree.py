@@ -28,6 +28,7 @@ from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import checkpoints, classify, loop, vocabulary
 from wherefrom.training.labelled import Columns, LabelledText, examples
 from wherefrom.training.prefixes import PLURAL, SINGULAR
+from wherefrom.training.sizes import refuse_uneven
 
 LABELS = (SINGULAR, PLURAL)
 EMBEDDING_DEVIATION = 0.03  # a little above GPT-2's own 0.02: these mean something from the start
@@ -66,8 +67,7 @@ def agree(
     a share `hide` of the words is masked, others each time: the model learns fewer prefixes by heart.
     """
     shape = shape or AgreementShape()
-    if shape.width % shape.heads:
-        raise InvalidOption(f"a width of {shape.width} cannot be shared by {shape.heads} heads")
+    refuse_uneven(shape.width, shape.heads)
     settings = {
         "task": "agree",
         "prefixes": [str(path) for path in prefixes],

@@ -8,8 +8,8 @@ import torch
 import transformers
 
 from wherefrom import zoo
-from wherefrom.errors import UnknownName, UnsupportedModel
-from wherefrom.model.loading import no_bars, quiet, refuse_unfinished, some, task_in
+from wherefrom.errors import UnknownName, UnsupportedModel, warn
+from wherefrom.model.loading import quiet, refuse_unfinished, some, task_in
 
 
 class Kind(NamedTuple):
@@ -76,10 +76,14 @@ def network(name: str, kind: Kind, **options: Any) -> Any:
 
 
 def with_new_head(name: str, kind: Kind, **options: Any) -> Any:
-    """The same, whose head may be drawn anew; transformers reports what is."""
+    """The same, whose head may be drawn anew, and what pools for it; of anything else that is, a warning."""
     _check_kind(name, kind)
-    with no_bars():
-        return kind.auto.from_pretrained(locate(name), dtype=torch.float32, **options)
+    with quiet():
+        found, info = kind.auto.from_pretrained(locate(name), dtype=torch.float32, output_loading_info=True, **options)
+    body = f"{found.base_model_prefix}."
+    if missing := sorted(key for key in info["missing_keys"] if key.startswith(body) and "pooler" not in key):
+        warn(f"'{name}' has no weights for {some(missing)}, which are drawn at random; is its checkpoint whole?")
+    return found
 
 
 def _check_kind(name: str, kind: Kind) -> None:

@@ -40,6 +40,7 @@ from wherefrom.extras import need
 from wherefrom.result.picture import decoded
 from wherefrom.training import checkpoints, loop, replay, teacher
 from wherefrom.training.accuracy import Score
+from wherefrom.training.labelled import refuse_foreign
 from wherefrom.training.teacher import distilled
 
 Array = npt.NDArray[np.uint8]
@@ -239,8 +240,7 @@ def read(
     renamed = columns.names or {str(number): name for number, name in enumerate(label_names(paths[0]))}
     labels = [renamed.get(label, label) for label in labels]
     known = list(names or dict.fromkeys(renamed.values()) or sorted(set(labels)))
-    if strange := sorted(set(labels) - set(known)):
-        raise InvalidInput(f"label {strange[0]!r} does not occur in training ({', '.join(known)})")
+    refuse_foreign(labels, known, paths[0])
     numbers = {name: index for index, name in enumerate(known)}
     return Labelled(np.stack(pictures), np.array([numbers[label] for label in labels]), known)
 

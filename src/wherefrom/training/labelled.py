@@ -140,3 +140,13 @@ def split(items: Sequence[LabelledText], share: float, seed: int) -> tuple[list[
     size = max(1, round(share * len(items)))
     held = set(order[:size].tolist())
     return [e for i, e in enumerate(items) if i not in held], [e for i, e in enumerate(items) if i in held]
+
+
+def refuse_foreign(labels: Iterable[str], classes: Sequence[str], path: Path) -> None:
+    """Labels that a model has no class for are refused, with the option that says which of its classes they are."""
+    if strange := sorted({label for label in labels if label not in classes}):
+        named = " ".join(f"--name {label}=CLASS" for label in strange[:3])
+        raise InvalidInput(
+            f"{path}: the model has no class called {', '.join(map(repr, strange[:5]))}{' …' if strange[5:] else ''}; "
+            f"its classes are {', '.join(classes)}: say which each label is, {named}"
+        )

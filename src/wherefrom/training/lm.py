@@ -21,6 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
 from wherefrom.training.labelled import documents
+from wherefrom.training.sizes import refuse_uneven
 
 LINE = "\n"  # what ends a line of the text
 
@@ -89,11 +90,7 @@ def pretrain(
 
 def llama(shape: DecoderShape, length: int) -> LlamaConfig:
     """The configuration but for its vocabulary."""
-    if shape.width % shape.heads or shape.heads % shape.groups:
-        raise InvalidOption(
-            f"a width of {shape.width} cannot be shared by {shape.heads} heads in {shape.groups} groups; "
-            f"the width must be a multiple of the heads, and the heads of the groups"
-        )
+    refuse_uneven(shape.width, shape.heads, shape.groups)
     return LlamaConfig(
         hidden_size=shape.width,
         num_hidden_layers=shape.layers,

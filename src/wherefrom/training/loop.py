@@ -83,6 +83,7 @@ class Trained:
     steps: int
     seconds: float
     resumed: bool
+    stopped: str = ""  # why it ended before its last step, if it did
 
 
 @contextmanager
@@ -208,8 +209,18 @@ def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
         for name, value in trainer.evaluate().items()
         if name in ("eval_loss", f"eval_{task.best}")
     }
-    outcome = Trained(run.out, metrics, trainer.state.global_step, time.monotonic() - started, checkpoint is not None)
+    step, took = trainer.state.global_step, time.monotonic() - started
+    stopped = stopped_early(run, step, trainer.state.max_steps)
+    outcome = Trained(run.out, metrics, step, took, checkpoint is not None, stopped)
     return finish(task.model, task.tokenizer, run, outcome, settings, trainer.args.device)
+
+
+def stopped_early(run: Schedule, step: int, steps: int) -> str:
+    """Why a run ended before its last step: losses that are no numbers are errors, which leaves its patience."""
+    if step >= steps:
+        return ""
+    times = "one validation" if run.patience == 1 else f"{run.patience} validations"
+    return f"stopped before step {steps}, after {times} without improvement (--patience)"
 
 
 def finish(

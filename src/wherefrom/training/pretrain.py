@@ -21,6 +21,7 @@ from transformers import (
 
 from wherefrom.errors import InvalidOption
 from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
+from wherefrom.training.sizes import refuse_uneven
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -154,8 +155,7 @@ def _network(
         network: PreTrainedModel = checkpoints.network(model, checkpoints.MASKED_LM)
         _still(network)
         return network
-    if shape.width % shape.heads:
-        raise InvalidOption(f"a width of {shape.width} cannot be shared by {shape.heads} heads")
+    refuse_uneven(shape.width, shape.heads)
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=shape.width,

@@ -23,7 +23,16 @@ import torch
 from torch import Tensor, nn
 
 from wherefrom.files import write
-from wherefrom.training.loop import CHECKPOINTS, Schedule, Trained, finish, in_half, on_cuda, refuse_infinite
+from wherefrom.training.loop import (
+    CHECKPOINTS,
+    Schedule,
+    Trained,
+    finish,
+    in_half,
+    on_cuda,
+    refuse_infinite,
+    stopped_early,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +72,8 @@ def fit(
 ) -> Trained:
     """Train, and save the folder, with what prepares the input, and its report."""
     at = learn(task, run, steps, every, STATE)
-    outcome = Trained(run.out, at.metrics, at.step, time.monotonic() - started, at.resumed)
+    stopped = stopped_early(run, at.step, steps)
+    outcome = Trained(run.out, at.metrics, at.step, time.monotonic() - started, at.resumed, stopped)
     return finish(task.network, prepared, run, outcome, settings, task.network.device)
 
 

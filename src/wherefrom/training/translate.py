@@ -24,6 +24,7 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel, PreTrain
 from wherefrom.data.tables import BadRow, Problems, cell, rows, write_rows, written
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import loop, texts, vocabulary
+from wherefrom.training.sizes import refuse_uneven
 
 SMOOTHING = 0.1
 JOINED, MOST = 0.6, 8  # the share of rows that are several pairs, and the most pairs in one
@@ -124,11 +125,9 @@ def train(
 
 def marian(shape: TranslatorShape, length: int) -> MarianConfig:
     """The configuration but for its vocabulary."""
-    if shape.width % shape.heads or shape.width % 2:
-        raise InvalidOption(
-            f"a width of {shape.width} cannot be shared by {shape.heads} heads and by sines and cosines; "
-            f"expected an even multiple of the heads"
-        )
+    refuse_uneven(shape.width, shape.heads)
+    if shape.width % 2:
+        raise InvalidOption(f"a width of {shape.width} is odd, and half of it are sines; expected an even one")
     return MarianConfig(
         d_model=shape.width,
         encoder_layers=shape.layers,

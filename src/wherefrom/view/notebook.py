@@ -28,8 +28,8 @@ def paragraphs(texts: Iterable[str], title: str = "") -> str:
 def explanations(found: Explanations[Explanation] | Explanations[Comparison]) -> str:
     """The first of them: input, method, what is explained, and the text with its colours."""
     shown = [
-        [str(row), *map(escaped, (each.method, str(each.prediction or ""), each.explained)), coloured(each)]
-        for row, each in found[:SHOWN].each()
+        [str(row), *map(escaped, (title, str(each.prediction or ""), each.explained)), coloured(each)]
+        for row, title, each in found[:SHOWN].titled()
     ]
     more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
     left_out = f", {len(found.skipped)} skipped" if found.skipped else ""

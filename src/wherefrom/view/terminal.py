@@ -74,9 +74,10 @@ def show(
         for remark in alike[0].remarks:
             console.print(Text(remark, "dim"))
         for each in alike:
+            read = each if pieces or each.granularity == "word" else each.words()
             console.print()
-            console.print(Text.assemble((next(called), "bold"), _beside(each, common)))
-            _print_scores(each if pieces or each.granularity == "word" else each.words(), console, depth, layers)
+            console.print(Text.assemble((next(called), "bold"), _beside(each, read, common)))
+            _print_scores(read, console, depth, layers)
     for name, detail in (failed or {}).items():
         console.print()
         console.print(Text.assemble((name, "bold"), f"  {detail}"))
@@ -159,14 +160,16 @@ def heading(explanation: Explanation, explained: str | None) -> Text:
     return text
 
 
-def _beside(explanation: Explanation, common: str | None) -> Text:
-    """What stands beside a method's name: what it explains if not the same, what it misses, how long it took."""
+def _beside(explanation: Explanation, read: Explanation, common: str | None) -> Text:
+    """What stands beside a method's name: what it explains if not the same, whether the numbers beneath, of `read`, are
+    shares, what it misses, how long it took.
+    """
     text = Text("" if explanation.explained == common else f"  explained: {explanation.explained}")
     missed = "" if explanation.delta is None else f"  delta {explanation.delta:+.2g}"
     missed += "" if explanation.arrived is None else f"  sums to {explanation.arrived:.0%} of the output"
     missed += f"  {explanation.fit}" if explanation.fit else ""
     took = f"  {explanation.seconds * 1000:.0f} ms" if explanation.seconds else ""
-    shares = "" if np.array_equal(readable(explanation, explanation.scores), explanation.scores) else "  shares"
+    shares = "  shares" if _are_shares(read) else ""
     return text.append(shares + missed + took, "dim")
 
 
@@ -211,6 +214,16 @@ def readable(explanation: Explanation, scores: np.ndarray[Any, Any]) -> np.ndarr
         return scores
     shares: np.ndarray[Any, Any] = scores / total
     return shares
+
+
+def _are_shares(explanation: Explanation) -> bool:
+    """Whether what is shown is not the scores as they are."""
+    return not np.array_equal(readable(explanation, explanation.scores), explanation.scores)
+
+
+def in_a_line(explanation: Explanation) -> str:
+    """What `print` shows: every piece with its score, or with its share, which is then said."""
+    return ("shares:  " if _are_shares(explanation) else "") + plain(explanation)
 
 
 def plain(explanation: Explanation, width: int | None = None) -> str:

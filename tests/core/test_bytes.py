@@ -1,0 +1,78 @@
+"""Bytes of characters: named by their numbers, and found by them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
+
+import wherefrom
+from wherefrom.model import open_model
+from wherefrom.model.vocabulary_words import token_id, token_name
+from wherefrom.result.bytewise import by_bytes
+from wherefrom.result.words import in_letters
+
+LM = "wherefrom/lm"
+ARABIC = "The word سل"  # after which the model goes on with bytes of Arabic
+
+
+def named(tokenizer: Any) -> Any:
+    """What the names of tokens are taken from."""
+    return SimpleNamespace(tokenizer=tokenizer, task="masked-lm", vocabulary_size=len(tokenizer))
+
+
+def pieces_of_sentences() -> Any:
+    """A vocabulary as SentencePiece makes it, whose bytes have their names already."""
+    words = ["<unk>", "▁a", "▁", "a", "Ø", *(f"<0x{byte:02X}>" for byte in range(256))]
+    made = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [], byte_fallback=True, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Sequence([decoders.Metaspace(), decoders.ByteFallback(), decoders.Fuse()])
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
+
+
+def test_every_token_that_is_no_character_is_named_by_its_bytes_and_found_again() -> None:
+    opened = open_model(LM)
+    broken = [i for i in range(opened.vocabulary_size) if "\ufffd" in opened.tokenizer.decode([i])]
+    names = [token_name(opened, i) for i in broken]
+    assert {"<0xD8>", "<0xE2><0x80>", "Ġ<0xC3>"} <= {*names}
+    assert len({*names}) == len(broken) > 100
+    sentence = opened.reader().text("The word")
+    assert [token_id(opened, name, sentence) for name in names] == broken
+    whole = opened.tokenizer.convert_tokens_to_ids("Ã³")
+    assert "<0x" not in token_name(opened, whole)  # it is ó
+
+
+def test_bytes_are_named_wherever_they_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    found = wherefrom.explain(ARABIC, LM, target="<0xD9>", method="gradient-x-input")
+    assert found.prediction == "<0xD8>"
+    assert found.target.label == "<0xD9>"
+    assert {"<0xD8>", "<0xD9>"} <= found.probabilities.keys()
+    found.show()
+    assert "predicts <0xD8> (" in capsys.readouterr().out
+    assert "<0xD8>" in wherefrom.logit_lens(ARABIC, LM)[-1].probabilities
+    said = wherefrom.generate(ARABIC, LM, target="س", method="gradient-x-input")
+    assert [each.target.label for each in said][-2:] == ["س", "س"]  # as it stands in the text, once it is whole
+    cut = wherefrom.generate(ARABIC, LM, max_new_tokens=1, alternatives=2, method="gradient-x-input")
+    assert cut.tokens == [cut[0].target.label] == ["<0xD8>"]
+    assert cut.why_not(0, "<0xD9>").target.foil_label == "<0xD9>"
+
+
+def test_other_vocabularies_keep_their_names() -> None:
+    fallback = named(pieces_of_sentences())
+    vocabulary = fallback.tokenizer.get_vocab()
+    for name in ("<0xD8>", "<0x41>", "Ø"):
+        assert token_name(fallback, vocabulary[name]) == name
+        assert token_id(fallback, name) == vocabulary[name]
+    assert by_bytes("[CLS]") == "[CLS]"
+    byte = named(ByT5Tokenizer())
+    assert [token_name(byte, 3 + number) for number in (0x41, 0x85, 0xD8)] == ["A", "<0x85>", "<0xD8>"]
+    assert token_id(byte, "<0x85>") == 3 + 0x85
+
+
+def test_a_text_that_holds_the_sign_of_lost_bytes_keeps_it() -> None:
+    assert in_letters(" \ufffd", "Ġï¿½") == " \ufffd"
+    assert in_letters("caf\ufffd", "[UNK]") == "caf\ufffd"
+    assert in_letters("\ufffd", "[UNK]") == "\ufffd"
