@@ -19,15 +19,15 @@ TARGETS, SOURCES = 16, 32  # of a program of pairs
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _gram(f, out, width, H: tl.constexpr, HEADS: tl.constexpr, BD: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One source: f [sources, H, d] into [sources, H, H]."""
+def _gram(f, out, width, pitch, H: tl.constexpr, HEADS: tl.constexpr, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One source: f [sources, H, d], its rows `pitch` apart, into [sources, H, H]."""
     source = tl.program_id(0).to(tl.int64)
     heads = tl.arange(0, HEADS)
     found = tl.zeros((HEADS, HEADS), dtype=tl.float32)
     for d0 in range(0, width, BD):
         d = d0 + tl.arange(0, BD)
         there = (heads[:, None] < H) & (d[None, :] < width)
-        some = tl.load(f + (source * H + heads[:, None]) * width + d[None, :], mask=there, other=0.0)
+        some = tl.load(f + (source * H + heads[:, None]) * pitch + d[None, :], mask=there, other=0.0)
         found = tl.dot(some, tl.trans(some), found, input_precision="tf32x3")
     place = out + (source * H + heads[:, None]) * H + heads[None, :]
     tl.store(place, found, mask=(heads[:, None] < H) & (heads[None, :] < H))
@@ -38,7 +38,6 @@ def _rescaling(  # type: ignore[no-untyped-def]
     alpha,  # [B, H, n, n]
     cross,  # ⟨c u_i, f^h_j⟩: [B, H, n, J]
     gram,  # [B J, H, H]
-    given,  # whether the source has a value at all: [B J, H]
     scale,  # s: [B, n]
     kappa,  # [B, J, n]
     taken,  # [B, J, n, H]
@@ -64,12 +63,13 @@ def _rescaling(  # type: ignore[no-untyped-def]
         back = -2 * tl.load(cross + ((b * H + h) * n + i_read) * count + j_read)
         for k in tl.static_range(H):
             back += tl.load(seen + k * n * n) * tl.load(gram + (source * H + h) * H + k)
-        more += tl.load(seen + h * n * n) * tl.load(given + source * H + h) * back
+        more += tl.load(seen + h * n * n) * back
     more /= width
     after = tl.sqrt(tl.maximum(before * before + more, eps))
     tl.store(kappa + source * n + i, -more / (before * after * (before + after)), mask=inside)
     for h in tl.static_range(H):
-        gone = -tl.load(seen + h * n * n) * tl.load(given + source * H + h)
+        there = tl.load(gram + (source * H + h) * H + h) != 0  # else nothing is given, and nothing taken away
+        gone = tl.where(there, -tl.load(seen + h * n * n), 0.0)
         place = (source * n + i) * H + h
         tl.store(taken + place, gone / after, mask=inside)
         if LOST:
@@ -77,17 +77,17 @@ def _rescaling(  # type: ignore[no-untyped-def]
 
 
 def rescaled(
-    attention: Tensor, cross: Tensor, f: Tensor, given: Tensor, scale: Tensor, eps: float, first: int, lost: bool
+    attention: Tensor, cross: Tensor, f: Tensor, scale: Tensor, eps: float, first: int, lost: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of the sources from `first` on: κ [B, J, n], −α / s' [B, J, n, H], and −α where `lost` asks for it."""
     batch, heads, n, count = cross.shape
     width, gram = f.shape[-1], f.new_empty(len(f), heads, heads)
     rows = max(16, int(triton.next_power_of_2(heads)))  # a product of matrices takes 16 or more
-    _gram[(len(f),)](f, gram, width, H=heads, HEADS=rows, BD=NUMBERS, num_warps=1)
+    _gram[(len(f),)](f, gram, width, f.stride(1), H=heads, HEADS=rows, BD=NUMBERS, num_warps=1)
     kappa, taken = cross.new_empty(batch, count, n), cross.new_empty(batch, count, n, heads)
     gone = torch.empty_like(taken) if lost else taken
     _rescaling[(triton.cdiv(count, SOURCES), triton.cdiv(n, TARGETS), batch)](
-        *(attention.contiguous(), cross.contiguous(), gram, given, scale, kappa, taken, gone),
+        *(attention.contiguous(), cross.contiguous(), gram, scale, kappa, taken, gone),
         *(first, count, n, width, eps),
         H=heads,
         LOST=lost,

@@ -68,16 +68,18 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     block, norm = layer.block, layer.block.first_norm
     assert norm is not None
     u, inputs, post = layer.u, _inputs(block), block.post is not None
-    # A p that is rounded would stand at another place of φ: it is split, where others are rounded.
+    # p and q, of which p = q / s + const. A p that is rounded would stand at another place of φ, so that q is split.
     digits: Precision = "split" if precision == "fast" else precision
     through, host = _values_through(layer, digits), layer.lengths
     lengths = sent(torch.tensor(host), u.device)
-    around, y = norm.linear(u), norm(u)
-    own = [(product(y, each.weight, digits) + each.bias, product(around, each.weight, precision)) for each in inputs]
+    core, scale = norm.centred(u), norm.scale(u).contiguous()
+    around = core * norm.gamma
+    read = [(product(around, each.weight, digits), each(norm.beta)) for each in inputs]
+    own = [(torch.addcmul(beside, q, scale.reciprocal()), q) for q, beside in read]
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
     centred = (lambda t: t) if block.ffn_post is None else block.ffn_post.centred  # what only it reads
     to, w_o = kernels.aim(layer.output.contiguous(), last, precision), norm.centred(block.w_o)
-    crossing = _crossing(layer, norm, w_o, digits)
+    crossing = _crossing(layer, core, w_o, digits)
     found = torch.zeros_like(layer.attention[:, 0])
     how = {
         "activation": kernels.ACTIVATIONS.index(block.activation_name),
@@ -86,12 +88,13 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         "precision": precision,
     }
     out = _out_of(centred(block.ffn_out.weight), precision)
-    carrier, moves = centred(norm.linear(block.w_o) if post else block.w_o), centred(around) if post else None
+    carrier, moves = centred(w_o * norm.gamma if post else block.w_o), centred(around) if post else None
+    carriers = torch.cat([w_o, carrier], -1)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, crossing, (w_o, carrier), precision, kernels)
+        tile = _sources(layer, norm, sources, through, crossing, carriers, scale, precision, kernels)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
@@ -104,7 +107,8 @@ def _out_of(weight: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
     """W₂, for hidden units that are rounded or split already."""
     if precision == "split":
         return lambda hidden: of_halves(hidden, weight)
-    return lambda hidden: product(hidden, weight, precision)
+    kind = weight.bfloat16() if precision == "fast" else weight  # what it gives of rounded ones is rounded, too
+    return lambda hidden: hidden @ kind
 
 
 def _bytes(layer: LayerTrace, precision: Precision) -> int:
@@ -116,10 +120,10 @@ def _bytes(layer: LayerTrace, precision: Precision) -> int:
     return int(batch * (n * hidden + vectors))
 
 
-def _crossing(layer: LayerTrace, norm: Norm, w_o: Tensor, precision: Precision) -> Tensor:
+def _crossing(layer: LayerTrace, core: Tensor, w_o: Tensor, precision: Precision) -> Tensor:
     """c u_i (c W_O^h)ᵀ: [B, H, n, d_h]."""
-    batch, n, _ = layer.u.shape
-    found = product(norm.centred(layer.u), w_o.flatten(0, 1).T, precision)
+    batch, n, _ = core.shape
+    found = product(core, w_o.flatten(0, 1).T, precision)
     return found.view(batch, n, layer.heads, -1).transpose(1, 2)
 
 
@@ -129,22 +133,21 @@ def _sources(
     sources: slice,
     through: list[Tensor],
     crossing: Tensor,
-    carriers: tuple[Tensor, Tensor],
+    carriers: Tensor,
+    scale: Tensor,
     precision: Precision,
     kernels: Any,
 ) -> SourceTile:
-    """`carriers` take v to f, centred, and to what is carried: [H, d_h, d] each."""
+    """`carriers` take v to f, centred, and to what is carried: [H, d_h, 2 d]."""
     value, u = layer.value[:, :, sources], layer.u
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
     digits: Precision = "split" if precision == "fast" else precision  # of what stands beside W_2's result
-    f, carried = (product_by_head(by_head, each, digits) for each in carriers)
+    f, carried = product_by_head(by_head, carriers, digits).chunk(2, -1)
     if through:  # of `fast` as many digits as W_2 is given
         kind = torch.bfloat16 if precision == "fast" else u.dtype
         units = [product_by_head(by_head, each, precision, kind) for each in through]
     else:
         units = [product(f.mul(norm.gamma), each.weight, precision) for each in _inputs(layer.block)]
-    given = (value != 0).any(-1).transpose(1, 2).to(u.dtype).contiguous()  # [B, J, H]
-    scale, lost = norm.scale(u).contiguous(), layer.block.post is None
-    cross = crossing @ value.mT
-    kappa, taken, weights = kernels.rescaled(layer.attention, cross, f, given, scale, norm.eps, sources.start, lost)
+    cross, lost = crossing @ value.mT, layer.block.post is None
+    kappa, taken, weights = kernels.rescaled(layer.attention, cross, f, scale, norm.eps, sources.start, lost)
     return SourceTile(kappa, taken, weights, carried, units)

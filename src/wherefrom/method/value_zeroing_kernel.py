@@ -29,7 +29,7 @@ from wherefrom.method.rescaling_kernel import rescaled as rescaled
 # Of each precision what a program before W₂ has: targets, sources, units and warps. Of twenty on an H200 the fastest.
 ENTERING = {"exact": (16, 16, 128, 4), "split": (16, 16, 32, 1), "fast": (16, 32, 64, 2)}
 NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
-SUMMING = 16, 32, 2  # where it takes sums: targets, numbers at once and warps
+SUMMING = 32, 32, 2  # where it takes sums: targets, numbers at once and warps, of twenty
 DOTS = {"exact": "tf32x3", "split": "tf32x3", "fast": "tf32"}
 GELUS = {"exact": 0, "split": 4, "fast": 5}  # of `_activated`
 ACTIVATIONS = ("gelu", "gelu-tanh", "silu", "relu")
@@ -160,7 +160,7 @@ def _leaving(  # type: ignore[no-untyped-def]
     fed,  # [rows, d]
     weights,  # [B, J, n, H]
     kappa,  # [B, J, n]
-    f,  # [B J, H, d]
+    f,  # [B J, H, d], its rows PITCH apart
     own,  # [B, n, d]: r
     w,  # [B, n, d]: what the last norm reads, centred
     o,  # [B, n, d]
@@ -174,6 +174,7 @@ def _leaving(  # type: ignore[no-untyped-def]
     width,  # d
     eps,
     H: tl.constexpr,
+    PITCH: tl.constexpr,
     OWN: tl.constexpr,
     NORM: tl.constexpr,  # whether there is a last one
     COSINE: tl.constexpr,
@@ -215,7 +216,7 @@ def _leaving(  # type: ignore[no-untyped-def]
         touched = tl.zeros((BI,), dtype=tl.int32)
         for h in tl.static_range(H):  # unrolled, so that no load waits for another
             weight = tl.load(weights + (source * n + i) * H + h, mask=seen, other=0.0)
-            vector = tl.load(f + (source * H + h) * width + d, mask=(d < width) & real, other=0.0)
+            vector = tl.load(f + (source * H + h) * PITCH + d, mask=(d < width) & real, other=0.0)
             change += weight[:, None] * vector[None, :]
             touched = touched | (weight != 0).to(tl.int32)
         if NORM:
@@ -257,42 +258,11 @@ def _cosine_distance(square, along, size):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _changed(  # type: ignore[no-untyped-def]
-    fed, row, factor, own, weights, pair, f, source, d, inside, width, H: tl.constexpr, OWN: tl.constexpr
-):
-    """δ of one source and some targets, before the last norm."""
-    x = tl.load(fed + row[:, None] * width + d, mask=inside, other=0.0)
-    if OWN:
-        x += factor[:, None] * own
-    vectors = f + source * (H * width)
-    for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
-        vector = tl.load(vectors + h * width + d, mask=inside, other=0.0)
-        x += tl.load(weights + pair * H + h)[:, None] * vector
-    return x
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _measured(  # type: ignore[no-untyped-def]
-    x2, xw, g2, gw, gb, weights, pair, at, step, eps, width, H: tl.constexpr, NORM: tl.constexpr, COSINE: tl.constexpr
-):
-    """The distance of one source from some targets, of the sums over d; 0 where nothing was taken away."""
-    square, along = tl.sum(x2, 1), tl.sum(xw, 1)  # |δ|² and ⟨o, δ⟩
-    if NORM:
-        aimed = tl.load(at + step), tl.load(at + 2 * step), tl.load(at + 3 * step)
-        square, along = _normed(square, along, tl.sum(g2, 1), tl.sum(gw, 1), tl.sum(gb, 1), *aimed, eps, width)
-    distance = _cosine_distance(square, along, tl.load(at)) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
-    touched = (pair * 0).to(tl.int32)
-    for h in tl.static_range(H):
-        touched = touched | (tl.load(weights + pair * H + h) != 0).to(tl.int32)
-    return tl.where(touched != 0, distance, 0.0)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
 def _leaving_by_sums(  # type: ignore[no-untyped-def]
     fed,  # [rows, d]
     weights,  # [B, J, n, H]
     kappa,  # [B, J, n]
-    f,  # [B J, H, d]
+    f,  # [B J, H, d], its rows PITCH apart
     own,  # [B, n, d]: r
     w,  # [B, n, d]: what the last norm reads, centred; o where there is none
     gamma,  # [d]
@@ -308,6 +278,7 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     eps,
     width: tl.constexpr,  # d
     H: tl.constexpr,
+    PITCH: tl.constexpr,
     OWN: tl.constexpr,
     NORM: tl.constexpr,
     COSINE: tl.constexpr,
@@ -315,10 +286,9 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
     BI: tl.constexpr,
     BD: tl.constexpr,
 ):
-    """Two sources of some targets, for which r and w are read once."""
-    blocks, groups = tl.cdiv(n, BI), tl.cdiv(count, 2)
+    blocks = tl.cdiv(n, BI)
     block, group = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    b, j = (group // groups).to(tl.int64), (group % groups) * 2
+    b, j = (group // count).to(tl.int64), group % count
     length, start = tl.load(lengths + b), tl.load(starts + b)
     if (first + j >= length) | (block * BI >= length):
         return
@@ -326,68 +296,76 @@ def _leaving_by_sums(  # type: ignore[no-untyped-def]
         if (block + 1) * BI <= first + j:
             return
     i = block * BI + tl.arange(0, BI)
-    seen, other = (i < length) & (j < count), (i < length) & (j + 1 < count) & (first + j + 1 < length)
+    seen, source = i < length, b * count + j
     if CAUSAL:
-        seen, other = seen & (i >= first + j), other & (i >= first + j + 1)
+        seen = seen & (i >= first + j)
     # What is read of no pair is written nowhere.
     row = tl.where(seen, _row(start, j, i, first, length, CAUSAL), 0)
-    row_other = tl.where(other, _row(start, j + 1, i, first, length, CAUSAL), 0)
-    source, read_from = b * count + j, b * count + tl.minimum(j + 1, count - 1)
-    target, step = b * n + tl.minimum(i, n - 1), sentences * n
-    pair, pair_other = source * n + tl.minimum(i, n - 1), read_from * n + tl.minimum(i, n - 1)
-    factor, factor_other = tl.load(kappa + pair), tl.load(kappa + pair_other)
+    target, pair = b * n + tl.minimum(i, n - 1), source * n + tl.minimum(i, n - 1)
+    factor, vectors = tl.load(kappa + pair)[:, None], f + source * (H * PITCH)
     x2 = tl.zeros((BI, BD), dtype=tl.float32)  # sums over d, of x = δ: x², x w, γ² x², γ² x w and γ β x
-    xw, g2, gw, gb, y2, yw, h2, hw, hb = x2, x2, x2, x2, x2, x2, x2, x2, x2
+    xw, g2, gw, gb = x2, x2, x2, x2
     for d0 in range(0, width, BD):
         d = (d0 + tl.arange(0, BD))[None, :]
         inside = (d < width) | (width % BD == 0)
         mine = target[:, None] * width + d
-        read = tl.load(w + mine, mask=inside, other=0.0)
-        moves = read
+        at = tl.max_contiguous(row[:, None] * width + d, (1, 4))  # four numbers a thread also of bfloat16, as of f
+        x = tl.load(fed + at, mask=inside, other=0.0).to(tl.float32)
         if OWN:
-            moves = tl.load(own + mine, mask=inside, other=0.0)
-        if NORM:
-            scales = tl.load(gamma + d, mask=inside, other=0.0)
-            shifts = scales * tl.load(beta + d, mask=inside, other=0.0)
-            scales *= scales
-            scaled = scales * read
-        x = _changed(fed, row, factor, moves, weights, pair, f, source, d, inside, width, H, OWN)
-        y = _changed(fed, row_other, factor_other, moves, weights, pair_other, f, read_from, d, inside, width, H, OWN)
+            x += factor * tl.load(own + mine, mask=inside, other=0.0)
+        for h in tl.static_range(H):  # a product of matrices that are so narrow takes longer here
+            vector = tl.load(vectors + h * PITCH + d, mask=inside, other=0.0)
+            x += tl.load(weights + pair * H + h)[:, None] * vector
+        read = tl.load(w + mine, mask=inside, other=0.0)
         x2 += x * x
         xw += x * read
-        y2 += y * y
-        yw += y * read
         if NORM:
+            scales = tl.load(gamma + d, mask=inside, other=0.0)
+            gb += x * (scales * tl.load(beta + d, mask=inside, other=0.0))
+            scales *= scales
             g2 += x * x * scales
-            gw += x * scaled
-            gb += x * shifts
-            h2 += y * y * scales
-            hw += y * scaled
-            hb += y * shifts
-    at = fixed + target
-    distance = _measured(x2, xw, g2, gw, gb, weights, pair, at, step, eps, width, H, NORM, COSINE)
-    place = out + (b * n + i) * n + first + j
-    tl.store(place, distance, mask=seen)
-    distance = _measured(y2, yw, h2, hw, hb, weights, pair_other, at, step, eps, width, H, NORM, COSINE)
-    tl.store(place + 1, distance, mask=other)
+            gw += x * (read * scales)
+    square, along = tl.sum(x2, 1), tl.sum(xw, 1)  # |δ|² and ⟨o, δ⟩
+    at, step = fixed + target, sentences * n
+    if NORM:
+        aimed = tl.load(at + step), tl.load(at + 2 * step), tl.load(at + 3 * step)
+        square, along = _normed(square, along, tl.sum(g2, 1), tl.sum(gw, 1), tl.sum(gb, 1), *aimed, eps, width)
+    distance = _cosine_distance(square, along, tl.load(at)) if COSINE else tl.sqrt(tl.maximum(square, 0.0))
+    touched = tl.zeros((BI,), dtype=tl.int32)
+    for h in tl.static_range(H):
+        touched = touched | (tl.load(weights + pair * H + h) != 0).to(tl.int32)
+    tl.store(out + (b * n + i) * n + first + j, tl.where(touched != 0, distance, 0.0), mask=seen)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _aimed(o, w, gamma, fixed, targets, width, eps, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Of one target |o|², w² on the average, Σ γ² w² and Σ γ o w: each into its row of `fixed` [4, targets]."""
+    target = tl.program_id(0).to(tl.int64)
+    d = tl.arange(0, BD)
+    goal = tl.load(o + target * width + d, mask=d < width, other=0.0)
+    read = tl.load(w + target * width + d, mask=d < width, other=0.0)
+    scaled = read * tl.load(gamma + d, mask=d < width, other=0.0)
+    tl.store(fixed + target, tl.sum(goal * goal, 0))
+    tl.store(fixed + targets + target, tl.sum(read * read, 0) / width + eps)
+    tl.store(fixed + 2 * targets + target, tl.sum(scaled * scaled, 0))
+    tl.store(fixed + 3 * targets + target, tl.sum(scaled * goal, 0))
 
 
 def entering(
-    shift: tuple[Tensor, Tensor],
+    change: tuple[Tensor, Tensor],
     inputs: list[tuple[Tensor, Tensor, Tensor]],
     rows: Any,
     out: Tensor,
     how: dict[str, Any],
 ) -> None:
-    """h into `out`. `shift`: a and κ; `inputs`: g, p and q, of a gated FFN the gate's and then the other's."""
-    a, kappa = shift
+    """h into `out`. `change`: a and κ; `inputs`: g, p and q, of a gated FFN the gate's and then the other's."""
+    a, kappa = change
     batch, count, n, heads = a.shape
-    g, p, q = inputs[0]
-    width, precision = p.shape[-1], how["precision"]
+    width, precision = inputs[0][1].shape[-1], how["precision"]
     targets, sources, units, warps = ENTERING[precision]
     blocks = (triton.cdiv(n, targets), triton.cdiv(width, units), batch * triton.cdiv(count, sources))
     _entering[blocks](
-        *(a, kappa, g, p, q, *inputs[-1], out, rows.starts, rows.lengths, rows.first, count, n, width),
+        *(a, kappa, *inputs[0], *inputs[-1], out, rows.starts, rows.lengths, rows.first, count, n, width),
         H=heads,
         HEADS=_padded(heads),
         KIND=GELUS[precision] if how["activation"] == 0 else how["activation"],
@@ -421,9 +399,9 @@ def aim(o: Tensor, last: Any, precision: str) -> Aim:
     eps, gamma, beta = (1.0, ones, ones) if norm is None else (norm.eps, norm.gamma, norm.beta)
     if precision == "exact":
         return Aim(o, read, gamma, beta, eps, last is not None, None)
-    scaled = gamma * read
-    sums = [each.sum(-1) for each in (o.square(), scaled.square(), scaled * o)]
-    fixed = torch.stack([sums[0], read.square().mean(-1) + eps, *sums[1:]])
+    fixed, (batch, n, width) = o.new_empty(4, *o.shape[:2]), o.shape
+    size = int(triton.next_power_of_2(width))
+    _aimed[(batch * n,)](o, read, gamma, fixed, batch * n, width, eps, BD=size, num_warps=2)
     return Aim(o, read, gamma, beta, eps, last is not None, fixed)
 
 
@@ -445,6 +423,7 @@ def leaving(
     where = rows.starts, rows.lengths, rows.first
     kind = {
         "H": heads,
+        "PITCH": f.stride(1),
         "OWN": own is not None,
         "NORM": to.normed,
         "COSINE": how["metric"] == "cosine",
@@ -453,7 +432,7 @@ def leaving(
     if to.fixed is not None:
         targets, numbers, warps = SUMMING
         sizes = {"BI": targets, "BD": numbers, "num_warps": warps}
-        blocks = triton.cdiv(n, targets) * batch * triton.cdiv(count, 2)
+        blocks = triton.cdiv(n, targets) * batch * count
         _leaving_by_sums[(blocks,)](
             *given, to.gamma, to.beta, to.fixed, out, *where, batch, count, n, to.eps, width, **kind, **sizes
         )

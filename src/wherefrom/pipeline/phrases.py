@@ -35,6 +35,8 @@ def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple
     if opened.two_streams:
         foil_too = None if question.foil is None else paired(opened, sentence, question.foil)
         return paired(opened, sentence, question.target), foil_too
+    if question.target is None and question.foil is None:
+        return sentence, None
     target, foil = (phrase_of(opened, sentence, each) for each in (question.target, question.foil))
     if target is None and foil is None:
         return sentence, None
