@@ -11,6 +11,7 @@ on every device. torch.set_float32_matmul_precision calls these "highest", "high
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -46,15 +47,24 @@ def of_halves(both: Tensor, weight: Tensor) -> Tensor:
     return found.add_(_times(left, second, weight.dtype))
 
 
-def product_by_head(x: Tensor, weight: Tensor, precision: Precision, dtype: torch.dtype | None = None) -> Tensor:
-    """The same of matrices one by one, of which the rows are short: [H, R, k] and [H, k, d] -> [R, H, d]."""
+def products_by_head(
+    x: Tensor, weights: Sequence[Tensor], precision: Precision, dtype: torch.dtype | None = None
+) -> list[Tensor]:
+    """The same of matrices one by one, of which the rows are short: [H, R, k] and [H, k, d] each -> [R, H, d] each."""
     if precision == "exact":
-        a, b = x, weight
-    elif precision == "fast":
-        a, b = x.bfloat16(), weight.bfloat16()
-    else:  # the three products as one
-        (a1, a2), (b1, b2) = halves(x), halves(weight)
-        a, b = torch.cat([a1, a2, a1], -1), torch.cat([b1, b1, b2], -2)
+        return [_by_head(x, weight, x, weight, dtype) for weight in weights]
+    first, second = halves(x)
+    if precision == "fast":
+        return [_by_head(x, weight, first, weight.bfloat16(), dtype) for weight in weights]
+    rows, found = torch.cat([first, second, first], -1), []  # the three products as one
+    for weight in weights:
+        b1, b2 = halves(weight)
+        found.append(_by_head(x, weight, rows, torch.cat([b1, b1, b2], -2), dtype))
+    return found
+
+
+def _by_head(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """`a @ b` of parts of `x` and `weight`."""
     found = x.new_empty(x.shape[1], len(x), weight.shape[-1], dtype=dtype or x.dtype)
     by_head = found.transpose(0, 1)
     if a.dtype == found.dtype:

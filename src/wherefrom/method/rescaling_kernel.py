@@ -19,15 +19,15 @@ TARGETS, SOURCES = 16, 32  # of a program of pairs
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _gram(f, out, width, pitch, H: tl.constexpr, HEADS: tl.constexpr, BD: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One source: f [sources, H, d], its rows `pitch` apart, into [sources, H, H]."""
+def _gram(f, out, width, H: tl.constexpr, HEADS: tl.constexpr, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One source: f [sources, H, d] into [sources, H, H]."""
     source = tl.program_id(0).to(tl.int64)
     heads = tl.arange(0, HEADS)
     found = tl.zeros((HEADS, HEADS), dtype=tl.float32)
     for d0 in range(0, width, BD):
         d = d0 + tl.arange(0, BD)
         there = (heads[:, None] < H) & (d[None, :] < width)
-        some = tl.load(f + (source * H + heads[:, None]) * pitch + d[None, :], mask=there, other=0.0)
+        some = tl.load(f + (source * H + heads[:, None]) * width + d[None, :], mask=there, other=0.0)
         found = tl.dot(some, tl.trans(some), found, input_precision="tf32x3")
     place = out + (source * H + heads[:, None]) * H + heads[None, :]
     tl.store(place, found, mask=(heads[:, None] < H) & (heads[None, :] < H))
@@ -83,7 +83,7 @@ def rescaled(
     batch, heads, n, count = cross.shape
     width, gram = f.shape[-1], f.new_empty(len(f), heads, heads)
     rows = max(16, int(triton.next_power_of_2(heads)))  # a product of matrices takes 16 or more
-    _gram[(len(f),)](f, gram, width, f.stride(1), H=heads, HEADS=rows, BD=NUMBERS, num_warps=1)
+    _gram[(len(f),)](f, gram, width, H=heads, HEADS=rows, BD=NUMBERS, num_warps=1)
     kappa, taken = cross.new_empty(batch, count, n), cross.new_empty(batch, count, n, heads)
     gone = torch.empty_like(taken) if lost else taken
     _rescaling[(triton.cdiv(count, SOURCES), triton.cdiv(n, TARGETS), batch)](

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.method.products import Precision, of_halves, product, product_by_head
+from wherefrom.method.products import Precision, of_halves, product, products_by_head
 from wherefrom.method.tiling import tiles
 from wherefrom.method.value_zeroing import _inputs, _values_through
 from wherefrom.model.later import sent
@@ -89,12 +89,11 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     }
     out = _out_of(centred(block.ffn_out.weight), precision)
     carrier, moves = centred(w_o * norm.gamma if post else block.w_o), centred(around) if post else None
-    carriers = torch.cat([w_o, carrier], -1)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, crossing, carriers, scale, precision, kernels)
+        tile = _sources(layer, norm, sources, through, crossing, (w_o, carrier), scale, precision, kernels)
         wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
         hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
         each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
@@ -133,19 +132,19 @@ def _sources(
     sources: slice,
     through: list[Tensor],
     crossing: Tensor,
-    carriers: Tensor,
+    carriers: tuple[Tensor, Tensor],
     scale: Tensor,
     precision: Precision,
     kernels: Any,
 ) -> SourceTile:
-    """`carriers` take v to f, centred, and to what is carried: [H, d_h, 2 d]."""
+    """`carriers` take v to f, centred, and to what is carried: [H, d_h, d] each."""
     value, u = layer.value[:, :, sources], layer.u
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
     digits: Precision = "split" if precision == "fast" else precision  # of what stands beside W_2's result
-    f, carried = product_by_head(by_head, carriers, digits).chunk(2, -1)
+    f, carried = products_by_head(by_head, carriers, digits)
     if through:  # of `fast` as many digits as W_2 is given
         kind = torch.bfloat16 if precision == "fast" else u.dtype
-        units = [product_by_head(by_head, each, precision, kind) for each in through]
+        units = products_by_head(by_head, through, precision, kind)
     else:
         units = [product(f.mul(norm.gamma), each.weight, precision) for each in _inputs(layer.block)]
     cross, lost = crossing @ value.mT, layer.block.post is None
