@@ -7,7 +7,9 @@ DEFAULT_METHOD = "auto"  # resolved by wherefrom/pipeline/auto.py, each where th
 # Where something is predicted: the first on the leaderboard of all that cost few passes, then those that need less.
 TOWARDS = ("cp-lrp", "deeplift", "attcat")
 MASKED = ("deeplift", "cp-lrp", "attcat")  # the same of a word at a mask, where the second is told apart as the better
+PICTURES = MASKED  # the same of what a picture shows
 PHRASES = MASKED  # the same of several tokens: their log-probability, where `cp-lrp` has but a sum of logits
+TRANSLATED = ("attn-lrp", "cp-lrp", "alti")  # the same of what a decoder writes after a source
 UNMAPPED = ("integrated-gradients", "gradient-x-input", "ablation")  # the same of models whose blocks are not known
 MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
 HEADS = ("attention-rollout",)  # where one head is asked for

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import pictures
 import tiny
 import wherefrom
 from wherefrom.defaults import COMPARED, COMPARED_MAPS, MASKED, TOWARDS
@@ -66,6 +67,13 @@ def test_maps_answer_where_there_is_no_output_or_a_map_is_asked_for(task: str, a
     assert found.method == "alti"
     assert found.maps is not None
     assert found.target.kind == "none"
+
+
+def test_a_picture_is_explained_by_differences() -> None:
+    """By the leaderboard's table of pictures."""
+    found = wherefrom.explain(pictures.pixels(), pictures.model())
+    assert found.method == "deeplift"
+    assert found.target.kind == "class"
 
 
 def test_with_one_head_the_default_is_attention_rollout() -> None:

@@ -114,7 +114,7 @@ def test_a_step_writes_its_rows_and_leaves_the_others(layout: str) -> None:
 def test_a_text_and_its_target() -> None:
     model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()
     found = wherefrom.explain("a good film", model, tokenizer, target="the film is good")
-    assert found.method == "alti"
+    assert found.method == "attn-lrp"
     said = tokenizer("the film is good")["input_ids"]
     assert found.measured.tokens == tuple(said)
     assert found.segments == ["source"] * 5 + ["target"] * len(said)

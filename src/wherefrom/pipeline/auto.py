@@ -15,7 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from wherefrom.defaults import COMPARED, COMPARED_MAPS, DEFAULT_METHOD, HEADS, MAPS, MASKED, PHRASES, TOWARDS, UNMAPPED
+from wherefrom.defaults import (
+    COMPARED,
+    COMPARED_MAPS,
+    DEFAULT_METHOD,
+    HEADS,
+    MAPS,
+    MASKED,
+    PHRASES,
+    PICTURES,
+    TOWARDS,
+    TRANSLATED,
+    UNMAPPED,
+)
 from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
 from wherefrom.method.baseline import BLANKS
@@ -45,7 +57,7 @@ def candidates(
     names = _explaining(opened, any(each.said for each in sentences))
     if wanted.head is not None:
         names = HEADS
-    elif opened.two_streams or wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
+    elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
         if not opened.family.mapped:  # which gives no maps
             raise no_number(opened)
         names = MAPS
@@ -83,8 +95,12 @@ def _explaining(opened: Model, phrases: bool = False) -> tuple[str, ...]:
     """The methods that explain an output (or one of several tokens) where none is named, the first choice first."""
     if not opened.family.mapped:
         return UNMAPPED
+    if opened.two_streams:
+        return TRANSLATED
     if phrases:
         return PHRASES
+    if opened.images:
+        return PICTURES
     return MASKED if opened.task == "masked-lm" else TOWARDS
 
 
