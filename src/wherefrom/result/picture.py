@@ -146,7 +146,7 @@ def colours(image: Any, ground: int = WHITE) -> Pixels:
         )
     if "A" in image.getbands() or "transparency" in image.info:
         return laid(np.asarray(upright.convert("RGBA")), ground)
-    return np.asarray(upright.convert("RGB"))
+    return np.array(upright.convert("RGB"))  # writable, as torch wants it
 
 
 def laid(pixels: Pixels, ground: int = WHITE) -> Pixels:
