@@ -139,9 +139,13 @@ def test_what_ships_is_enough_where_there_is_no_data() -> None:
 
 
 def test_a_method_that_is_not_defined_on_a_model_is_left_out_with_the_reason() -> None:
-    every, refused = every_method(open_model("wherefrom/lm"), ("alti", "partial-lrp"))
+    opened = open_model("wherefrom/lm")
+    with pytest.warns(wherefrom.WherefromWarning, match="not measured on wherefrom/lm: partial-lrp: it needs"):
+        every, refused = every_method(opened, ("alti", "partial-lrp"))
     assert every == ["alti"]
     assert "an FFN without a gate" in refused["partial-lrp"]
+    with pytest.raises(wherefrom.errors.NotDefined, match="none of the methods is defined on wherefrom/lm"):
+        every_method(opened, ("partial-lrp",))
 
 
 def test_an_example_that_nothing_can_explain_leaves_no_method_out(tmp_path: Path) -> None:
@@ -219,6 +223,7 @@ def test_a_translator_is_asked_for_a_word_in_the_middle() -> None:
     assert datasets(open_model("wherefrom/lm"), ("own-pairs",), None) == []
 
 
+@pytest.mark.filterwarnings("ignore:not measured on wherefrom/translate")
 def test_a_translator_is_measured(tmp_path: Path) -> None:
     how = board.Measuring(rows=3, sane_rows=2, methods=("alti", "ablation", "decompx", "random"), data=("own-pairs",))
     (folder,) = board.measure(["wherefrom/translate"], tmp_path, how)

@@ -50,6 +50,17 @@ def test_of_those_not_told_apart_from_the_best_the_cheapest_comes_first() -> Non
     assert order() == ["attn-lrp", "deeplift", "alti", "attention-rollout", "cp-lrp"]  # and chance is no answer
 
 
+def test_what_was_measured_on_fewer_tables_is_not_recommended_for_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few examples tell nothing apart."""
+    wide = {**place(0.9, "attention-rollout"), "tables": {"lm on two": 0.9, "sentiment on three": 0.9}}
+    some = {
+        "alti": {"faithful": wide, "passes": 8.0},
+        "attention-rollout": {"faithful": place(0.7, "alti"), "passes": 1.0},
+    }
+    monkeypatch.setattr(recommending, "shipped", lambda: {**RECORD, "methods": some})
+    assert order() == ["alti", "attention-rollout"]
+
+
 def test_what_is_of_unknown_cost_is_not_the_cheapest(monkeypatch: pytest.MonkeyPatch) -> None:
     some = {"cp-lrp": {"faithful": place(0.9, "alti")}, "alti": {"faithful": place(0.8, "cp-lrp"), "passes": 2.2}}
     monkeypatch.setattr(recommending, "shipped", lambda: {**RECORD, "methods": some})

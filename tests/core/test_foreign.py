@@ -173,3 +173,7 @@ def test_words_by_number_need_no_text() -> None:
     spans = [None, (0, 0, 2), (0, 2, 6), (0, 6, 8), (0, 9, 13), (0, 13, 14)]
     placed = Explanation.from_scores(tokens, [9, 1, 2, 3, 4, 5], texts="unlikely films", spans=spans, word_ids=words)
     assert placed.words().tokens == ["[CLS]", "unlikely", "film", "s"]
+    arrays = Explanation.from_scores((each for each in tokens[1:]), np.arange(5), word_ids=np.array(words[1:], int))
+    assert arrays.words().tokens == ["unlikely", "film", "s"]
+    with pytest.raises(InvalidInput, match="word_ids are no whole numbers"):
+        Explanation.from_scores(["a", "b"], [1, 2], word_ids=["a", "b"])

@@ -163,6 +163,18 @@ def test_everything_has_a_name_and_fits_a_phone(shown: Any) -> None:
         assert min(sizes) >= 24  # WCAG 2.2, 2.5.8
 
 
+def test_the_bytes_of_a_character_are_shown_once(modules: Any) -> None:
+    found = wherefrom.generate("a \U0001f642 b", "wherefrom/lm", target=" c", max_new_tokens=1)
+    data = payload(found)
+    assert sum(data["again"]) >= 1
+    work = """async (data) => {
+        const { saidOf, unitText } = await import("/viewer/said.js");
+        const said = saidOf(data);
+        return said.units.word.map((_, which) => unitText(said, "word", which));
+    }"""
+    assert "\U0001f642" in modules.evaluate(work, data)
+
+
 def test_numbers_over_units_are_pythons(modules: Any, model: Any) -> None:
     chosen = [(None, None), (2, 2), (1, 3)]
     work = """async ([data, chosen]) => {

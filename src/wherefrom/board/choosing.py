@@ -11,7 +11,7 @@ from wherefrom.data import MASK, Dataset, Example, up_to_mask
 from wherefrom.data.datasets import on_this_machine
 from wherefrom.data.pictured import DRAWN
 from wherefrom.data.sources import SOURCES
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidOption, NotDefined, warn
 from wherefrom.method import lookup, methods, presets
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model
@@ -97,6 +97,11 @@ def every_method(opened: Model, asked: Sequence[str]) -> tuple[list[str], dict[s
     refused |= {
         name: undefined(lookup(name)[0].needs, opened) or none for name in every if name not in (*names, *refused)
     }
+    if asked and refused:
+        why = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+        if not names:
+            raise NotDefined(f"none of the methods is defined on {opened.name} ({why})")
+        warn(f"not measured on {opened.name}: {why}")
     return names, refused
 
 

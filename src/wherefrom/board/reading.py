@@ -157,8 +157,8 @@ class Board:
                 found[question] = {
                     "rank": _rounded(each.ranks[at], 2),
                     "of": len(each.methods),
-                    "beaten": _rounded(each.beaten[at]),
-                    "tables": {name: _rounded(mine[at]) for name, mine in each.tables.items()},
+                    "beaten": _rounded(each.beaten[at], 4),
+                    "tables": {name: _rounded(mine[at], 4) for name, mine in each.tables.items()},
                     "alike": [
                         other for other in each.methods if other != method and not each.told_apart(method, other)
                     ],

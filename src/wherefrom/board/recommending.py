@@ -99,7 +99,8 @@ def best_on(table: str, question: str, names: list[str]) -> tuple[str, float]:
 
 
 def recommend(opened: Model, question: str = "faithful", budget: float | None = None) -> list[Recommended]:
-    """The methods in question, the recommended one first: of those not told apart from the best, the cheapest.
+    """The methods in question, the recommended one first: of those not told apart from the best, and measured on as
+    many tables, the cheapest.
 
     budget: forward passes that a method may cost; one whose cost was not measured may be dearer.
     """
@@ -123,7 +124,9 @@ def recommend(opened: Model, question: str = "faithful", budget: float | None = 
     order = sorted(beaten, key=lambda name: -beaten[name])
     together = tested_together(question, opened)
     alike = {name: [each for each in known[name][standing]["alike"] if together and each in within] for name in order}
-    first = min([order[0], *alike[order[0]]], key=lambda name: costs[name])
+    measured = {name: set(_shares(known[name][standing], tables)) for name in order}  # fewer tables tell less apart
+    as_well = [name for name in alike[order[0]] if measured[name] >= measured[order[0]]]
+    first = min([order[0], *as_well], key=lambda name: costs[name])
     chosen = [first, *(name for name in order if name != first)]
     return [Recommended(name, beaten[name], known[name].get("passes"), tuple(alike[name])) for name in chosen]
 

@@ -22,13 +22,15 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
 
     question, opened = question_called(question), wherefrom.open_model(model)
     found = recommend(opened, question, budget)
-    first, console = found[0], Console()
+    first, best, console = found[0], max(found, key=lambda each: each.beaten), Console()
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("method", "beats", "forward passes", ""):
         table.add_column(name, no_wrap=name == "method")
     for each in found[:SHOWN]:
         passes = "–" if each.passes is None else f"{each.passes:g}"
         beside = "recommended" if each is first else "not told apart" if each.method in first.alike else ""
+        if best is not first and beside != "recommended":
+            beside = "the best" if each is best else "not told apart" if each.method in best.alike else ""
         table.add_row(each.method, f"{each.beaten:.0%}", passes, beside)
     console.print(f"{ASKED[question][2]}, on {opened.name}:", markup=False, highlight=False)
     console.print(table)
@@ -53,7 +55,11 @@ def _resting(opened: Model, question: str) -> str:
 def _rule(opened: Model, question: str) -> str:
     from wherefrom.board.recommending import tested_together
 
-    return "Of methods not told apart the cheapest is recommended. " if tested_together(question, opened) else ""
+    return (
+        "Of methods that are not told apart from the best, on as many tables, the cheapest is recommended. "
+        if tested_together(question, opened)
+        else ""
+    )
 
 
 def _measured(opened: Model, model: str, question: str, names: list[str], within: str) -> str:

@@ -56,6 +56,11 @@ class Run:
         whole = isinstance(found, dict) and all(isinstance(found.get(part), dict) for part in ("failures", "seconds"))
         return found if whole else None
 
+    @property
+    def failures(self) -> dict[str, int]:
+        """Why rows could not be explained, and how many of them each reason has."""
+        return dict((self.finished or {}).get("failures", {}))
+
     @cached_property
     def summary(self) -> dict[Key, Summary]:
         """Mean, deviation and 99 % interval by (method, metric, layer)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from wherefrom.typecheck import shown
 
 def fields_of(tokens: Sequence[str], scores: Any, given: dict[str, Any]) -> dict[str, Any]:
     """The fields of an explanation, or what is wrong with them."""
+    tokens, scores = (list(each) if isinstance(each, Iterator) else each for each in (tokens, scores))
     if isinstance(tokens, str):
         raise InvalidInput("the tokens are one text; expected a list of strings, a score for each")
     if not len(tokens):
@@ -33,9 +35,18 @@ def fields_of(tokens: Sequence[str], scores: Any, given: dict[str, Any]) -> dict
     if given.get("texts") is not None:
         texts = given["texts"]
         found["texts"] = (texts,) if isinstance(texts, str) else tuple(texts)
+    if given.get("word_ids") is not None:
+        found["word_ids"] = _word_numbers(given["word_ids"])
     if given.get("spans") is not None and len(given["spans"]):
         found["spans"] = _spans(given["spans"], [len(text) for text in found.get("texts", ())])
     return found
+
+
+def _word_numbers(given: Any) -> list[int | None]:
+    every = list(given.tolist() if hasattr(given, "tolist") else given)
+    if not all(each is None or (isinstance(each, Integral) and not isinstance(each, bool)) for each in every):
+        raise InvalidInput("word_ids are no whole numbers; expected for each token the number of its word, or None")
+    return [None if each is None else int(each) for each in every]
 
 
 def _numbers(name: str, given: Any) -> NDArray[Any]:

@@ -7,10 +7,12 @@ nothing is fetched; where no script runs, the text stands there with the colours
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from wherefrom.result.generation import SOURCE, Generation
 from wherefrom.result.units import UNITS, grouped
+from wherefrom.result.words import Span
 from wherefrom.view.html import cell, coloured, escaped, page
 from wherefrom.view.payload import BUDGET, WIDTH, exact, pack, themes
 from wherefrom.view.terminal import gaps, title
@@ -49,6 +51,7 @@ def payload(generation: Generation) -> dict[str, Any]:
         "start": generation.start,
         "tokens": whole.pieces,
         "gaps": _gaps(generation),
+        "again": _again(whole.spans),
         "special": whole.special,
         "segments": whole.segments,
         "source": whole.segments.count(SOURCE),  # tokens of an encoder's text, which come first
@@ -71,6 +74,11 @@ def _title(generation: Generation) -> str:
     end = generation.whole.tokens[-1]
     text = generation.text.removesuffix(end) if end.startswith("<") else generation.text
     return f"{generation.prompt} → {text}".strip()
+
+
+def _again(spans: Sequence[Span | None]) -> list[bool]:
+    """Whether a token stands where the one before it does: both are bytes of one character."""
+    return [here is not None and here == before for before, here in zip([None, *spans], spans, strict=False)]
 
 
 def _gaps(generation: Generation) -> list[str]:

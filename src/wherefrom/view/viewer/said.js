@@ -23,9 +23,14 @@ export function saidOf(payload) {
   return { ...payload, total, count: payload.steps.length, foils, places, rows, scores };
 }
 
+/** Some tokens as they stand in the text: bytes of one character are that character once. */
+function spelt(said, from, to, gaps = false) {
+  return said.tokens.slice(from, to).map((token, i) => (i && said.again[from + i] ? "" : (i && gaps ? said.gaps[from + i] : "") + token)).join("").trim() || "↵";
+}
+
 /** The word or words that are chosen, as they stand in the text. */
 export function chosenText(said, { from, to }) {
-  return said.tokens.slice(said.start + from, said.start + to + 1).join("").trim() || "↵";
+  return spelt(said, said.start + from, said.start + to + 1);
 }
 
 /** Scores of the tokens before what is chosen: { row, end }, `end` the first token that is no source. */
@@ -76,7 +81,7 @@ export function unitText(said, unit, which, end = said.total) {
   const start = said.units[unit][which];
   const name = unit === "turn" ? said.segments[start] : null;
   if (name) return name;
-  const text = said.tokens.slice(start, Math.min(end, said.units[unit][which + 1] ?? end)).map((token, i) => (i ? said.gaps[start + i] : "") + token).join("").trim() || "↵";
+  const text = spelt(said, start, Math.min(end, said.units[unit][which + 1] ?? end), true);
   return text.length > 48 ? `${text.slice(0, 22)} … ${text.slice(-22)}` : text;
 }
 

@@ -108,8 +108,10 @@ export function saidText(said, { choose, point }) {
 function markOf(said, piece, token) {
   const [blank, text] = letters(said.gaps[token] + piece);
   const step = token - said.start;
-  const kinds = ["token", said.special[token] && "special", step >= 0 && "answer"].filter(Boolean).join(" ");
-  const one = make("span", { class: kinds, ...(step >= 0 ? { role: "button", tabindex: "-1", "aria-pressed": "false" } : {}) }, text);
+  const again = said.again[token]; // a byte of the character before it
+  const kinds = ["token", again && "again", said.special[token] && "special", step >= 0 && "answer"].filter(Boolean).join(" ");
+  const way = text.trim().startsWith("<0x") ? { dir: "ltr" } : {}; // a byte's name, also beside Arabic
+  const one = make("span", { class: kinds, ...way, ...(step >= 0 ? { role: "button", tabindex: "-1", "aria-pressed": "false" } : {}) }, again ? "" : text);
   one.dataset.token = token;
   if (step >= 0) {
     const { probability } = said.steps[step];
