@@ -195,7 +195,7 @@ def test_the_first_rows_or_some_drawn_by_the_seed(tmp_path: Path) -> None:
 def test_dropped_rows_are_counted_and_named(tmp_path: Path, draw: bool) -> None:
     data = tmp_path / "reviews.csv"
     data.write_text('text\na good film\n""\na bad film\na cat\n', encoding="utf-8")
-    with pytest.warns(RowsLeftOut, match=r"^1 of 4 rows was left out: row 2: 'text' is empty; run.show\(\) has every"):
+    with pytest.warns(RowsLeftOut, match=r"^1 of 4 rows was left out: row 2: 'text' is empty; run.show\(\) says more"):
         run = evaluate(data, "attention", "aopc", limit=3, draw=draw)
     assert described(run)[0].endswith(" on reviews.csv")  # whose split has no name but the file's
     assert described(run)[1:3] == ["3 rows, 1 more dropped in reading", "dropped: row 2: 'text' is empty"]

@@ -402,7 +402,8 @@ def _tell_left_out(run: Run) -> None:
         count, rows = failed + dropped, known["data"]["rows"] + dropped
         were, such = ("was", "") if count == 1 else ("were", ", for one")
         why = next(iter(failures), known.get("dropped", "they were dropped in reading"))
-        warn(f"{count} of {rows} rows {were} left out{such}: {why}; run.failures has every reason", RowsLeftOut)
+        rest = "run.failures has every reason" if failed else "run.show() says more"
+        warn(f"{count} of {rows} rows {were} left out{such}: {why}; {rest}", RowsLeftOut)
 
 
 _TABLES = (summary.EXAMPLES, summary.RECORDS, summary.CURVES, summary.SUMMARY, summary.SUMMARY_CSV)
