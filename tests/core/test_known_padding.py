@@ -98,5 +98,5 @@ def test_transformers_has_its_mask_back(implementation: str) -> None:
         raise RuntimeError("on the way")
 
     with pytest.raises(RuntimeError, match="on the way"):
-        rerun.batched_readings(opened, [3], fails, fails, 1, tokens=64, slack=0.0, own_attention=True)
+        rerun.begun_readings(opened, [3], fails, fails, 1, tokens=64, slack=0.0, own_attention=True)
     assert AttentionMaskInterface._global_mapping[implementation] is own

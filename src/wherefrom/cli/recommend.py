@@ -28,9 +28,8 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
         table.add_column(name, no_wrap=name == "method")
     for each in found[:SHOWN]:
         passes = "–" if each.passes is None else f"{each.passes:g}"
-        beside = "recommended" if each is first else "not told apart" if each.method in first.alike else ""
-        if best is not first and beside != "recommended":
-            beside = "the best" if each is best else "not told apart" if each.method in best.alike else ""
+        alike = "not told apart" if each.method in best.alike else ""
+        beside = "recommended" if each is first else "the best" if each is best else alike
         table.add_row(each.method, f"{each.beaten:.0%}", passes, beside)
     console.print(f"{ASKED[question][2]}, on {opened.name}:", markup=False, highlight=False)
     console.print(table)

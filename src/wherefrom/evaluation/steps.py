@@ -396,7 +396,7 @@ def _summarise(path: Path, whole: dict[str, Path], setting: Setting) -> None:
 
 def _tell_left_out(run: Run) -> None:
     """Warn of rows without which the means were taken: a run in a variable does not show them."""
-    known, failures = run.manifest, (run.finished or {}).get("failures", {})
+    known, failures = run.manifest, run.failures
     failed, dropped = sum(failures.values()), known["data"]["dropped"]
     if failed or dropped:
         count, rows = failed + dropped, known["data"]["rows"] + dropped

@@ -53,9 +53,10 @@ def products_by_head(
     """The same of matrices one by one, of which the rows are short: [H, R, k] and [H, k, d] each -> [R, H, d] each."""
     if precision == "exact":
         return [_by_head(x, weight, x, weight, dtype) for weight in weights]
-    first, second = halves(x)
     if precision == "fast":
-        return [_by_head(x, weight, first, weight.bfloat16(), dtype) for weight in weights]
+        rounded = x.bfloat16()
+        return [_by_head(x, weight, rounded, weight.bfloat16(), dtype) for weight in weights]
+    first, second = halves(x)
     rows, found = torch.cat([first, second, first], -1), []  # the three products as one
     for weight in weights:
         b1, b2 = halves(weight)

@@ -62,7 +62,7 @@ def _mask(own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _additive(*args: Any, dtype: torch.dtype = torch.float32, **kwargs: Any) -> Any:
-    """transformers' `eager_mask`, whose zero was sent from the host by versions before 5.18: that, too, waits."""
+    """transformers' `eager_mask`, whose zero version 5.17 sends from the host: that, too, waits."""
     mask = sdpa_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
     if mask is None:
         return None

@@ -108,24 +108,7 @@ def readings(
         return read(output, members, [lengths[i] for i in members])
 
     how: dict[str, Any] = {"tokens": tokens, "slack": slack, "own_attention": own_attention, "shapes": shapes}
-    return batched_readings(opened, lengths, batch_of, read_of, count, **how)
-
-
-def batched_readings(
-    opened: Model,
-    lengths: Sequence[int],
-    batch_of: Callable[[Sequence[int]], Batch],
-    read: Callable[[Any, Sequence[int]], Tensor],
-    count: int,
-    *,
-    tokens: int,
-    slack: float,
-    own_attention: bool,
-    shapes: Sequence[tuple[int, ...]] = (),
-) -> Tensor:
-    """The same of texts of these lengths, of which `batch_of` makes a batch. An accelerator is waited for once."""
-    how: dict[str, Any] = {"tokens": tokens, "slack": slack, "own_attention": own_attention, "shapes": shapes}
-    return begun_readings(opened, lengths, batch_of, read, count, **how)()
+    return begun_readings(opened, lengths, batch_of, read_of, count, **how)()
 
 
 def begun_readings(
@@ -140,7 +123,9 @@ def begun_readings(
     own_attention: bool,
     shapes: Sequence[tuple[int, ...]] = (),
 ) -> Callable[[], Tensor]:
-    """The same under way; the function waits for it."""
+    """The same of texts of these lengths, of which `batch_of` makes a batch, under way; the function waits for it. An
+    accelerator is waited for nowhere else.
+    """
     slack = slack if opened.pads else 0.0
     most = inf if opened.stacks else 1
     order: list[int] = []
