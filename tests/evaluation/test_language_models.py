@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 import tiny
 import wherefrom
 from wherefrom.data import Example
-from wherefrom.errors import WherefromError
+from wherefrom.errors import RowsLeftOut, WherefromError
 from wherefrom.method.context_cite import random_masks
 from wherefrom.metric.soft import shares
 
@@ -175,7 +175,7 @@ def test_prompts_with_their_targets_from_a_file(plain: PreTrainedTokenizerFast, 
     assert values[2] == pytest.approx(values[0])
     with pytest.raises(WherefromError, match="example 0: no column 'text' or 'image'; it has: prompt"):
         wherefrom.evaluate([{"prompt": "a cat"}], MODEL, plain, ["saliency"], ["morf"])
-    with pytest.raises(WherefromError, match="example 1: 'target' is 3, not text"):
+    with pytest.warns(RowsLeftOut, match="row 2: 'target' is 3, not text"):
         wherefrom.evaluate(["a cat", {"text": "a dog", "target": 3}], MODEL, plain, ["saliency"], ["morf"])
 
 

@@ -202,6 +202,19 @@ def test_dropped_rows_are_counted_and_named(tmp_path: Path, draw: bool) -> None:
     assert list(run.contents) == ["reviews:1", "reviews:3", "reviews:4"]
 
 
+def test_rows_given_as_dicts_are_dropped_as_those_of_a_file() -> None:
+    data: list[dict[str, Any]] = [{"text": "a good film", "label": 1}, {"text": "", "label": 0}, {"text": 3}]
+    data.append({"text": "a cat", "group": "\ud800"})
+    with pytest.warns(RowsLeftOut, match=r"^3 of 4 rows were left out, for one: row 2: 'text' is empty; row 3: 'text'"):
+        run = evaluate(data, "attention", "aopc")
+    assert list(run.contents) == ["0"]
+    assert "row 4: its group" in described(run)[2]
+    with pytest.raises(WherefromError, match=r"^given: nothing to read: all 1 rows are broken: row 1: 'text' is empty"):
+        evaluate([{"text": ""}], "attention", "aopc")
+    with pytest.raises(WherefromError, match=r"4 explanations 'mine' for 1 examples; .* these cannot: row 2: 'text'"):
+        evaluate(data, (), "aopc", explanations={"mine": [Explanation.from_scores(["a"], [1.0])] * 4})
+
+
 def test_a_mask_before_a_classifier_is_warned_of() -> None:
     data = [Example("1", "the keys [MASK] good", target="are", foil="is"), Example("2", "[MASK] it good")]
     with pytest.warns(WherefromWarning, match="2 of the 2 texts hold"):

@@ -37,7 +37,7 @@ from wherefrom.data.tables import (
     open_packed,
     side_by_side,
 )
-from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
+from wherefrom.errors import DamagedFile, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
 from wherefrom.extras import need
 
 VARIABLE = "WHEREFROM_DATA"
@@ -277,19 +277,18 @@ def _examples(row: Source, split: str, group: str | None, numbered: Any) -> Iter
             columns, checked = _fitting(row, cells), True
         if row.groups and not _in_groups(row, cells, group):
             continue
-        try:
-            made = row.make(f"{split}:{number}", cells, columns, row.labels)
-            yield made if (why := unfit(made)) is None else Dropped(number, why)
-        except BadRow as bad:
-            yield Dropped(number, str(bad))
-        except (
-            KeyError,
-            IndexError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ) as error:  # a cell of another shape than expected
-            yield Dropped(number, f"a cell is not as expected: {error!r}")
+        yield _made(row, f"{split}:{number}", number, cells, columns)
+
+
+def _made(row: Source, id: str, number: int, cells: Row, columns: Mapping[str, str]) -> Example | Dropped:
+    """The example that a row makes, or why it makes none."""
+    try:
+        made = row.make(id, cells, columns, row.labels)
+        return made if (why := unfit(made)) is None else Dropped(number, why)
+    except BadRow as bad:
+        return Dropped(number, str(bad))
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:  # of another shape than expected
+        return Dropped(number, f"a cell is not as expected: {error!r}")
 
 
 def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
@@ -311,17 +310,16 @@ def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
     return row.columns
 
 
-def from_row(id: str, cells: Row, columns: Mapping[str, str] | None = None) -> Example:
-    """The example that the cells of one row of a plain table make.
+def from_row(id: str, number: int, cells: Row, columns: Mapping[str, str] | None = None) -> Example | Dropped:
+    """The example that the cells of one row of a plain table make, or why they make none.
 
-    >>> from_row("1", {"text": "The keys to the cabinet", "target": " are", "foil": " is"}).foil
+    >>> from_row("0", 1, {"text": "The keys to the cabinet", "target": " are", "foil": " is"}).foil
     ' is'
+    >>> from_row("0", 1, {"text": ""})
+    Dropped(row=1, reason="'text' is empty")
     """
     row = _plain(f"example {id}", columns)
-    try:
-        return row.make(id, cells, _fitting(row, cells), row.labels)
-    except BadRow as bad:
-        raise InvalidInput(f"{row.name}: {bad}") from None
+    return _made(row, id, number, cells, _fitting(row, cells))
 
 
 def _in_groups(row: Source, cells: Row, group: str | None) -> bool:

@@ -126,7 +126,8 @@ class Dataset:
             yield item
         if not found:
             why = f"all {len(dropped)} rows are broken: {first_few(dropped)}" if dropped else "it has no rows"
-            raise InvalidInput(f"{self.name} ({self.split}): nothing to read: {why}")
+            split = f" ({self.split})" if self.split else ""
+            raise InvalidInput(f"{self.name}{split}: nothing to read: {why}")
 
     def surveyed(self) -> Iterator[Example]:
         """The examples. Gone through to the end, `len`, `dropped` and `fingerprint` are known without another pass."""

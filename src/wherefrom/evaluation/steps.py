@@ -193,7 +193,11 @@ def _check_data(setting: Setting, source: Dataset, found: Survey, given: Mapping
     check_needs(setting, found.having, found.kinds, found.rows, source.name)
     for name, every in given.items():
         if len(every) != found.rows:
-            raise InvalidInput(f"{len(every)} explanations '{name}' for {found.rows} examples; expected one each")
+            dropped = first_few([(each.row, each.reason) for each in source.dropped])
+            left_out = f" of those that can be read; these cannot: {dropped}" if dropped else ""
+            raise InvalidInput(
+                f"{len(every)} explanations '{name}' for {found.rows} examples; expected one each{left_out}"
+            )
 
 
 # The model ------------------------------------------------------------------------------------------------

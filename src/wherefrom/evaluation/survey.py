@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wherefrom.data import MASK, Dataset, Example, drawn
+from wherefrom.data import MASK, Dataset, Dropped, Example, drawn
 from wherefrom.data import read as read_data
 from wherefrom.data.datasets import from_row
 from wherefrom.data.example import first, kept, unfit
@@ -107,24 +107,26 @@ def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
         return read_data(data, rows.split, rows.columns, limit, rows.folder)
     if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
         raise InvalidOption(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
-    examples = [_example(str(row), each, rows.columns) for row, each in enumerate(islice(data, limit))]
+    every = [_example(row, each, rows.columns) for row, each in enumerate(islice(data, limit))]
+    examples = [each for each in every if isinstance(each, Example)]
     for each in examples:
         texts = each.text if isinstance(each.text, tuple) else (each.text,)
         if len(texts) > 2 or not all(isinstance(text, str) for text in texts):
             raise InvalidInput(f"example {each.id} is {shown(each.text)}; expected a text, or a pair of texts")
     if len({each.id for each in examples}) < len(examples):
         raise InvalidInput("two examples have the same id; expected each to have its own")
-    return Dataset(GIVEN, "", lambda: iter(examples))
+    return Dataset(GIVEN, "", lambda: iter(every))
 
 
-def _example(id: str, given: Any, columns: Mapping[str, str] | None) -> Example:
+def _example(row: int, given: Any, columns: Mapping[str, str] | None) -> Example | Dropped:
     """A text or a pair, a picture, the cells of a row, or an example as it is."""
+    id = str(row)
     if isinstance(given, Mapping):
         pictured = [name for name, each in given.items() if is_picture(each) or getattr(each, "ndim", 0) == 2]
         region = (columns or {}).get("region", "region")  # where a mask is transparent, nothing is marked
         grounds = {name: BLACK if name == region else WHITE for name in pictured}
         cells = {**given, **{name: packed(given[name], ground) for name, ground in grounds.items()}}
-        return from_row(id, cells, columns)
+        return from_row(id, row + 1, cells, columns)
     if is_picture(given):
         return Example(id, "", image=packed(given))
     return given if isinstance(given, Example) else Example(id, _text(given))
