@@ -242,6 +242,18 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.locator("#error", has_text="cannot be reached").wait_for()
 
 
+def test_beside_an_error_nothing_is_left_of_the_question_before(visit: Open) -> None:
+    page = visit()
+    explain(page, "the film is good", ("globenc",))
+    page.fill("#text", " ")
+    page.click("#explain")
+    expect(page.locator("#error")).to_contain_text("no text yet")
+    expect(page.locator("#status")).to_be_empty()
+    expect(page.locator("#results")).to_be_hidden()
+    explain(page, "the film is bad", ("globenc",))
+    expect(page.locator(".card")).to_have_count(1)
+
+
 @pytest.mark.slow
 def test_a_long_text_in_windows(visit: Open) -> None:
     page = visit(quiet=False)

@@ -120,6 +120,16 @@ def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, a
     expect(page.locator(".picture figcaption")).to_contain_text("how much comes from the source")
     page.locator(".why").first.click()  # asks the server
     expect(page.locator(".viewer h1")).to_contain_text("rather than")
+    # What is wrong with the form does not take the answer away, which nothing else keeps; only "Done in" goes.
+    page.locator("#text").fill(" ")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("alert")).to_contain_text("no source yet")
+    expect(page.locator("#status")).to_be_empty()
+    expect(tokens).to_have_count(7)
+    page.locator("#text").fill("the film " * 300)
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("alert")).to_contain_text("tokens")
+    expect(page.locator("#results")).to_be_hidden()
     # The other page compares methods on a target that is given.
     page.goto(address)
     page.locator("html[data-ready]").wait_for(state="attached")

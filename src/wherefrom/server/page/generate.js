@@ -27,6 +27,7 @@ let turns = []; // of the chat, so far
 function complain(text) {
   by("error").replaceChildren(...prose(text ? capital(text) : ""));
   by("error").hidden = !text;
+  if (text && !running) by("status").textContent = ""; // it told of an earlier answer
 }
 
 function busy(is) {
@@ -161,7 +162,9 @@ async function speak(models, limits, css) {
   } catch (error) {
     if (running !== mine) return; // another answer has taken its place
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
-    if (error.name !== "AbortError") complain(error.message);
+    if (error.name === "AbortError") return;
+    complain(error.message);
+    by("results").hidden = !viewer && by("said").textContent === (question.target ?? ""); // nothing came
   } finally {
     if (running === mine) {
       running = null;

@@ -24,6 +24,7 @@ function themed(theme) {
 function complain(text, ...buttons) {
   by("error").replaceChildren(...prose(text ? sentence(text) : ""), ...buttons.flatMap((button) => [" ", button]));
   by("error").hidden = !text;
+  if (text && !running) by("status").textContent = ""; // it told of an earlier question
 }
 
 /** A text that is too long may be cut or read in windows, which is said in the page's words instead of the program's. */
@@ -67,7 +68,12 @@ function reveal() {
 async function explain(asks, view, models, long = "error") {
   const asked = { ...asks.read(), long };
   complain(lacks(asked));
-  if (!by("error").hidden) return;
+  if (!by("error").hidden) {
+    if (running) return;
+    view.reset(); // of an earlier question, which is among the recent ones
+    by("results").hidden = true;
+    return;
+  }
   running?.abort();
   const mine = (running = new AbortController());
   const run = newRun(asked);
