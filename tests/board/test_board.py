@@ -124,6 +124,20 @@ def test_both_commands_take_the_same_questions(measured: tuple[Path, list[str]])
         assert "faithful, map, plausible or cues" in shown
 
 
+def test_columns_of_ones_own_are_named_as_for_evaluate(tmp_path: Path) -> None:
+    runs.model_folder(tmp_path / "tiny")
+    data = tmp_path / "reviews.csv"
+    data.write_text("review,stars\n" + "the film is good,1\nthe dog is bad,0\n" * 2, encoding="utf-8")
+    asked = ["benchmark", "--out", str(tmp_path / "out"), "--model", str(tmp_path / "tiny"), "--methods", "random"]
+    asked += ["--rows", "2", "--parts", "faithful"]
+    columns = ["--column", "text=review", "--column", "label=stars"]
+    refused = CliRunner().invoke(app, [*asked, "--data", str(data)])
+    assert "(--column text=…)" in str(refused.exception)
+    assert "expected --data as well" in str(CliRunner().invoke(app, [*asked, *columns]).exception)
+    found = CliRunner().invoke(app, [*asked, "--data", str(data), *columns])
+    assert "measured: tiny on reviews.csv" in found.output, found.output
+
+
 def test_what_ships_is_enough_where_there_is_no_data() -> None:
     sentiment, words = open_model("wherefrom/sentiment"), open_model("wherefrom/mlm")
     assert [name for name, _ in datasets(sentiment, ("own", "grammar"), None)] == ["own"]

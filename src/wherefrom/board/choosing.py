@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -37,7 +37,9 @@ UNNAMED = re.compile(r"LABEL_\d+")
 LOOKED_AT = 50  # examples in which a rationale or cues are looked for
 
 
-def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[tuple[str, Dataset]]:
+def datasets(
+    opened: Model, asked: Sequence[str], folder: Path | None, columns: Mapping[str, str] | None = None
+) -> list[tuple[str, Dataset]]:
     """The datasets that suit a model, of those asked for; or of all that lie here, or of what ships."""
     if opened.task not in MEASURED:
         raise InvalidOption(
@@ -45,7 +47,7 @@ def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[t
             f"translators"
         )
     if asked:
-        return [(name, data) for name in asked if (data := _suiting(opened, name, folder)) is not None]
+        return [(name, data) for name in asked if (data := _suiting(opened, name, folder, columns)) is not None]
     here = [name for name in SOURCES if on_this_machine(name, folder)]
     found = [(name, data) for name in here if (data := _suiting(opened, name, folder)) is not None]
     ships = [
@@ -54,9 +56,9 @@ def datasets(opened: Model, asked: Sequence[str], folder: Path | None) -> list[t
     return found or ships
 
 
-def _suiting(opened: Model, name: str, folder: Path | None) -> Dataset | None:
+def _suiting(opened: Model, name: str, folder: Path | None, columns: Mapping[str, str] | None = None) -> Dataset | None:
     """A dataset as this model reads it; None where it asks another question."""
-    data = read_sample(name, folder)
+    data = read_sample(name, folder, columns)
     first = next(iter(data))
     if (first.image is not None) != opened.images:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,7 @@ class Measuring:
     sane_rows: int = 16
     methods: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    columns: Mapping[str, str] | None = None  # of the data that is named: which column holds what
     folder: Path | None = None
     parts: tuple[str, ...] = PARTS
     batch_size: int = 16
@@ -59,18 +60,21 @@ class Measuring:
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):
             raise InvalidOption(f"there is no part {', '.join(sorted(unknown))}; expected some of {', '.join(PARTS)}")
+        if self.columns and not self.data:
+            raise InvalidOption("--column says which column of a dataset holds what; expected --data as well")
 
 
 def measure(models: Sequence[str], out: Path, how: Measuring) -> Iterator[Path]:
     """Measure each model on each dataset that suits it; the folder of each table when it is done."""
     for name in models:
         opened = open_model(name, **how.opening)
-        suiting = datasets(opened, how.data, how.folder)
+        suiting = datasets(opened, how.data, how.folder, how.columns)
         if not suiting:
             asked = f"none of {', '.join(how.data)}" if how.data else "no dataset here"
             raise NotDefined(
-                f"{asked} suits {name}; name one (--data) whose labels are its classes; for a language model, one that "
-                f"asks for a word; for a translator, one of texts and their translations (text, target)"
+                f"{asked} suits {name}; name one (--data) whose labels are its classes (--column label=… says which "
+                f"column holds them); for a language model, one that asks for a word; for a translator, one of texts "
+                f"and their translations (text, target)"
             )
         for called, data in suiting:
             folder = out / f"{_plain(name)} on {_plain(called)}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wherefrom.cli.evaluate import named
 from wherefrom.cli.flags import MODEL, QUESTIONS, Asked, BatchSize, complete_method, complete_model, shared
 from wherefrom.errors import InvalidOption
 
@@ -41,6 +42,9 @@ def benchmark_command(
     rows: Annotated[int, typer.Option(help="Examples of each dataset, drawn by --seed.", min=2)] = 100,
     sane_rows: Annotated[int, typer.Option(help="Of these, examples for the sanity checks.", min=2)] = 16,
     parts: Annotated[str, typer.Option(help="What to measure, by commas.")] = PARTS,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Which column of --data holds what: text=review. Repeatable.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="The folder of datasets; or set WHEREFROM_DATA.")] = None,
     batch_size: BatchSize = 16,
     shard: Annotated[int, typer.Option(help="Rows in one shard; a kill loses at most one.", min=1)] = 64,
@@ -61,6 +65,7 @@ def benchmark_command(
         sane_rows=sane_rows,
         methods=tuple(split(methods)),
         data=tuple(data or ()),
+        columns=named(column),
         folder=folder,
         parts=tuple(split(parts)),
         batch_size=batch_size,

@@ -301,7 +301,8 @@ def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
         if "text" not in found and "sentence" not in cells:
             there = ", ".join(map(str, cells))
             raise UnknownName(
-                f"{row.name}: no column 'text' or 'image'; it has: {there}. Name the columns with columns="
+                f"{row.name}: no column 'text' or 'image'; it has: {there}. Name the columns with "
+                f"columns={{'text': …}} (--column text=…)"
             )
         return {"text": "sentence", **found}
     for part, names in row.columns.items():

@@ -186,7 +186,8 @@ def check_needs(
             if not having[need]:
                 raise NotDefined(
                     f"'{asked.name}' needs {NEEDS[need]}, and none of the {rows} rows of {data} has that; choose "
-                    f"another dataset or metric, or name the column that holds it (columns=)"
+                    f"another dataset or metric, or name the column that holds it "
+                    f"(columns={{'{need}': …}}, --column {need}=…)"
                 )
         if asked.probe is not None and len(kinds[asked.probe.of]) < 2:
             raise NotDefined(

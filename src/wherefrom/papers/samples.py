@@ -6,7 +6,7 @@ own-pairs    short German sentences with their translations, for the same purpos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,10 +90,10 @@ def own_pairs() -> Dataset:
     return Dataset(OWN_PAIRS, "", lambda: iter(examples), (), "Short German sentences and their translations.")
 
 
-def read(name: str, folder: Path | None = None) -> Dataset:
+def read(name: str, folder: Path | None = None, columns: Mapping[str, str] | None = None) -> Dataset:
     """A dataset by name; `own` and `own-pairs` are ours."""
     ours = {OWN: own, OWN_PAIRS: own_pairs}.get(name)
-    return kept(read_data(name, folder=folder)) if ours is None else ours()
+    return kept(read_data(name, columns=columns, folder=folder)) if ours is None else ours()
 
 
 def at_hand(name: str, folder: Path | None = None) -> bool:
