@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,8 +19,9 @@ from wherefrom.model import open_model
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.picture import Patches
-from wherefrom.view.colour import AGAINST, FOR, STRENGTH
+from wherefrom.view.colour import AGAINST, FOR, STRENGTH, strengths
 from wherefrom.view.overlay import GREYS, LARGE, TINT, overlay
+from wherefrom.view.payload import payload
 
 pytest.importorskip("matplotlib")
 
@@ -54,6 +56,28 @@ def test_a_patch_is_tinted_as_strongly_as_its_score(shade: int) -> None:
     even = overlay(drawn([0.2, 0.3, 0.2, 0.25], False, shade))[half // 2 :: half, half // 2 :: half]
     np.testing.assert_array_equal(even[0, 0], [grey] * 3)
     np.testing.assert_array_equal(even[0, 1], mixed(STRENGTH, TINT))
+
+
+def test_rounding_errors_have_no_colour_and_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    """A picture that is its own baseline; a method that promises no sum, or parts of a probability, may be as small."""
+    model = open_model(pictures.model(), processor=pictures.processor())
+    same = pictures.photo() * 0 + 90
+    found = wherefrom.explain(same, model, method="deeplift")
+    assert found.rounding
+    found = replace(found, scores=np.linspace(-1e-7, 1e-7, len(found), dtype=np.float32))
+    assert found.rounding == "all scores are zero up to rounding"
+    for style in ("heat", "contour"):
+        pixels = overlay(found, style)
+        assert (pixels == pixels[..., :1]).all()  # grey
+    assert not strengths(found).any()
+    found.show()
+    said = [" ".join(capsys.readouterr().out.split()), found.to_html(), str(payload({"deeplift": found}))]
+    said.append(" ".join(text.get_text() for text in found.plot().texts))
+    assert all("all scores are zero up to rounding" in each for each in said)
+    for other in (replace(found, delta=None), replace(found, options={"of": "probability"})):
+        assert not other.rounding
+        assert np.abs(strengths(other)).max() == pytest.approx(1)
+    assert not wherefrom.explain(pictures.photo(), model, method="deeplift").rounding
 
 
 def test_small_pictures_are_enlarged_and_smooth_ones_keep_their_extremes() -> None:

@@ -33,6 +33,7 @@ NO_TARGET = Target("none")
 NO_READOUT = Readout(None, "unknown")
 SAID = ("answer", "foil", "target")  # segments that are no part of the input
 UNREAD = 8  # unknown tokens that a remark names
+ROUNDING = 8  # units in the last place of an output near 1, below which its parts are rounding errors
 LAST = 24  # letters before a cut that a remark shows
 
 
@@ -210,6 +211,20 @@ class Explanation:
         """How well the surrogate of which the scores are weights foretells other runs, in short; else nothing."""
         rho = None if self.surrogate is None else self.surrogate["correlation"]
         return "" if rho is None else f"held-out ρ {rho:.2f}"
+
+    @property
+    def rounding(self) -> str:
+        """That all scores are rounding errors, in words; else nothing.
+
+        Known of methods that promise a sum: it is the difference of two outputs, and where every part of it lies below
+        the precision of one, as of a picture that is its own baseline, there is no difference. A probability may be as
+        small and still mean something, and so may a gradient.
+        """
+        of = {**self.defaults, **self.options}.get("of")
+        if self.delta is None or of == "probability" or not len(self):
+            return ""
+        least = ROUNDING * float(np.finfo(self.scores.dtype).eps)
+        return "" if np.abs(self.scores).max() > least else "all scores are zero up to rounding"
 
     @property
     def groups(self) -> list[list[int]]:

@@ -49,6 +49,8 @@ def intensities(
 def strengths(explanation: Explanation, scores: NDArray[np.floating[Any]] | None = None) -> NDArray[np.float64]:
     """The intensities of an explanation's scores, or of another row over its tokens; of special ones, pale."""
     row = explanation.scores if scores is None else scores
+    if scores is None and explanation.rounding:
+        return np.zeros(len(explanation))
     found = intensities(row, explanation.signed, explanation.position, explanation.special)
     return np.where(explanation.special, PALE * found, found)
 

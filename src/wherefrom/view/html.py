@@ -124,7 +124,7 @@ def _apart(explanation: Explanation, common: str | None) -> str:
     """What it explains, where the heading does not say it; and what its scores miss of their sum, or what that is."""
     towards = "" if explanation.explained == common else f" · explained: {explanation.explained}"
     arrived = "" if explanation.arrived is None else f" · sums to {explanation.arrived:.0%} of the output"
-    fit = f" · {explanation.fit}" if explanation.fit else ""
+    fit = "".join(f" · {said}" for said in (explanation.fit, explanation.rounding) if said)
     return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + arrived + fit
 
 

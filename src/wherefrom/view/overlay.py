@@ -46,6 +46,8 @@ def overlay(explanation: Explanation, style: Style = "heat", *, smooth: bool = F
     picture = patches_of(explanation)
     pixels = enlarged(picture.pixels, picture.grid)
     scores = picture.on_grid(np.asarray(explanation.scores, np.float64))
+    if explanation.rounding:
+        scores, style = np.zeros_like(scores), "heat" if style == "contour" else style  # no patch is above another
     if style == "contour":
         return _outlined(pixels, scores, top)
     found = tinted(pixels, scaled(scores, explanation.signed), explanation.signed, smooth=smooth)

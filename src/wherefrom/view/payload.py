@@ -90,6 +90,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
         "likelihood": explanation.likelihood,
         "read_at": explanation.read_at,
         "remarks": explanation.remarks,
+        "rounding": explanation.rounding,
         "record": {**record, "dtypes": dtypes},
         "signed": explanation.signed,
         "pieces": _unit(explanation),

@@ -167,7 +167,7 @@ def _beside(explanation: Explanation, read: Explanation, common: str | None) -> 
     text = Text("" if explanation.explained == common else f"  explained: {explanation.explained}")
     missed = "" if explanation.delta is None else f"  delta {explanation.delta:+.2g}"
     missed += "" if explanation.arrived is None else f"  sums to {explanation.arrived:.0%} of the output"
-    missed += f"  {explanation.fit}" if explanation.fit else ""
+    missed += "".join(f"  {said}" for said in (explanation.fit, explanation.rounding) if said)
     took = f"  {explanation.seconds * 1000:.0f} ms" if explanation.seconds else ""
     shares = "  shares" if _are_shares(read) else ""
     return text.append(shares + missed + took, "dim")

@@ -104,6 +104,7 @@ def draw(
     if unknown := [name for name in options if name not in known]:
         raise InvalidOption(f"'{kind}' takes no {', '.join(unknown)}; it takes {', '.join(['width', 'dark', *known])}")
     named = _with_layers(named, kind) if kind in LAYERED else named
+    named = {f"{name}: {each.rounding}" if each.rounding else name: each for name, each in named.items()}
     usual = "page" if kind in WIDE or len(named) > 1 else "column"
     return KINDS[kind](named, inches(width, usual), theme(dark), **options)
 

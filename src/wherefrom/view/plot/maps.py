@@ -133,6 +133,7 @@ def tokens(named: Mapping[str, Explanation], width: float, theme: Theme, *, spec
     rows = np.stack(
         [intensities(each.scores[shown], each.signed, _own(each, shown), aside.tolist()) for each in named.values()]
     )
+    rows[[bool(each.rounding) for each in named.values()]] = 0.0
     rows[:, aside] *= PALE
     signs = [each.signed for each in named.values()]
     sheets = strips([Sheet(rows, list(named), [first.pieces[i] for i in shown], signs)], width - 2 * GAP)

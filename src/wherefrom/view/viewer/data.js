@@ -45,6 +45,7 @@ export function subjectsOf(payload) {
       likelihood: each.likelihood,
       readAt: each.read_at,
       remarks: each.remarks,
+      rounding: each.rounding, // that all scores are rounding errors, where they are
       record: each.record,
       signed: each.signed,
       text: texts.indexOf(tokens), // subjects of one text share what is hovered and pinned

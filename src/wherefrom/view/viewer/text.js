@@ -18,7 +18,8 @@ export function reading(subject, state, focus) {
   if (!values) {
     const row = answer(subject, state);
     const kept = new Set(strongest(row, shown, state.top));
-    return { values: row, scale: scaleOf(row, shown, unit.position, unit.special), kept, goes: null, going: 1 };
+    const scale = subject.rounding ? Infinity : scaleOf(row, shown, unit.position, unit.special); // no ground at all
+    return { values: row, scale, kept, goes: null, going: 1 };
   }
   const goes = toColumn(subject, state, focus.token, n);
   return {
