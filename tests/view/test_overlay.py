@@ -65,7 +65,7 @@ def test_rounding_errors_have_no_colour_and_are_said_to_be(capsys: pytest.Captur
     found = wherefrom.explain(same, model, method="deeplift")
     assert found.rounding
     found = replace(found, scores=np.linspace(-1e-7, 1e-7, len(found), dtype=np.float32))
-    assert found.rounding == "all scores are zero up to rounding"
+    assert found.rounding == "all zero up to rounding"
     for style in ("heat", "contour"):
         pixels = overlay(found, style)
         assert (pixels == pixels[..., :1]).all()  # grey
@@ -73,7 +73,7 @@ def test_rounding_errors_have_no_colour_and_are_said_to_be(capsys: pytest.Captur
     found.show()
     said = [" ".join(capsys.readouterr().out.split()), found.to_html(), str(payload({"deeplift": found}))]
     said.append(" ".join(text.get_text() for text in found.plot().texts))
-    assert all("all scores are zero up to rounding" in each for each in said)
+    assert all("all zero up to rounding" in each for each in said)
     for other in (replace(found, delta=None), replace(found, options={"of": "probability"})):
         assert not other.rounding
         assert np.abs(strengths(other)).max() == pytest.approx(1)

@@ -224,7 +224,7 @@ class Explanation:
         if self.delta is None or of == "probability" or not len(self):
             return ""
         least = ROUNDING * float(np.finfo(self.scores.dtype).eps)
-        return "" if np.abs(self.scores).max() > least else "all scores are zero up to rounding"
+        return "" if np.abs(self.scores).max() > least else "all zero up to rounding"
 
     @property
     def groups(self) -> list[list[int]]:
