@@ -115,6 +115,16 @@ def test_who_reads_it_is_said() -> None:
         Generation.from_dict(tree)
 
 
+def test_whether_pieces_add_up_and_scores_have_signs_may_stand_in_a_plain_file() -> None:
+    plain = {"tokens": ["▁un", "like", "ly"], "scores": [0.5, 0.25, 0.25], "word_ids": [0, 0, 0]}
+    assert Explanation.from_dict(plain).words().scores == pytest.approx([1 / 3])
+    found = Explanation.from_dict({**plain, "additive": True, "signed": True})
+    assert found.signed
+    assert found.words().scores == pytest.approx([1.0])
+    with pytest.raises(InvalidInput, match="additive='yes'; expected True or False"):
+        Explanation.from_dict({**plain, "additive": "yes"})
+
+
 @pytest.mark.parametrize(
     ("tokens", "more", "message"),
     [

@@ -27,6 +27,9 @@ def fields_of(tokens: Sequence[str], scores: Any, given: dict[str, Any]) -> dict
         raise InvalidInput("a token is no text; expected a list of strings")
     if not isinstance(given.get("target", Target("none")), Target):
         raise InvalidInput(f"target={given['target']!r}; expected a wherefrom.result.answer.Target, or leave it out")
+    for name in ("additive", "signed"):
+        if not isinstance(given.get(name, False), bool | np.bool_):
+            raise InvalidInput(f"{name}={given[name]!r}; expected True or False")
     array = _numbers("scores", scores)
     found = {"signed": bool((array < 0).any()), **given, "tokens": [str(token) for token in tokens], "scores": array}
     for name in ARRAYS[1:]:

@@ -28,6 +28,7 @@ PICTURES = (".png", ".svg", ".pdf")  # written by view/plot
 STORED = {"readout": "reading"}  # fields that files name otherwise
 KINDS = {name: name for name in ("explanation", "comparison", "generation")} | {"explanations": "list of explanations"}
 WHOLE = (".json", ".npz")  # files from which everything is read again
+BESIDE = ("method", "model", "prediction", "additive", "signed", "word_ids")  # what others may write beside scores
 ARRAYS = ("scores", "maps", "aggregated", "head_maps", "layer_scores")
 
 
@@ -53,7 +54,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
     """The inverse of `to_dict`; tokens and scores alone are enough, as others write them."""
     if isinstance(data, Mapping) and {"tokens", "scores"} <= data.keys() and "format" not in data:
-        beside = {name: data[name] for name in ("method", "model", "prediction") if data.get(name) is not None}
+        beside = {name: data[name] for name in BESIDE if data.get(name) is not None}
         return cls.from_scores(data["tokens"], data["scores"], **beside)
     if not isinstance(data, Mapping) or data.get("format") not in READ:
         raise not_a("explanation", data)
