@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 import wherefrom
+from wherefrom.errors import InvalidTarget
 from wherefrom.model import open_model
 from wherefrom.model.vocabulary_words import token_id, token_name
 from wherefrom.result.bytewise import by_bytes
@@ -70,6 +71,31 @@ def test_other_vocabularies_keep_their_names() -> None:
     byte = named(ByT5Tokenizer())
     assert [token_name(byte, 3 + number) for number in (0x41, 0x85, 0xD8)] == ["A", "<0x85>", "<0xD8>"]
     assert token_id(byte, "<0x85>") == 3 + 0x85
+
+
+def test_a_blank_is_shown_and_found_by_each_of_its_names() -> None:
+    opened = open_model(LM)
+    blank = opened.tokenizer.convert_tokens_to_ids("Ġ")
+    assert token_name(opened, blank) == "␣"
+    for name in (" ", "Ġ", "▁", "␣", blank):
+        found = wherefrom.explain("The word", LM, target=name, method="gradient-x-input")
+        assert (found.target.index, found.target.label) == (blank, "␣")
+    line = wherefrom.explain("The word", LM, target="\n", method="gradient-x-input")
+    assert line.target.label == "\\n"
+    fallback = named(pieces_of_sentences())
+    for name in (" ", "Ġ", "▁", "␣"):
+        assert token_id(fallback, name) == fallback.tokenizer.get_vocab()["▁"]
+    assert token_name(fallback, token_id(fallback, " ")) == "␣"
+    with pytest.raises(InvalidTarget, match="target ' ' is not a word"):
+        wherefrom.explain("the [MASK] film", "wherefrom/mlm", target=" ")
+
+
+def test_bytes_may_be_written_in_small_letters() -> None:
+    opened, fallback = open_model(LM), named(pieces_of_sentences())
+    sentence = opened.reader().text("The word")
+    for name in ("<0xd8>", "Ġ<0xc3>"):
+        assert token_id(opened, name, sentence) == token_id(opened, name.replace("d", "D").replace("c", "C"), sentence)
+    assert token_id(fallback, "<0xd8>") == fallback.tokenizer.get_vocab()["<0xD8>"]
 
 
 def test_a_text_that_holds_the_sign_of_lost_bytes_keeps_it() -> None:

@@ -18,7 +18,7 @@ from wherefrom.model.model import Model
 from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.two_streams import TARGET
-from wherefrom.model.vocabulary_words import id_by_bytes
+from wherefrom.model.vocabulary_words import id_by_name
 from wherefrom.result.words import Span
 
 PROMPT, ANSWER = "prompt", "answer"
@@ -28,7 +28,7 @@ def phrase_of(opened: Model, sentence: Sentence, wanted: Any) -> list[int] | Non
     """The tokens of a target or foil that is more than one token after a prompt; None of any other."""
     if opened.task != "causal-lm" or opened.tokenizer is None or not isinstance(wanted, str) or not wanted.strip():
         return None
-    if id_by_bytes(opened, wanted) is not None:
+    if id_by_name(opened, wanted) is not None:
         return None
     found = following(opened.tokenizer, sentence, wanted)
     if len(found) == 1:

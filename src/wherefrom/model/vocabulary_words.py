@@ -12,9 +12,10 @@ from wherefrom.model.following import as_it_follows, following
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
 from wherefrom.model.sentences import Sentence
-from wherefrom.result.bytewise import by_bytes, spellings
-from wherefrom.result.words import LOST, in_sight
+from wherefrom.result.bytewise import by_bytes, in_capitals, spellings, spellings_of_blank
+from wherefrom.result.words import LOST, OPEN_BOX, in_sight
 
+BLANKS = f"Ġ▁{OPEN_BOX}"
 TOP = 10  # how many words of a vocabulary a result lists with their probabilities
 
 
@@ -26,10 +27,10 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
         raise InvalidTarget(f"token id {wanted} is outside the vocabulary of {opened.vocabulary_size}")
     if opened.tokenizer is None:
         raise InvalidTarget(f"the word {wanted!r} was given but no tokenizer; pass tokenizer= or a token id")
+    if isinstance(wanted, str) and (named := id_by_name(opened, wanted)) is not None:
+        return named
     if not isinstance(wanted, str) or not wanted.strip():
         raise InvalidTarget(f"target {wanted!r} is not a word; expected a word or a token id")
-    if (named := id_by_bytes(opened, wanted)) is not None:
-        return named
     if sentence is not None and opened.task == "causal-lm":
         index = _only(opened.tokenizer, following(opened.tokenizer, sentence, wanted))
     else:
@@ -59,12 +60,16 @@ def _only(tokenizer: Any, ids: Sequence[int | None]) -> int | None:
     return int(ids[0]) if len(ids) == 1 and ids[0] not in (None, tokenizer.unk_token_id) else None
 
 
-def id_by_bytes(opened: Model, name: str) -> int | None:
-    """The token that `token_name` calls by its bytes ("<0xD8>"), if this is one's name."""
+def id_by_name(opened: Model, name: str) -> int | None:
+    """The token that is no word and that `token_name` calls by its bytes ("<0xD8>") or that is white space, if this is
+    one's name: " ", "␣", or as its vocabulary writes it ("Ġ", "▁").
+    """
     tokenizer: Any = opened.tokenizer
-    for spelling in spellings(name.strip()):
+    blank = name if name.isspace() else " " * len(name) if not name.strip(BLANKS) else ""
+    called = in_sight(blank) if blank else in_capitals(name.strip())
+    for spelling in spellings_of_blank(blank) if blank else spellings(called):
         index = _only(tokenizer, [tokenizer.convert_tokens_to_ids(spelling)])
-        if index is not None and token_name(opened, index) == name.strip():
+        if index is not None and token_name(opened, index) in (called, name):  # Ġ is also a letter of Maltese
             return index
     return None
 
@@ -80,6 +85,8 @@ def token_name(opened: Model, index: int) -> str:
     if word and (not text.strip() or word_id(opened.tokenizer, word) == index):
         return word
     name = token_names(opened.tokenizer, [index])[0]
+    if not text and not name.strip(BLANKS):  # SentencePiece's, which decodes to nothing
+        return in_sight(" " * len(name))
     return by_bytes(name) if not text or LOST in text else name  # ByT5 decodes half a character to nothing
 
 

@@ -38,6 +38,16 @@ def by_bytes(token: str) -> str:
     return found if _NAMED.search(found) else token
 
 
+def in_capitals(name: str) -> str:
+    """A name with its bytes as they are written here: "<0xd8>" is "<0xD8>"."""
+    return _NAMED.sub(lambda byte: f"<0x{byte[1].upper()}>", name)
+
+
+def spellings_of_blank(text: str) -> list[str]:
+    """How vocabularies may write white space: in GPT-2's letters, in SentencePiece's, as it stands."""
+    return ["".join(_LETTERS[byte] for byte in text.encode()), text.replace(" ", "▁"), text]
+
+
 def spellings(name: str) -> list[str]:
     """How vocabularies may write the token that has this name: as it stands, in GPT-2's letters, in ByT5's.
 

@@ -10,6 +10,7 @@ from wherefrom.result.bytewise import by_bytes
 Span = tuple[int, int, int]  # (which text, start, end), in characters
 LOST = "\ufffd"  # what bytes that are no character become
 MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})  # how tokenizers write blanks
+OPEN_BOX = "␣"  # Unicode's name of the sign for a blank
 JOINERS = "'’-"
 
 
@@ -73,12 +74,12 @@ def in_letters(piece: str, token: str) -> str:
 
 
 def in_sight(text: str) -> str:
-    r"""A text without blanks around it; lines that end in it, and nothing else, by name.
+    r"""A text without blanks around it; where it is nothing else, a sign for each, and lines that end by name.
 
     >>> in_sight(" of"), in_sight("\n"), in_sight(" ")
-    ('of', '\\n', '')
+    ('of', '\\n', '␣')
     """
-    return text.strip() or text.strip(" ").encode("unicode_escape").decode()
+    return text.strip() or text.strip(" ").encode("unicode_escape").decode() or OPEN_BOX * len(text)
 
 
 def spelt_by(tokens: Sequence[str]) -> str:
