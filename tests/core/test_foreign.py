@@ -151,6 +151,14 @@ def test_scores_may_be_a_tensor_with_a_gradient() -> None:
     assert Explanation.from_scores(["a", "b"], scores).scores.tolist() == [1, -2]
 
 
+@pytest.mark.parametrize("mark", ["▁", "Ġ"])
+def test_words_by_number_have_no_marks_of_a_vocabulary(mark: str) -> None:
+    tokens = ["<s>", f"{mark}un", "likely", f"{mark}film", mark]
+    found = Explanation.from_scores(tokens, [1, 2, 3, 4, 5], word_ids=[None, 0, 0, 1, 2])
+    assert found.words().tokens == ["<s>", "unlikely", "film", "␣"]
+    assert Explanation.from_scores(tokens, [1, 2, 3, 4, 5]).words().tokens == tokens
+
+
 def test_scores_come_as_other_libraries_have_them(tmp_path: Path) -> None:
     half = torch.tensor([1.0, -2.0], dtype=torch.bfloat16)
     tokens: list[str] = [*np.array(["a", "b"])]  # np.str_, as LIME has them

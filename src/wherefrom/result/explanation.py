@@ -327,6 +327,7 @@ class Explanation:
         )
         # The mean over the tokens that a phrase is read at is no mean over their words.
         by_layer = self.readout_rows if self.readout.rows else self.layer_scores
+        words = self.word_ids or [None] * len(self)
 
         def both(array: Array | None) -> Array | None:
             return None if array is None else join_rows(join(array, -1), -2)
@@ -334,7 +335,8 @@ class Explanation:
         return replace(
             self,
             tokens=[
-                (span and self.texts[span[0]][span[1] : span[2]].strip()) or spelt_by([self.tokens[i] for i in members])
+                (span and self.texts[span[0]][span[1] : span[2]].strip())
+                or spelt_by([self.tokens[i] for i in members], is_word=words[members[0]] is not None)
                 for members, span in zip(groups, spans, strict=True)
             ],
             scores=join(self.scores, -1),

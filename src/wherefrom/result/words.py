@@ -82,14 +82,19 @@ def in_sight(text: str) -> str:
     return text.strip() or text.strip(" ").encode("unicode_escape").decode() or OPEN_BOX * len(text)
 
 
-def spelt_by(tokens: Sequence[str]) -> str:
-    """A word without a place in a text, from its tokens; one alone is as its vocabulary writes it.
+def spelt_by(tokens: Sequence[str], *, is_word: bool = False) -> str:
+    """A word without a place in a text, from its tokens; one alone is as its vocabulary writes it, unless it is known
+    to be a word.
 
     >>> spelt_by(["un", "##like", "##ly"]), spelt_by(["Ġun", "like", "ly"]), spelt_by(["##ly"])
     ('unlikely', 'unlikely', '##ly')
+    >>> spelt_by(["▁film"]), spelt_by(["▁film"], is_word=True), spelt_by(["▁"], is_word=True)
+    ('▁film', 'film', '␣')
     """
     first, *more = tokens
-    return "".join([first, *(each.removeprefix("##") for each in more)]).translate(MARKS).strip() if more else first
+    if not more and not is_word:
+        return first
+    return in_sight("".join([first, *(each.removeprefix("##") for each in more)]).translate(MARKS))
 
 
 def group(
