@@ -124,6 +124,13 @@ def test_both_commands_take_the_same_questions(measured: tuple[Path, list[str]])
         assert "faithful, map, plausible or cues" in shown
 
 
+def test_its_runs_are_listed(measured: tuple[Path, list[str]], tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["runs", "list", str(measured[0])])
+    assert found.output.count(", finished") == 2
+    assert all(str(Path("tiny on reviews.jsonl", part)) in found.output for part in ("faithful", "sane"))
+    assert "no run of `wherefrom evaluate` lies in" in CliRunner().invoke(app, ["runs", "list", str(tmp_path)]).output
+
+
 def test_columns_of_ones_own_are_named_as_for_evaluate(tmp_path: Path) -> None:
     runs.model_folder(tmp_path / "tiny")
     data = tmp_path / "reviews.csv"

@@ -154,8 +154,10 @@ def list_command(folder: Annotated[Path, typer.Argument(help="The folder of runs
     from wherefrom.evaluation import runs
     from wherefrom.evaluation.export import described
 
-    console = Console()
-    for run in runs(folder):
+    console, found = Console(), list(runs(folder))
+    if not found:
+        typer.echo(f"no run of `wherefrom evaluate` lies in '{folder}'", err=True)
+    for run in found:
         try:
             first, second, *_ = described(run)
             line = f"{first}: {second}, {'not finished' if run.finished is None else 'finished'}"

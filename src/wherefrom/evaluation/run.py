@@ -151,12 +151,14 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def runs(folder: Path) -> Iterator[Run]:
-    """The runs in a folder, or the one that it is."""
+    """The runs in a folder, or the one that it is; in a benchmark's they lie in a folder for each table."""
     if not folder.is_dir():
         raise UnknownName(f"there is no folder '{folder}'")
     for path in (folder, *sorted(folder.iterdir())):
         if (path / manifest.FILE).is_file():
             yield Run(path)
+        elif path != folder and path.is_dir():
+            yield from (Run(each) for each in sorted(path.iterdir()) if (each / manifest.FILE).is_file())
 
 
 # Comparing ------------------------------------------------------------------------------------------------
