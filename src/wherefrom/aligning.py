@@ -15,6 +15,7 @@ from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.offsets import special_ids
 from wherefrom.model.phrase import spelt
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
+from wherefrom.pipeline.auto import is_default
 from wherefrom.pipeline.resolution import AUTO
 from wherefrom.result.alignment import Alignment, word_rows
 from wherefrom.result.explanation import Array, Explanation
@@ -22,6 +23,7 @@ from wherefrom.result.words import word_spans
 from wherefrom.typecheck import checks_arguments
 
 Words = str | Sequence[str]  # a text, or its words as they are to be aligned
+USUAL = "alti"
 Place = tuple[int, int]  # of a word or a token in its text, in characters
 
 
@@ -31,7 +33,7 @@ def align(
     target: Words,
     model: ModelLike,
     tokenizer: TokenizerLike = None,
-    method: MethodLike = "alti",
+    method: MethodLike = USUAL,
     *,
     word: Literal["output", "input"] = "output",
     aggregate: str | None = AUTO,
@@ -43,8 +45,8 @@ def align(
     """Align the words of a target text with those of its source, by an encoder with a decoder that reads both.
 
     source, target: texts, whose words are found as in all results; or lists of words.
-    method: any that is defined on such models, but for pairs of tokens; of methods with layer maps, every layer of the
-        decoder has an alignment.
+    method: any that is defined on such models, but for pairs of tokens; "auto" is alti. Of methods with layer maps,
+        every layer of the decoder has an alignment.
     word: a row of the decoder is that of the word which it puts out ("output", AWO), or of the one that it has just
         read ("input", AWI).
 
@@ -57,13 +59,18 @@ def align(
         raise InvalidOption(
             f"{opened.name} reads no source and target; expected an encoder with a decoder and its tokenizer"
         )
-    if (chosen := choose(method)).method.pairs:
+    if (chosen := aligning_by(method)).method.pairs:
         raise InvalidOption(
             f"'{chosen.asked}' scores pairs of tokens, and a link is of one word; expected e.g. ablation"
         )
     if not any(word.strip() for word in target):
         raise InvalidInput("the target has no word; expected the text, or the words, that the source is aligned with")
     return in_words(opened, token_rows(opened, source, target, chosen, aggregate), (source, target), word)
+
+
+def aligning_by(method: MethodLike) -> MethodSpec:
+    """The method that is asked for; "auto" is the usual one."""
+    return choose(USUAL if is_default(method) else method)
 
 
 class SourceRows(NamedTuple):

@@ -97,6 +97,15 @@ def test_words_of_texts(method: str) -> None:
     np.testing.assert_allclose(found.weights()[0, 1], tokens[1, 2:4].sum(), atol=1e-6)  # meaning ##ful
 
 
+def test_auto_is_the_usual_method() -> None:
+    model, tokenizer = pairs.model("marian", dtype=torch.float32), tiny.tokenizer()
+    usual, auto = (wherefrom.align("a film .", "the fig", model, tokenizer, **how) for how in ({}, {"method": "auto"}))
+    assert auto.method == usual.method == "alti"
+    np.testing.assert_allclose(auto.layers, usual.layers, atol=1e-6)
+    found = CliRunner().invoke(app, ["align", "Das stimmt", "That is true", "--method", "auto", "--layer", "0"])
+    assert found.exit_code == 0, found.output
+
+
 def test_the_heatmap() -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
     found = wherefrom.Alignment(["das", "stimmt"], ["that", "is", "true"], np.arange(9.0).reshape(1, 3, 3) / 9)

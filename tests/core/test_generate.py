@@ -103,6 +103,7 @@ def test_an_answer_of_one_token(model: Any) -> None:
     assert found.whole.texts == (PROMPT, found.text)
     assert (found[:].scores == found[0].scores).all()
     assert found.prompt == PROMPT
+    assert found.method == found[0].method == found.whole.method
 
 
 def test_one_pass_explains_all_tokens(model: Any) -> None:

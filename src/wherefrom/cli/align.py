@@ -39,13 +39,12 @@ def align_command(
 ) -> None:
     """Align the words of a translation with those of its source, by a model that reads both."""
     import wherefrom
-    from wherefrom.aligning import has_rows
-    from wherefrom.method import choose
+    from wherefrom.aligning import aligning_by, has_rows
 
     if (task := asked.pop("task", None)) not in (None, "seq2seq"):
         raise InvalidOption(f"only an encoder with a decoder aligns words; leave --task {task} out")
     opened = wherefrom.open_model(model, **asked)
-    if layer != LAST and not has_rows(choose(method)):
+    if layer != LAST and not has_rows(aligning_by(method)):
         raise InvalidOption(f"'{method}' scores each word of the target by itself and has no layers; leave --layer out")
     found = wherefrom.align(source, target, opened, method=method, word="input" if of_input else "output")
     if as_json:

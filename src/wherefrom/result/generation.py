@@ -66,6 +66,11 @@ class Generation:
         return text
 
     @property
+    def method(self) -> str:
+        """The method that explained it."""
+        return self.whole.method
+
+    @property
     def prompt(self) -> str:
         return "".join(self.whole.texts[:-1])
 
