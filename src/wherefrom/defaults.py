@@ -3,6 +3,7 @@
 DEFAULT_MODEL = "wherefrom/sentiment"
 SPEAKER = "wherefrom/lm"  # where something is to be said
 TRANSLATOR = "wherefrom/translate"  # where a source is to be read beside what is said
+PICTURED = "wherefrom/picture"  # which reads pictures
 DEFAULT_METHOD = "auto"  # resolved by wherefrom/pipeline/auto.py, each where those before it cannot answer:
 # Where something is predicted: the first on the leaderboard of all that cost few passes, then those that need less.
 TOWARDS = ("cp-lrp", "deeplift", "attcat")

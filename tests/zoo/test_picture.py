@@ -6,10 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import wherefrom
 from wherefrom import zoo
+from wherefrom.cli import app
 from wherefrom.data.pictured import SCENES, drawn_scene
+from wherefrom.errors import InvalidOption
+from wherefrom.result.picture import to_png
 
 pytest.importorskip("PIL.Image")
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -34,3 +38,18 @@ def test_cifar10_is_as_the_card_says() -> None:
     score = images.measure("wherefrom/picture", SHARED / "cifar10" / "test.parquet", images.ImageColumns())
     assert score.accuracy >= 0.88
     assert score.accuracy == pytest.approx(zoo.card("wherefrom/picture").measured["CIFAR-10 test accuracy"], abs=0.002)
+
+
+def test_a_picture_s_file_is_no_text(tmp_path: Path) -> None:
+    ship = tmp_path / "ship.png"
+    asked = [str(ship), "--method", "gradient-x-input"]
+    assert "predicts" in CliRunner().invoke(app, ["explain", *asked]).output  # there is no such file: it is a text
+    ship.write_bytes(to_png(np.full((32, 32, 3), 90, np.uint8)))
+    for command in (["explain", *asked], ["compare", str(ship)]):
+        refused = CliRunner().invoke(app, command).exception
+        assert isinstance(refused, InvalidOption)
+        assert "is a picture's file, and wherefrom/sentiment reads texts; " in str(refused)
+        assert str(refused).endswith("--model wherefrom/picture")
+    for more in ([], ["--check"]):
+        found = CliRunner().invoke(app, ["explain", *asked, "--model", "wherefrom/picture", *more])
+        assert "wherefrom/picture" in found.output, found.exception

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +35,7 @@ from wherefrom.cli.flags import (
     shared,
 )
 from wherefrom.cli.recommend import show_recommended
-from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL, PICTURED
 from wherefrom.errors import InvalidOption, WherefromError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def explain_command(
         return
     text = batch.stdin_text() if text == batch.STDIN else text
     given: Any = text if pair is None else (text, pair)
+    model = _reading(text, model, asked)
     checking = _read(given, model, asked) if shown.pop("check") else None
     read: tuple[Any, Any] = checking or (given, model)
     result: Any = wherefrom.explain(*read, **asked)
@@ -102,6 +104,7 @@ def compare_command(
     from wherefrom.spec import split
 
     given = text if pair is None else (text, pair)
+    model = _reading(text, model, asked)
     checking = _read(given, model, asked) if shown.pop("check") else None
     read: tuple[Any, Any] = checking or (given, model)
     result: Any = wherefrom.compare(*read, methods=split(methods), **asked)
@@ -245,11 +248,28 @@ def _present(
         )
 
 
-def _read(given: Any, model: str, asked: Asked) -> tuple[Sentence, Model]:
-    """The text as the model reads it, once for the explanation and its check; and the model."""
+def _reading(text: str | None, model: str, asked: Asked) -> Any:
+    """The model; where the text is the name of a picture's file, opened, and refused unless it reads pictures."""
+    from wherefrom.model.pictures import ENDINGS
+
+    if text is None or not text.lower().endswith(ENDINGS) or not os.path.isfile(text):
+        return model
     import wherefrom
 
     opened = wherefrom.open_model(model, **{name: asked.pop(name) for name in MODEL})
+    if not opened.images:
+        raise InvalidOption(
+            f"'{text}' is a picture's file, and {opened.name} reads texts; name a model that reads pictures, as the "
+            f"shipped one does: --model {PICTURED}"
+        )
+    return opened
+
+
+def _read(given: Any, model: Any, asked: Asked) -> tuple[Sentence, Model]:
+    """The text as the model reads it, once for the explanation and its check; and the model."""
+    import wherefrom
+
+    opened = wherefrom.open_model(model, **{name: asked.pop(name) for name in MODEL if name in asked})
     (sentence,), _ = opened.reader(truncate=asked["truncate"], long=asked["long"]).read(given)
     return sentence, opened
 
