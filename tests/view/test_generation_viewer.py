@@ -175,6 +175,20 @@ def test_the_bytes_of_a_character_are_shown_once(modules: Any) -> None:
     assert "\U0001f642" in modules.evaluate(work, data)
 
 
+def test_a_blank_is_no_new_line(modules: Any) -> None:
+    found = wherefrom.generate("The word", "wherefrom/lm", target=" \u0633\n", max_new_tokens=1)
+    work = """async (data) => {
+        const { saidOf, chosenText } = await import("/viewer/said.js");
+        const { saidMap } = await import("/viewer/saidmap.js");
+        const said = saidOf(data);
+        const { words } = saidMap.layout(said, { unit: "token" }, 800);
+        return [words, said.steps.map((_, s) => chosenText(said, { from: s, to: s }))];
+    }"""
+    for words in modules.evaluate(work, payload(found)):
+        assert words[0] == "␣"
+        assert words[-1] == "↵"
+
+
 def test_numbers_over_units_are_pythons(modules: Any, model: Any) -> None:
     chosen = [(None, None), (2, 2), (1, 3)]
     work = """async ([data, chosen]) => {

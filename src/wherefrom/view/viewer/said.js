@@ -23,9 +23,12 @@ export function saidOf(payload) {
   return { ...payload, total, count: payload.steps.length, foils, places, rows, scores };
 }
 
+/** A text without the blanks around it; where it is nothing else, a sign for them. */
+export const inSight = (text) => text.trim() || (text.includes("\n") ? "↵" : "␣");
+
 /** Some tokens as they stand in the text: bytes of one character are that character once. */
 function spelt(said, from, to, gaps = false) {
-  return said.tokens.slice(from, to).map((token, i) => (i && said.again[from + i] ? "" : (i && gaps ? said.gaps[from + i] : "") + token)).join("").trim() || "↵";
+  return inSight(said.tokens.slice(from, to).map((token, i) => (i && said.again[from + i] ? "" : (i && gaps ? said.gaps[from + i] : "") + token)).join(""));
 }
 
 /** The word or words that are chosen, as they stand in the text. */

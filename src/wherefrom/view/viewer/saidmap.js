@@ -2,7 +2,7 @@
 
 import { labelled, labelRoom, labelsAcross, labelsDown } from "./axes.js";
 import { readable, short } from "./data.js";
-import { fromSource, percent, reading, rowOf, unitText } from "./said.js";
+import { fromSource, inSight, percent, reading, rowOf, unitText } from "./said.js";
 import { textWidth } from "./surface.js";
 
 const [BAR, APART, SMALL] = [56, 10, 11]; // the longest bar of a source's share, what is left of it, its number's size
@@ -27,7 +27,7 @@ function labelsOf(said, unit) {
 
 /** One cell in words. */
 export function cellText(said, unit, { token, source = 0 }) {
-  const word = said.tokens[said.start + token].trim() || "↵";
+  const word = inSight(said.tokens[said.start + token]);
   const { values } = rowsOf(said, unit)[token];
   return `${word} draws ${short(readable(said, values)[source])} on ${unitText(said, unit, source, said.start + token)}`;
 }
@@ -40,7 +40,7 @@ export const saidMap = {
     const columns = rows.at(-1).sources;
     const down = rows.map((_, s) => s);
     const across = Array.from({ length: columns }, (_, u) => u);
-    const [words, sources] = [said.tokens.slice(said.start).map((token) => token.trim() || "↵"), labelsOf(said, unit)];
+    const [words, sources] = [said.tokens.slice(said.start).map(inSight), labelsOf(said, unit)];
     const [left, room] = [labelRoom(words, down, 90), labelRoom(sources, across, 90)];
     const density = window.devicePixelRatio || 1;
     const whole = (size) => Math.max(1 / density, Math.floor(size * density) / density); // device pixels
