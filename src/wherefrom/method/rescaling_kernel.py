@@ -1,4 +1,7 @@
-r"""What the norm before the FFN becomes for every pair of tokens, of which Value Zeroing needs two numbers (Triton):
+r"""What the norm before the FFN makes of every token, and what becomes of it for every pair of them (Triton).
+
+Of a token, in one reading of it: c u without its mean, s, and c u ⊙ γ; what is multiplied with matrices as two bfloat16
+(products.py). Of a pair Value Zeroing needs two numbers:
 
     G_j = f_j f_jᵀ                                                        of each source, over heads
     s'² = s² + (Σ_hk α^h_ij G^hk_j α^k_ij − 2 Σ_h α^h_ij ⟨c u_i, f^h_j⟩) / d
@@ -9,13 +12,73 @@ f is centred as the norm reads it. No array of pairs and heads is written but th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from wherefrom.model.norm import Norm
+
 NUMBERS = 128  # of each vector in one step of a Gram matrix
 TARGETS, SOURCES = 16, 32  # of a program of pairs
+
+
+@triton.jit
+def _store_halves(to, t, inside, width):  # type: ignore[no-untyped-def]
+    first = t.to(tl.bfloat16)
+    tl.store(to, first, mask=inside)
+    tl.store(to + width, (t - first.to(tl.float32)).to(tl.bfloat16), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _of_token(  # type: ignore[no-untyped-def]
+    u,  # [tokens, d]
+    gamma,  # [d]
+    scale,  # [tokens]
+    core,  # [tokens, 2 d]
+    around,  # [tokens, 2 d]
+    moves,  # [tokens, d]
+    width,
+    eps,
+    CENTRES: tl.constexpr,
+    MOVES: tl.constexpr,
+    AGAIN: tl.constexpr,
+    BD: tl.constexpr,
+):
+    token, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)
+    inside = d < width
+    x = tl.load(u + token * width + d, mask=inside, other=0.0)
+    if CENTRES:
+        x = tl.where(inside, x - tl.sum(x, 0) / width, 0.0)
+    tl.store(scale + token, tl.sqrt(tl.sum(x * x, 0) / width + eps))
+    _store_halves(core + token * 2 * width + d, x, inside, width)
+    y = x * tl.load(gamma + d, mask=inside, other=0.0)
+    _store_halves(around + token * 2 * width + d, y, inside, width)
+    if MOVES:
+        if AGAIN:
+            y -= tl.sum(y, 0) / width
+        tl.store(moves + token * width + d, y, mask=inside)
+
+
+def of_tokens(u: Tensor, norm: Norm, onward: bool, again: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """s [B, n], the halves of c u and of c u ⊙ γ, [B n, 2 d] each; and c u ⊙ γ itself where it goes `onward`, its mean
+    taken off where that happens `again`.
+    """
+    (batch, n, width), tokens = u.shape, len(u) * u.shape[1]
+    scale, moves = u.new_empty(batch, n), torch.empty_like(u) if onward else None
+    core, around = (u.new_empty(tokens, 2 * width, dtype=torch.bfloat16) for _ in range(2))
+    _of_token[(tokens,)](
+        *(u, norm.gamma, scale, core, around, u if moves is None else moves, width, norm.eps),
+        CENTRES=norm.centres,
+        MOVES=onward,
+        AGAIN=again,
+        BD=triton.next_power_of_2(width),
+        num_warps=4,
+    )
+    return scale, core, around, moves
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -67,19 +67,14 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     """How far every output moves, [B, n, n]; the rows not yet divided by their sums."""
     block, norm = layer.block, layer.block.first_norm
     assert norm is not None
-    u, inputs, post = layer.u, _inputs(block), block.post is not None
-    # p and q, of which p = q / s + const. A p that is rounded would stand at another place of φ, so that q is split.
+    host = layer.lengths
+    # A p that is rounded would stand at another place of φ, so that of `fast`, too, q is split.
     digits: Precision = "split" if precision == "fast" else precision
-    through, host = _values_through(layer, digits), layer.lengths
-    lengths = sent(torch.tensor(host), u.device)
-    core, scale = norm.centred(u), norm.scale(u).contiguous()
-    around = core * norm.gamma
-    read = [(product(around, each.weight, digits), each(norm.beta)) for each in inputs]
-    own = [(torch.addcmul(beside, q, scale.reciprocal()), q) for q, beside in read]
+    through, lengths = _values_through(layer, digits), sent(torch.tensor(host), layer.u.device)
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
     centred = (lambda t: t) if block.ffn_post is None else block.ffn_post.centred  # what only it reads
     to, w_o = kernels.aim(layer.output.contiguous(), last, precision), norm.centred(block.w_o)
-    crossing = _crossing(layer, core, w_o, digits)
+    own = _of_tokens(layer, norm, w_o, precision, kernels)
     found = torch.zeros_like(layer.attention[:, 0])
     how = {
         "activation": kernels.ACTIVATIONS.index(block.activation_name),
@@ -88,18 +83,43 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         "precision": precision,
     }
     out = _out_of(centred(block.ffn_out.weight), precision)
-    carrier, moves = centred(w_o * norm.gamma if post else block.w_o), centred(around) if post else None
+    carrier = centred(block.w_o if block.post is None else w_o * norm.gamma)
     for sources in tiles(len(layer.mask[0]), _bytes(layer, precision), budget):
         rows = _rows(host, lengths, sources, layer.causal)
         if rows.total == 0:
             continue
-        tile = _sources(layer, norm, sources, through, crossing, (w_o, carrier), scale, precision, kernels)
-        wide = (2 if precision == "split" else 1) * own[0][0].shape[-1]
-        hidden = u.new_empty(rows.total, wide, dtype=u.dtype if precision == "exact" else torch.bfloat16)
-        each = [(units, *pair) for units, pair in zip(tile.units, own, strict=True)]
-        kernels.entering((tile.taken, tile.kappa), each, rows, hidden, how)
-        kernels.leaving(out(hidden), (tile.weights, tile.kappa), tile.carried, moves, to, found, rows, how)
+        tile = _sources(layer, norm, sources, through, own, (w_o, carrier), precision, kernels)
+        wide = (2 if precision == "split" else 1) * own.read[0][0].shape[-1]
+        hidden = found.new_empty(rows.total, wide, dtype=found.dtype if precision == "exact" else torch.bfloat16)
+        each = [(units, *pair) for units, pair in zip(tile.units, own.read, strict=True)]
+        kernels.entering((tile.taken, tile.kappa, own.scale), each, rows, hidden, how)
+        kernels.leaving(out(hidden), (tile.weights, tile.kappa), tile.carried, own.moves, to, found, rows, how)
     return found
+
+
+class TokenParts(NamedTuple):
+    """What belongs to each token, whatever is taken away."""
+
+    scale: Tensor  # s: [B, n]
+    read: list[tuple[Tensor, Tensor]]  # q, L u through W_1, and what makes p of q / s: [B, n, F] and [F] each
+    crossing: Tensor  # c u_i (c W_O^h)ᵀ: [B, H, n, d_h]
+    moves: Tensor | None  # L u as the last norm sees it, where the stream goes through the norm: [B, n, d]
+
+
+def _of_tokens(layer: LayerTrace, norm: Norm, w_o: Tensor, precision: Precision, kernels: Any) -> TokenParts:
+    u, block, post = layer.u.contiguous(), layer.block, layer.block.post is not None
+    batch, n, _ = u.shape
+    times: Callable[[Tensor, Tensor], Tensor] = torch.matmul if precision == "exact" else of_halves
+    if precision == "exact":
+        core, scale = norm.centred(u), norm.scale(u).squeeze(-1).contiguous()
+        around = core * norm.gamma
+        moves = None if not post else around if block.ffn_post is None else block.ffn_post.centred(around)
+    else:
+        again = block.ffn_post is not None and block.ffn_post.centres
+        scale, core, around, moves = kernels.of_tokens(u, norm, post, again)
+    read = [(times(around, each.weight).view(batch, n, -1), each(norm.beta)) for each in _inputs(block)]
+    crossing = times(core, w_o.flatten(0, 1).T).view(batch, n, layer.heads, -1).transpose(1, 2)
+    return TokenParts(scale, read, crossing, moves)
 
 
 def _out_of(weight: Tensor, precision: Precision) -> Callable[[Tensor], Tensor]:
@@ -119,21 +139,13 @@ def _bytes(layer: LayerTrace, precision: Precision) -> int:
     return int(batch * (n * hidden + vectors))
 
 
-def _crossing(layer: LayerTrace, core: Tensor, w_o: Tensor, precision: Precision) -> Tensor:
-    """c u_i (c W_O^h)ᵀ: [B, H, n, d_h]."""
-    batch, n, _ = core.shape
-    found = product(core, w_o.flatten(0, 1).T, precision)
-    return found.view(batch, n, layer.heads, -1).transpose(1, 2)
-
-
 def _sources(
     layer: LayerTrace,
     norm: Norm,
     sources: slice,
     through: list[Tensor],
-    crossing: Tensor,
+    own: TokenParts,
     carriers: tuple[Tensor, Tensor],
-    scale: Tensor,
     precision: Precision,
     kernels: Any,
 ) -> SourceTile:
@@ -147,6 +159,6 @@ def _sources(
         units = products_by_head(by_head, through, precision, kind)
     else:
         units = [product(f.mul(norm.gamma), each.weight, precision) for each in _inputs(layer.block)]
-    cross, lost = crossing @ value.mT, layer.block.post is None
-    kappa, taken, weights = kernels.rescaled(layer.attention, cross, f, scale, norm.eps, sources.start, lost)
+    cross, lost = own.crossing @ value.mT, layer.block.post is None
+    kappa, taken, weights = kernels.rescaled(layer.attention, cross, f, own.scale, norm.eps, sources.start, lost)
     return SourceTile(kappa, taken, weights, carried, units)

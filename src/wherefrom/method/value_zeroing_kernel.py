@@ -1,6 +1,6 @@
 r"""Value Zeroing's n² vectors in two kernels (Triton), with W₂ between them: each number of theirs is written once.
 
-    before W₂    h_ij = φ(p_i + κ_ij q_i + Σ_h a^h_ij g^h_j) − φ(p_i)                          [rows, F]
+    before W₂    h_ij = φ(p_i + κ_ij q_i + Σ_h a^h_ij g^h_j) − φ(p_i),  p_i = q_i / s_i + const         [rows, F]
     after W₂     δ = w_ij + κ_ij r_i + Σ_h b^h_ij f^h_j, through the last norm where there is one, and its distance
 
 The rows are the pairs of tokens that exist, sentence by sentence and source by source: no padding, and in a causal
@@ -24,11 +24,12 @@ import triton.language as tl  # type: ignore[import-not-found]
 from torch import Tensor
 from triton import knobs
 
+from wherefrom.method.rescaling_kernel import of_tokens as of_tokens
 from wherefrom.method.rescaling_kernel import rescaled as rescaled
 
 # Of each precision what a program before W₂ has: targets, sources, units, warps, and sources that are loaded ahead. Of
-# twenty on an H200 the fastest.
-ENTERING = {"exact": (16, 16, 128, 4, 3), "split": (16, 16, 32, 1, 3), "fast": (16, 32, 64, 4, 4)}
+# thirty on an H200 the fastest.
+ENTERING = {"exact": (16, 16, 128, 4, 3), "split": (16, 16, 32, 1, 3), "fast": (16, 64, 64, 4, 4)}
 NUMBERS, OVER, MEASURING = 8192, 8, 4  # of all targets of a program after W₂, its sources and its warps: of seven
 SUMMING = 32, 32, 2  # where it takes sums: targets, numbers at once and warps, of twenty
 DOTS = {"exact": "tf32x3", "split": "tf32x3", "fast": "tf32"}
@@ -46,6 +47,15 @@ def _inverse(t):  # type: ignore[no-untyped-def]
         return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [t], tl.float32, True, 1)
 
 
+@triton.jit
+def _tanh(t):  # type: ignore[no-untyped-def]
+    """To 2^-11, in one instruction."""
+    if INTERPRETED:
+        return 2.0 * tl.sigmoid(2.0 * t) - 1.0
+    else:  # noqa: RET505
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [t], tl.float32, True, 1)
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
     if KIND == 0:
@@ -58,9 +68,9 @@ def _activated(t, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
         k = _inverse(1.0 + 0.23164189 * tl.abs(t))
         tail = k * (0.127414796 + k * (-0.142248368 + k * (0.7107068705 + k * (-0.7265760135 + k * 0.5307027145))))
         return tl.maximum(t, 0.0) - tl.abs(t) * tail * tl.exp2(-0.7213475204444817 * t * t)
-    elif KIND == 5:  # t / (1 + 2^-tP(t²)): 3e-5 from GELU, its slope 1e-4; where one bfloat16 comes of it
-        square = tl.minimum(t * t, 50.0)
-        return t * _inverse(1.0 + tl.exp2(t * ((0.00098678 * square - 0.10664355) * square - 2.3011923)))
+    elif KIND == 5:  # t / 2 (1 + tanh tP(t²)): 3e-5 from GELU before tanh is 2^-11 off; where one bfloat16 comes of it
+        square, half = tl.minimum(t * t, 50.0), 0.5 * t
+        return half + half * _tanh(t * ((-0.00034199 * square + 0.03695984) * square + 0.79753248))
     else:
         return tl.maximum(t, 0.0)
 
@@ -89,12 +99,13 @@ def _row(start, j, i, first, length, CAUSAL: tl.constexpr):  # type: ignore[no-u
 def _entering(  # type: ignore[no-untyped-def]
     a,  # [B, J, n, H]
     kappa,  # [B, J, n]
+    scale,  # s: [B, n]
     g,  # [B J, H, F]
-    p,  # [B, n, F]
     q,  # [B, n, F]
+    beside,  # [F]
     g_up,  # the same of what the gate is multiplied with
-    p_up,
     q_up,
+    beside_up,
     out,  # [rows, F], or [rows, 2 F]
     starts,  # [B]: of each sentence its first row
     lengths,  # [B]
@@ -126,10 +137,13 @@ def _entering(  # type: ignore[no-untyped-def]
     heads, read = tl.arange(0, HEADS), tl.minimum(i, n - 1)  # what is read of no target is written nowhere
     inside, known = f[None, :] < width, heads < H
     own = (b * n + read[:, None]) * width + f[None, :]
-    base, moves = tl.load(p + own, mask=inside, other=0.0), tl.load(q + own, mask=inside, other=0.0)
+    per = 1.0 / tl.load(scale + b * n + read)[:, None]
+    moves = tl.load(q + own, mask=inside, other=0.0)
+    base = moves * per + tl.load(beside + f[None, :], mask=inside, other=0.0)
     before = _activated(base, KIND)
     if GATED:
-        base_up, moves_up = tl.load(p_up + own, mask=inside, other=0.0), tl.load(q_up + own, mask=inside, other=0.0)
+        moves_up = tl.load(q_up + own, mask=inside, other=0.0)
+        base_up = moves_up * per + tl.load(beside_up + f[None, :], mask=inside, other=0.0)
         before = before * base_up
     pair, place = (b * count + j0) * n + read, (b * count + j0) * H + heads[:, None]
     of_pair, of_head = pair[:, None] * H + heads[None, :], place * width + f[None, :]
@@ -355,20 +369,22 @@ def _aimed(o, w, gamma, fixed, targets, width, eps, BD: tl.constexpr):  # type: 
 
 
 def entering(
-    change: tuple[Tensor, Tensor],
+    change: tuple[Tensor, Tensor, Tensor],
     inputs: list[tuple[Tensor, Tensor, Tensor]],
     rows: Any,
     out: Tensor,
     how: dict[str, Any],
 ) -> None:
-    """h into `out`. `change`: a and κ; `inputs`: g, p and q, of a gated FFN the gate's and then the other's."""
-    a, kappa = change
+    """h into `out`. `change`: a, κ and s; `inputs`: g, q and what makes p of it, of a gated FFN the gate's and then the
+    other's.
+    """
+    a, kappa, scale = change
     batch, count, n, heads = a.shape
     width, precision = inputs[0][1].shape[-1], how["precision"]
     targets, sources, units, warps, stages = ENTERING[precision]
     blocks = (triton.cdiv(n, targets), triton.cdiv(width, units), batch * triton.cdiv(count, sources))
     _entering[blocks](
-        *(a, kappa, *inputs[0], *inputs[-1], out, rows.starts, rows.lengths, rows.first, count, n, width),
+        *(a, kappa, scale, *inputs[0], *inputs[-1], out, rows.starts, rows.lengths, rows.first, count, n, width),
         H=heads,
         HEADS=_padded(heads),
         KIND=GELUS[precision] if how["activation"] == 0 else how["activation"],
