@@ -15,14 +15,22 @@ def eager(name: str) -> Any:
     return import_module(f"transformers.models.{name}.modeling_{name}").eager_attention_forward
 
 
+KINDS = (torch.float32, torch.bfloat16)
+
+
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "mixtral"])
 def test_the_attention_of_llama_is_that_of_many(name: str) -> None:
-    assert is_plain(eager(name))
+    assert all(is_plain(eager(name), kind) for kind in KINDS)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "bert", "gpt2", "gpt_neox", "opt"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "bart", "dinov2"])
+def test_the_attention_of_bert_is_the_same_in_float32(name: str) -> None:
+    assert [is_plain(eager(name), kind) for kind in KINDS] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "gpt2", "gpt_neox", "opt", "t5"])
 def test_attention_that_does_more_is_the_models_own(name: str) -> None:
-    assert not is_plain(eager(name))
+    assert not any(is_plain(eager(name), kind) for kind in KINDS)
 
 
 def test_a_cpu_asks_the_model() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 
 import tiny
 import wherefrom
+from wherefrom.model.at_once import at_once
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 TEXTS = ["the film is deep and meaningful", "a cat"]
@@ -67,6 +70,29 @@ def test_the_kernels_follow_a_batch_with_padding_and_a_hidden_first_token() -> N
             alone = wherefrom.explain(each, model, method=method)
             assert np.isfinite(found.scores).all()
             assert np.abs(found.scores - alone.scores).max() <= 2e-2 * np.abs(alone.scores).max()
+
+
+@pytest.mark.parametrize(("variant", "wide"), [("bert", {"hidden_size": 32}), ("llama", {"head_dim": 16})])
+def test_attention_of_float32_in_one_kernel(
+    variant: str, wide: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, ran = tiny.model(variant, "encoder", num_attention_heads=2, **wide), []
+
+    def seen(*given: Any, **more: Any) -> Any:
+        ran.append(found := at_once(*given, **more))
+        return found
+
+    monkeypatch.setattr(import_module("wherefrom.model.capture"), "at_once", seen)
+    here = wherefrom.capture([tiny.ids(30), tiny.ids(17, 1)], model)
+    assert all(each is None for each in ran)
+    ran.clear()
+    there = wherefrom.capture([tiny.ids(30), tiny.ids(17, 1)], model.cuda())
+    assert ran
+    assert all(each is not None for each in ran)
+    for a, b in zip(here.layers, there.layers, strict=True):
+        for row, n in enumerate((30, 17)):
+            assert (a.attention - b.attention.cpu())[row, :, :n].abs().max() <= 1e-5
+            assert (a.output - b.output.cpu())[row, :n].abs().max() <= 1e-4 * a.output.abs().max()
 
 
 def test_a_run_of_many_shards_gives_what_the_cpu_gives(tmp_path: Path) -> None:

@@ -78,9 +78,10 @@ def test_nearness_and_shares(causal: bool) -> None:
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_attention_and_its_weights(causal: bool) -> None:
+@pytest.mark.parametrize(("dtype", "weight", "mixed"), [(torch.float16, 2**-10, 5e-3), (torch.float32, 3e-6, 2e-5)])
+def test_attention_and_its_weights(causal: bool, dtype: torch.dtype, weight: float, mixed: float) -> None:
     heads, groups, n, width = 4, 2, 150, 16
-    q, k, v = (drawn(BATCH, n, count, width).half().transpose(1, 2) for count in (heads, groups, groups))
+    q, k, v = (drawn(BATCH, n, count, width).to(dtype).transpose(1, 2) for count in (heads, groups, groups))
     mask = torch.zeros(BATCH, 1, n, n, dtype=q.dtype, device=DEVICE)
     least = torch.finfo(q.dtype).min
     if causal:
@@ -89,8 +90,8 @@ def test_attention_and_its_weights(causal: bool) -> None:
     out, weights = attention.attend(q, k, v, mask, 0.3, causal)
     keys, values = (each.repeat_interleave(heads // groups, 1).double() for each in (k, v))
     expected = (0.3 * q.double() @ keys.mT + mask.double()).softmax(-1)
-    assert (weights - expected).abs().max() <= 2**-10
-    assert (out - (expected @ values).transpose(1, 2)).abs().max() <= 5e-3
+    assert (weights - expected).abs().max() <= weight
+    assert (out - (expected @ values).transpose(1, 2)).abs().max() <= mixed
 
 
 @pytest.mark.parametrize(
