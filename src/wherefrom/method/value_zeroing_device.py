@@ -68,9 +68,7 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
     block, norm = layer.block, layer.block.first_norm
     assert norm is not None
     host = layer.lengths
-    # A p that is rounded would stand at another place of φ, so that of `fast`, too, q is split.
-    digits: Precision = "split" if precision == "fast" else precision
-    through, lengths = _values_through(layer, digits), sent(torch.tensor(host), layer.u.device)
+    through, lengths = _values_through(layer, _beside_w_2(precision)), sent(torch.tensor(host), layer.u.device)
     last = None if block.ffn_post is None else (block.ffn_post, block.ffn_post.centred(layer.w).contiguous())
     centred = (lambda t: t) if block.ffn_post is None else block.ffn_post.centred  # what only it reads
     to, w_o = kernels.aim(layer.output.contiguous(), last, precision), norm.centred(block.w_o)
@@ -95,6 +93,11 @@ def moved(layer: LayerTrace, metric: str, precision: Precision, budget: int, ker
         kernels.entering((tile.taken, tile.kappa, own.scale), each, rows, hidden, how)
         kernels.leaving(out(hidden), (tile.weights, tile.kappa), tile.carried, own.moves, to, found, rows, how)
     return found
+
+
+def _beside_w_2(precision: Precision) -> Precision:
+    """Of `fast`, what W₂ does not multiply has more digits: a p that is rounded stands at another place of φ."""
+    return "split" if precision == "fast" else precision
 
 
 class TokenParts(NamedTuple):
@@ -152,8 +155,7 @@ def _sources(
     """`carriers` take v to f, centred, and to what is carried: [H, d_h, d] each."""
     value, u = layer.value[:, :, sources], layer.u
     by_head = value.transpose(0, 1).flatten(1, 2)  # [H, B J, d_h]
-    digits: Precision = "split" if precision == "fast" else precision  # of what stands beside W_2's result
-    f, carried = products_by_head(by_head, carriers, digits)
+    f, carried = products_by_head(by_head, carriers, _beside_w_2(precision))
     if through:  # of `fast` as many digits as W_2 is given
         kind = torch.bfloat16 if precision == "fast" else u.dtype
         units = products_by_head(by_head, through, precision, kind)

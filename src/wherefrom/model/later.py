@@ -25,14 +25,15 @@ def aside(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    stream = _aside(device)
+    stream = stream_for("aside", device)
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         yield
 
 
 @cache
-def _aside(device: torch.device) -> Any:
+def stream_for(_use: str, device: torch.device) -> Any:
+    """A device's stream for one use, the same every time."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 

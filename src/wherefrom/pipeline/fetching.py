@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NoReturn, TypeVar
 
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wherefrom.model.later import fetched
+from wherefrom.model.later import fetched, stream_for
 
 T = TypeVar("T")
 PINNED = 4 * 2**30  # bytes that results may hold of the memory that devices write: it is never paged out
@@ -43,7 +43,7 @@ class Fetching:
             self.streams.add(stream)
             place.copy_(t, non_blocking=True)
             return
-        beside = _beside(t.device)
+        beside = stream_for("maps", t.device)
         beside.wait_stream(stream)
         t.record_stream(beside)
         self.streams.add(beside)
@@ -54,11 +54,6 @@ class Fetching:
         for stream in self.streams:
             stream.synchronize()
         self.streams.clear()
-
-
-@cache
-def _beside(device: torch.device) -> Any:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 @dataclass
