@@ -92,6 +92,8 @@ def test_the_page_is_written_from_saved_results_alone(measured: tuple[Path, list
     assert text.startswith("# Which method should I trust?")
     assert "What this cannot tell" in text
     assert "tiny on reviews.jsonl | 8 | 2 |" in text
+    assert "--data sst2" not in text  # of which nothing was measured
+    assert ".md)" not in text  # no page of the book lies beside it
     assert str(tmp_path.parent) not in text  # nobody's folders
     assert (tmp_path / "img" / "leaderboard-faithful.svg").stat().st_size > 1000
     assert list(json.loads(record.read_text(encoding="utf-8"))["methods"]) == list(board.read_board(out).methods)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -303,3 +304,15 @@ def test_wrong_combinations_of_text_file_and_out_are_refused(
         found = typed("explain", *arguments, "-m", folder, COLUMNS="300")
         assert found.returncode == 2
         assert said in found.stderr
+
+
+def test_an_output_that_cannot_write_every_letter() -> None:
+    """As a redirect on Windows: letters by number in place of a traceback, and JSON that can be read again."""
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    def said(*words: str) -> str:
+        call = [sys.executable, "-m", "wherefrom", "explain", "a \N{GRINNING FACE} film \N{MIDDLE DOT}", *words]
+        return subprocess.run(call, capture_output=True, text=True, check=True, env=narrow).stdout
+
+    assert r"\U0001f600" in said("--method", "alti")
+    assert json.loads(said("--json"))["texts"] == ["a \N{GRINNING FACE} film \N{MIDDLE DOT}"]

@@ -288,6 +288,13 @@ def test_plain_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         "span (2, 9) of 'rationale' lies outside the 3 characters of the text",
         "it has 2 fields, the header 4",
     ]
+    csv.write_text("prompt,target,foil,answer,label\nThe keys to the door, are, is,no place,plural\n")
+    named = only(read(csv, columns={"text": "prompt"}))
+    assert named == Example("mine:1", "The keys to the door", "plural", target=" are", foil=" is")
+    other = only(read(csv, columns={"text": "prompt", "group": "label"}))  # which is no label then
+    assert (other.label, other.group) == (None, "plural")
+    csv.write_text("sentence,stars\na film,4\n")
+    assert only(read(csv, columns={"label": "stars"})) == Example("mine:1", "a film", 4)
     file.write_text('{"a": 1}\n')
     with pytest.raises(WherefromError, match=r"no column 'text' or 'image'; it has: a\. Name"):
         list(read(file))

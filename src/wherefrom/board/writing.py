@@ -57,7 +57,10 @@ def write_page(board: Board, page: Path, record: Path | None = None) -> None:
     for question, found in board.standings.items():
         drawn[question] = f"img/leaderboard-{question}.svg"
         plot.save(plot.critical(found.methods, found.ranks, found.alike), page.parent / drawn[question])
-    write(page, "\n\n".join(_page(board, drawn)) + "\n")
+    text = "\n\n".join(_page(board, drawn)) + "\n"
+    if not (page.parent / "methods.md").is_file():  # it does not stand in the book, and its links would lead nowhere
+        text = re.sub(r"(?<!!)\[([^\]]+)\]\([\w-]+\.md[^)]*\)", r"\1", text)
+    write(page, text)
     if record is not None:
         write(record, json.dumps(board.record(), indent=1, ensure_ascii=False) + "\n")
 
@@ -107,8 +110,8 @@ longer text, relative to the largest score. *bfloat16*: rank correlation with th
 _AGREEING = """The share of the other methods that each beats, model by model. The tables order the methods alike with
 a mean rank correlation of {}: the further below 1, the less an order says about the next model."""
 _MADE = """```sh
-wherefrom benchmark --out runs/board --model wherefrom/sentiment --data sst2 --rows 200      # and so for every table
-wherefrom leaderboard runs/board --page docs/leaderboard.md
+wherefrom benchmark --out FOLDER --model MODEL --data DATA --rows ROWS --sane-rows ROWS      # for every table above
+wherefrom leaderboard FOLDER --page PAGE.md
 ```
 
 The first command resumes after a kill; the second needs neither models nor data, so that the first may run elsewhere.

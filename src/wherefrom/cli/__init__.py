@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from typing import Annotated, Any
@@ -74,6 +75,9 @@ def main() -> None:
             shown(message, category, *where, **more)
 
     warnings.showwarning = show
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # letters that its encoding lacks (a redirect on Windows) by number
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except WherefromError as error:

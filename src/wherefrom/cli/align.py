@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from wherefrom.cli.flags import MODEL, AsJson, Asked, shared
 from wherefrom.cli.generate import MethodChoice
+from wherefrom.cli.wording import in_json
 from wherefrom.defaults import TRANSLATOR
 from wherefrom.errors import InvalidOption
 
@@ -49,6 +49,6 @@ def align_command(
     found = wherefrom.align(source, target, opened, method=method, word="input" if of_input else "output")
     if as_json:
         said = {"source": found.source, "target": found.target, "links": found.links(layer)}
-        typer.echo(json.dumps({**said, "weights": found.weights(layer).tolist()}, ensure_ascii=False, allow_nan=False))
+        typer.echo(in_json({**said, "weights": found.weights(layer).tolist()}))
         return
     found.show(layer)

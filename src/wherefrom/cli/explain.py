@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +34,7 @@ from wherefrom.cli.flags import (
     shared,
 )
 from wherefrom.cli.recommend import show_recommended
+from wherefrom.cli.wording import in_json
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL, PICTURED
 from wherefrom.errors import InvalidOption, WherefromError
 
@@ -231,7 +231,7 @@ def _present(
         write(html, data.to_html())
     if as_json:
         evidence = {} if checked is None else {"evidence": checked}
-        print(json.dumps({**data.to_dict(), **evidence}, ensure_ascii=False, allow_nan=False))
+        print(in_json({**data.to_dict(), **evidence}))
         return
     if save is not None or html is not None:
         print(f"written to {' and '.join(str(path) for path in (save, html) if path is not None)}")

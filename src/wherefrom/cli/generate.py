@@ -22,6 +22,7 @@ from wherefrom.cli.flags import (
     complete_model,
     shared,
 )
+from wherefrom.cli.wording import in_json
 from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_MODEL, SPEAKER
 from wherefrom.errors import InvalidInput, InvalidOption
 
@@ -104,7 +105,7 @@ def generate_command(
     if save is not None:
         found.save(save)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        typer.echo(in_json(found.to_dict()))
         return
     show_generation(found, token, unit=unit, contrast=contrast)
     if found.seed is not None:
@@ -137,6 +138,6 @@ def lens_command(
 
     found = wherefrom.logit_lens(text, model, top=top, **asked)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        typer.echo(in_json(found.to_dict()))
     else:
         found.show()

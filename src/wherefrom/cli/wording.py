@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 RENAMED = {"columns": "column", "names": "name"}  # Python's argument, and the option that is given once for each entry
 ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|True\b|(?=[\s;,.)]|$))")
 LAYERS = re.compile(r"\blayers is \((\d+), (\d+)\)")
+
+
+def in_json(data: Any) -> str:
+    """A line of JSON; letters that the encoding of the output may lack by number."""
+    utf = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(data, ensure_ascii=not utf, allow_nan=False)
 
 
 def in_options(message: str, command: Any, words: Sequence[str]) -> str:

@@ -124,8 +124,7 @@ def _is_path(text: str) -> bool:
 def _plain(name: str, columns: Mapping[str, str] | None) -> Source:
     if unknown := set(columns or ()) - PARTS:
         raise InvalidOption(f"columns has {', '.join(sorted(unknown))}; expected parts of an example: {_parts()}")
-    text = {} if columns is None or "image" in columns else {"text": "text"}
-    return Source(name, "", {**text, **(columns or {})})
+    return Source(name, "", columns or {}, own=True)
 
 
 def _parts() -> str:
@@ -292,23 +291,34 @@ def _made(row: Source, id: str, number: int, cells: Row, columns: Mapping[str, s
 
 
 def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
-    """The columns to read, checked against the first row; for a plain table without a map, those that are there, and
-    those that a later row may have."""
-    if not row.columns:
-        found = {part: part for part in sorted(PARTS) if part in cells or part in rows.SPARSE}
-        if "image" in found and "text" not in found:
-            return found
-        if "text" not in found and "sentence" not in cells:
-            there = ", ".join(map(str, cells))
-            raise UnknownName(
-                f"{row.name}: no column 'text' or 'image'; it has: {there}. Name the columns with "
-                f"columns={{'text': …}} (--column text=…)"
-            )
-        return {"text": "sentence", **found}
-    for part, names in row.columns.items():
-        if part not in row.optional and not any(name in cells for name in names.split("|")):
+    """The columns to read, checked against the first row."""
+    columns = {**_under_their_names(row, cells), **row.columns} if row.own else row.columns
+    for part, names in columns.items():
+        there = any(name in cells for name in names.split("|"))
+        if not there and (part in row.columns or part not in rows.SPARSE) and part not in row.optional:
             raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {', '.join(map(str, cells))}")
-    return row.columns
+    if row.own and not {"text", "image"} & columns.keys():
+        raise UnknownName(
+            f"{row.name}: no column 'text' or 'image'; it has: {', '.join(map(str, cells))}. Name the columns with "
+            f"columns={{'text': …}} (--column text=…)"
+        )
+    return columns
+
+
+def _under_their_names(row: Source, cells: Row) -> dict[str, str]:
+    """The parts of an example that a plain table has under their own names, and those that a later row may have.
+
+    Where some columns are named, one of the rest is taken for its name alone only if any cell will do.
+    """
+    named = row.columns
+    parts = sorted(PARTS if not named else rows.ANY_CELL)
+    found = {part: part for part in parts if part in cells or part in rows.SPARSE}
+    if "text" not in found and "sentence" in cells:
+        found = {"text": "sentence", **found}
+    elif "text" not in {**found, **named} and "image" in cells:
+        found = {"image": "image", **found}
+    taken = {*named.values()}
+    return {part: column for part, column in found.items() if part not in named and column not in taken}
 
 
 def from_row(id: str, number: int, cells: Row, columns: Mapping[str, str] | None = None) -> Example | Dropped:

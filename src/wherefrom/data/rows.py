@@ -30,6 +30,7 @@ SPARSE = (
     "group",
     "region",
 )  # what some rows may have and some not
+ANY_CELL = ("text", "pair", "label", "target", "foil", "prefix", "group")  # parts that a number or a text can be
 
 
 def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:

@@ -41,6 +41,7 @@ class Source:
     hub_splits: tuple[str, ...] = ()  # and its splits, where they are called differently
     groups: Mapping[str, str] = field(default_factory=dict)  # `name:group` reads one of these alone
     group_column: str = ""
+    own: bool = False  # a table of the user's: what is not named is read under its own name
 
 
 SOURCES: Registry[Source] = Registry("dataset")
