@@ -126,6 +126,19 @@ def test_the_sentence_and_verdict_state_the_numbers() -> None:
     assert few.verdict == "3 words have only 6 orders: too few to tell this one from chance (at the 5 % level)."
 
 
+def test_a_good_verdict_after_no_fall_says_that_it_is_about_the_whole_curve() -> None:
+    """The top words alone change nothing, and all random orders are worse in the mean: both are true at once."""
+    said = replace(check(0.0031, 0.001, 0.0032), random=np.full((19, 3), 0.005))
+    assert "does not fall (0.0031, then 0.0032); without 2 random words it is 0.0050." in str(said)
+    assert said.told
+    assert said.verdict.startswith(
+        "That was with 2 words gone; the verdict is about the whole curve. On average over 1 to 2 "
+    )
+    picture = replace(said, of="picture")
+    assert picture.verdict.startswith("That was with 2 patches gone; the verdict is about the whole curve. ")
+    assert check(0.98, 0.99, 0.981).verdict.startswith("On average")  # which contradicts nothing
+
+
 def test_rounding_is_no_difference() -> None:
     """A model that does not react gives curves that differ in their last digits."""
     assert check(0.98 - 1e-8, 0.97 - 1e-8, 0.95 - 1e-8).told is False
