@@ -83,7 +83,8 @@ def test_the_page_explains_a_text(visit: Open) -> None:
     assert viewer.locator(".card").count() == 2
     assert "liked" not in viewer.locator(".card").first.inner_text()
     said = page.locator(".evidence p").first.inner_text()
-    assert re.match(r"Without its top 2 words the probability (falls from|does not fall \() ?\d\.\d\d", said)
+    named = r"Without its top 2 words the probability of “negative” (falls from|does not fall \() ?\d\.\d\d"
+    assert re.match(named, said)
     assert "random words it is " in said
     assert page.locator(".evidence svg[role=img]").count() == 2
     assert page.locator(".agreement tbody tr").count() == 2

@@ -89,7 +89,17 @@ class Check:
         top = (f"its top {one}" if k == 1 else f"its top {k} {several}") + but
         random = f"a random {one}" if k == 1 else f"{k} random {several}"
         change = f"falls from {before} to {after}" if self._falls else f"does not fall ({before}, then {after})"
-        return f"Without {top} the probability {change}; without {random} it is {without_random}."
+        return f"Without {top} {self._probability} {change}; without {random} it is {without_random}."
+
+    @property
+    def _probability(self) -> str:
+        """Which probability it is: beside a method with a foil may stand one that takes none, and reads another."""
+        target = self.target
+        if target.label is None:  # scores from elsewhere may not name what they explain
+            return "the probability"
+        kind = "" if target.kind in ("class", "token", "phrase") else f"the {target.kind} "
+        against = "" if target.foil_label is None else f" against “{target.foil_label}”"
+        return f"the probability of {kind}“{target.label}”{against}"
 
     @property
     def _shown(self) -> tuple[str, str, str]:
