@@ -151,7 +151,9 @@ def test_compare_two_models(visit: Open) -> None:
     assert page.input_value("#other-model") == "tiny-mlm"
     explain(page, TEXT, ("globenc", "attcat"))
     assert page.locator(".viewer .card").count() == 3
-    assert "there is no number to explain" in page.locator(".remarks").inner_text()  # attcat, without a mask
+    remark = page.locator(".remarks").inner_text()
+    assert "attcat · tiny-mlm: the text has no [MASK]: put it where the model should predict a word" in remark
+    assert "position" not in remark  # a word of Python's
     assert "nothing is predicted here" in page.locator(".evidence").last.inner_text()
 
 
@@ -170,6 +172,29 @@ def test_a_masked_word_and_its_foil(visit: Open) -> None:
     page.fill("#text", "teenagers were helping ")
     page.click("#mask")
     assert page.input_value("#text") == "teenagers were helping [MASK]"
+
+
+def test_a_text_without_a_mask_is_told_in_words_of_the_page(visit: Open) -> None:
+    page = visit()
+    page.select_option("#model", "tiny-mlm")
+    page.fill("#text", "the keys are here")
+    for chip in page.locator("#methods .chip[aria-pressed=true]").all_inner_texts():
+        page.locator("#methods .chip", has_text=re.compile(f"^{chip}$")).click()
+    page.locator("#methods .chip", has_text="attcat").click()
+    page.click("#explain")
+    error = page.locator("#error")
+    expect(error).to_contain_text("The text has no [MASK]: put it where the model should predict a word (Insert [MASK]")
+    expect(error).to_contain_text("choose methods that need none")
+    page.fill("#target", "are")  # which no method explains without a mask
+    page.click("#explain")
+    expect(error).not_to_contain_text("choose methods")
+    page.fill("#text", "the [MASK] are [MASK]")
+    page.click("#explain")
+    expect(error).to_contain_text("The text has [MASK] 2 times")
+    page.fill("#target", "")
+    explain(page, "the keys are here", ("attcat", "globenc"))
+    expect(page.locator(".card")).to_have_count(1)
+    expect(page.locator(".remarks")).to_contain_text("attcat: the text has no [MASK]")
 
 
 @pytest.mark.slow
@@ -265,7 +290,7 @@ def test_a_long_text_in_windows(visit: Open) -> None:
     assert page.locator("#error").is_hidden()
     assert page.get_by_text("windows that overlap by").first.is_visible()
     page.select_option("#model", "tiny-mlm")  # predicts at one place, which not every window has
-    page.fill("#text", "the cat [MASK] good . " * 20)
+    page.fill("#text", "the cat [MASK] good . " + "the cat is good . " * 20)
     page.click("#explain")
     page.get_by_role("button", name="Explain its beginning").wait_for()
     assert not page.get_by_role("button", name="in overlapping windows").is_visible()
