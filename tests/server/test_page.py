@@ -280,6 +280,15 @@ def test_beside_an_error_nothing_is_left_of_the_question_before(visit: Open) -> 
     expect(page.locator(".card")).to_have_count(1)
 
 
+def test_an_error_goes_when_another_model_is_chosen(visit: Open) -> None:
+    page = visit()
+    page.fill("#text", " ")
+    page.click("#explain")
+    expect(page.locator("#error")).to_contain_text("no text yet")
+    page.select_option("#model", "tiny-mlm")
+    expect(page.locator("#error")).to_be_hidden()
+
+
 @pytest.mark.slow
 def test_a_long_text_in_windows(visit: Open) -> None:
     page = visit(quiet=False)

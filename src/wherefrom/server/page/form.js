@@ -22,6 +22,7 @@ export function form({ models, methods, examples, limits }, complain) {
   // Choices that depend on the model ----------------------------------------------------------------------------------
 
   function fitModel() {
+    complain(null); // what was wrong with another model's picture or text
     const model = modelOf(by("model").value);
     const values = [by("target")?.value ?? "", by("foil")?.value ?? ""];
     by("target-slot").replaceChildren(control("target", model, "the prediction"));
