@@ -259,7 +259,12 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.click("#explain")
     page.locator("#error", has_text="the model reads at most").wait_for()
     assert "truncate" not in page.locator("#error").inner_text()  # a word of Python's, not of the page's
-    page.get_by_role("button", name="Explain its beginning").click()
+    remedy = page.get_by_role("button", name="Explain its beginning")
+    edge, ground = (
+        remedy.evaluate(f"it => getComputedStyle(it).{name}") for name in ("borderTopColor", "backgroundColor")
+    )
+    assert "rgba(0, 0, 0, 0)" not in (edge, ground)  # it looks like a button, not like the rest of the sentence
+    remedy.click()
     page.locator("#status", has_text="Done in").wait_for()
     assert page.locator("#error").is_hidden()
     assert page.locator(".remarks", has_text="cut where the model stops reading").is_visible()
