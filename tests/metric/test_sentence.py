@@ -86,6 +86,7 @@ def test_a_prompts_last_word_stays_and_the_sentence_says_so() -> None:
         assert said.kept == "cabinet"
         expected = (
             "Without its top 2 words (of all but “cabinet”, which stays: the answer is read there) the probability "
+            f"of “{target}” "
         )
         assert str(said).startswith(expected)
     masked = wherefrom.explain("the keys [MASK] here", "wherefrom/mlm", method="saliency")
@@ -102,7 +103,7 @@ def test_the_sentence_and_verdict_state_the_numbers() -> None:
     good = check(0.98, 0.5, 0.12)
     assert (
         str(good)
-        == "Without its top 2 words the probability falls from 0.98 to 0.12; without 2 random words it is 0.95."
+        == "Without its top 2 words the probability of “x” falls from 0.98 to 0.12; without 2 random words it is 0.95."
     )
     assert good.told
     assert good.verdict == (
@@ -124,6 +125,32 @@ def test_the_sentence_and_verdict_state_the_numbers() -> None:
     few = check(0.98, 0.5, 0.12, words=3, orders=5)
     assert few.told is None
     assert few.verdict == "3 words have only 6 orders: too few to tell this one from chance (at the 5 % level)."
+
+
+def test_the_sentence_names_the_probability() -> None:
+    """Of a word against another for a method that takes a foil, and of the predicted word for one that does not."""
+    text = "the keys to the cabinet [MASK] here ."
+    found = wherefrom.compare(text, "wherefrom/mlm", target="are", foil="is", methods=["attcat", "alti"])
+    towards, map_ = checks(list(found.values()), "wherefrom/mlm")
+    assert "the probability of “are” against “is” " in str(towards)
+    assert f"the probability of “{found['alti'].prediction}” " in str(map_)
+    assert "against" not in str(map_)
+    answer = replace(check(0.98, 0.5, 0.12), target=Target("answer", 3, "denver broncos", end=4))
+    assert "the probability of the answer “denver broncos” falls" in str(answer)
+    assert "the probability falls" in str(replace(answer, target=Target("class", 0)))
+
+
+def test_a_good_verdict_after_no_fall_says_that_it_is_about_the_whole_curve() -> None:
+    """The top words alone change nothing, and all random orders are worse in the mean: both are true at once."""
+    said = replace(check(0.0031, 0.001, 0.0032), random=np.full((19, 3), 0.005))
+    assert "does not fall (0.0031, then 0.0032); without 2 random words it is 0.0050." in str(said)
+    assert said.told
+    assert said.verdict.startswith(
+        "That was with 2 words gone; the verdict is about the whole curve. On average over 1 to 2 "
+    )
+    picture = replace(said, of="picture")
+    assert picture.verdict.startswith("That was with 2 patches gone; the verdict is about the whole curve. ")
+    assert check(0.98, 0.99, 0.981).verdict.startswith("On average")  # which contradicts nothing
 
 
 def test_rounding_is_no_difference() -> None:

@@ -83,7 +83,8 @@ def test_the_page_explains_a_text(visit: Open) -> None:
     assert viewer.locator(".card").count() == 2
     assert "liked" not in viewer.locator(".card").first.inner_text()
     said = page.locator(".evidence p").first.inner_text()
-    assert re.match(r"Without its top 2 words the probability (falls from|does not fall \() ?\d\.\d\d", said)
+    named = r"Without its top 2 words the probability of “negative” (falls from|does not fall \() ?\d\.\d\d"
+    assert re.match(named, said)
     assert "random words it is " in said
     assert page.locator(".evidence svg[role=img]").count() == 2
     assert page.locator(".agreement tbody tr").count() == 2
@@ -150,7 +151,9 @@ def test_compare_two_models(visit: Open) -> None:
     assert page.input_value("#other-model") == "tiny-mlm"
     explain(page, TEXT, ("globenc", "attcat"))
     assert page.locator(".viewer .card").count() == 3
-    assert "there is no number to explain" in page.locator(".remarks").inner_text()  # attcat, without a mask
+    remark = page.locator(".remarks").inner_text()
+    assert "attcat · tiny-mlm: the text has no [MASK]: put it where the model should predict a word" in remark
+    assert "position" not in remark  # a word of Python's
     assert "nothing is predicted here" in page.locator(".evidence").last.inner_text()
 
 
@@ -169,6 +172,29 @@ def test_a_masked_word_and_its_foil(visit: Open) -> None:
     page.fill("#text", "teenagers were helping ")
     page.click("#mask")
     assert page.input_value("#text") == "teenagers were helping [MASK]"
+
+
+def test_a_text_without_a_mask_is_told_in_words_of_the_page(visit: Open) -> None:
+    page = visit()
+    page.select_option("#model", "tiny-mlm")
+    page.fill("#text", "the keys are here")
+    for chip in page.locator("#methods .chip[aria-pressed=true]").all_inner_texts():
+        page.locator("#methods .chip", has_text=re.compile(f"^{chip}$")).click()
+    page.locator("#methods .chip", has_text="attcat").click()
+    page.click("#explain")
+    error = page.locator("#error")
+    expect(error).to_contain_text("The text has no [MASK]: put it where the model should predict a word (Insert [MASK]")
+    expect(error).to_contain_text("choose methods that need none")
+    page.fill("#target", "are")  # which no method explains without a mask
+    page.click("#explain")
+    expect(error).not_to_contain_text("choose methods")
+    page.fill("#text", "the [MASK] are [MASK]")
+    page.click("#explain")
+    expect(error).to_contain_text("The text has [MASK] 2 times")
+    page.fill("#target", "")
+    explain(page, "the keys are here", ("attcat", "globenc"))
+    expect(page.locator(".card")).to_have_count(1)
+    expect(page.locator(".remarks")).to_contain_text("attcat: the text has no [MASK]")
 
 
 @pytest.mark.slow
@@ -233,7 +259,12 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.click("#explain")
     page.locator("#error", has_text="the model reads at most").wait_for()
     assert "truncate" not in page.locator("#error").inner_text()  # a word of Python's, not of the page's
-    page.get_by_role("button", name="Explain its beginning").click()
+    remedy = page.get_by_role("button", name="Explain its beginning")
+    edge, ground = (
+        remedy.evaluate(f"it => getComputedStyle(it).{name}") for name in ("borderTopColor", "backgroundColor")
+    )
+    assert "rgba(0, 0, 0, 0)" not in (edge, ground)  # it looks like a button, not like the rest of the sentence
+    remedy.click()
     page.locator("#status", has_text="Done in").wait_for()
     assert page.locator("#error").is_hidden()
     assert page.locator(".remarks", has_text="cut where the model stops reading").is_visible()
@@ -254,6 +285,15 @@ def test_beside_an_error_nothing_is_left_of_the_question_before(visit: Open) -> 
     expect(page.locator(".card")).to_have_count(1)
 
 
+def test_an_error_goes_when_another_model_is_chosen(visit: Open) -> None:
+    page = visit()
+    page.fill("#text", " ")
+    page.click("#explain")
+    expect(page.locator("#error")).to_contain_text("no text yet")
+    page.select_option("#model", "tiny-mlm")
+    expect(page.locator("#error")).to_be_hidden()
+
+
 @pytest.mark.slow
 def test_a_long_text_in_windows(visit: Open) -> None:
     page = visit(quiet=False)
@@ -264,7 +304,7 @@ def test_a_long_text_in_windows(visit: Open) -> None:
     assert page.locator("#error").is_hidden()
     assert page.get_by_text("windows that overlap by").first.is_visible()
     page.select_option("#model", "tiny-mlm")  # predicts at one place, which not every window has
-    page.fill("#text", "the cat [MASK] good . " * 20)
+    page.fill("#text", "the cat [MASK] good . " + "the cat is good . " * 20)
     page.click("#explain")
     page.get_by_role("button", name="Explain its beginning").wait_for()
     assert not page.get_by_role("button", name="in overlapping windows").is_visible()

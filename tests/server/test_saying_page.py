@@ -59,6 +59,9 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     page.get_by_label("Message").fill("the film is good")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("from 1 to 256 tokens")
+    for model in ("plain", "chat"):
+        page.get_by_label("Model", exact=True).select_option(model)
+        expect(page.locator("#error")).to_be_hidden()  # it was about another model
     page.get_by_label("Tokens at most").fill("4")
     page.get_by_role("button", name="Send").click()
     tokens = page.locator(".token.answer")

@@ -82,17 +82,36 @@ class Check:
         return None if len(self.random) < OTHERS else self.beaten == len(self.random)
 
     def __str__(self) -> str:
-        k, (start, here) = self.taken[self.step], self.probabilities[[0, self.step]]
-        chance = self.random[:, self.step].mean()
-        shown = _format(start)
-        before, after, without_random = (format(each, shown) for each in (start, here, chance))
+        k = self.taken[self.step]
+        before, after, without_random = self._shown
         but = f" (of all but “{self.kept}”, which stays: the answer is read there)" if self.kept else ""
         one, several = self._nouns
         top = (f"its top {one}" if k == 1 else f"its top {k} {several}") + but
         random = f"a random {one}" if k == 1 else f"{k} random {several}"
-        falls = float(after) < float(before)  # as shown
-        change = f"falls from {before} to {after}" if falls else f"does not fall ({before}, then {after})"
-        return f"Without {top} the probability {change}; without {random} it is {without_random}."
+        change = f"falls from {before} to {after}" if self._falls else f"does not fall ({before}, then {after})"
+        return f"Without {top} {self._probability} {change}; without {random} it is {without_random}."
+
+    @property
+    def _probability(self) -> str:
+        """Which probability it is: beside a method with a foil may stand one that takes none, and reads another."""
+        target = self.target
+        if target.label is None:  # scores from elsewhere may not name what they explain
+            return "the probability"
+        kind = "" if target.kind in ("class", "token", "phrase") else f"the {target.kind} "
+        against = "" if target.foil_label is None else f" against “{target.foil_label}”"
+        return f"the probability of {kind}“{target.label}”{against}"
+
+    @property
+    def _shown(self) -> tuple[str, str, str]:
+        """The numbers of the sentence as it writes them: nothing gone, the top words gone, random words gone."""
+        start, here = self.probabilities[[0, self.step]]
+        digits = _format(start)
+        return format(start, digits), format(here, digits), format(self.random[:, self.step].mean(), digits)
+
+    @property
+    def _falls(self) -> bool:
+        before, after, _ = self._shown
+        return float(after) < float(before)  # as a reader sees it
 
     @property
     def _nouns(self) -> tuple[str, str]:
@@ -116,7 +135,16 @@ class Check:
                 f"{count - self.beaten} of {count} random orders {leave} a probability as low or lower: on this "
                 f"{self.of} it cannot be told from chance"
             )
-        return f"On average over 1 to {last} {self._nouns[1]} erased, {found} (at the {100 * LEVEL:.0f} % level)."
+        said = f"On average over 1 to {last} {self._nouns[1]} erased, {found} (at the {100 * LEVEL:.0f} % level)."
+        return said if self._falls or not self.told else f"{self._apart} {said}"
+
+    @property
+    def _apart(self) -> str:
+        """Between a sentence that sees no fall and a verdict that is good, which else seem to contradict each other."""
+        k, (one, several) = self.taken[self.step], self._nouns
+        return (
+            f"That was with {f'one {one}' if k == 1 else f'{k} {several}'} gone; the verdict is about the whole curve."
+        )
 
 
 def checks(

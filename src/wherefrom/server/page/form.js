@@ -14,19 +14,22 @@ const by = (id) => document.getElementById(id);
 export function form({ models, methods, examples, limits }, complain) {
   const picture = pictureField(complain);
   const modelOf = (name) => models.find((each) => each.name === name);
+  /** What stands for the word that a model fills in; null where it fills in none. */
+  const maskOf = (name) => (modelOf(name)?.task === "masked-lm" ? modelOf(name).mask : null);
   let picked = new Set(models[0].compared);
   let untouched = true; // as long as nobody has chosen methods, they are those that suit the model
 
   // Choices that depend on the model ----------------------------------------------------------------------------------
 
   function fitModel() {
+    complain(null); // what was wrong with another model's picture or text
     const model = modelOf(by("model").value);
     const values = [by("target")?.value ?? "", by("foil")?.value ?? ""];
     by("target-slot").replaceChildren(control("target", model, "the prediction"));
     by("foil-slot").replaceChildren(control("foil", model, "nothing"));
     setIfThere(by("target"), values[0]);
     setIfThere(by("foil"), values[1]);
-    by("mask").hidden = !(model.task === "masked-lm" && model.mask);
+    by("mask").hidden = !maskOf(model.name);
     by("mask").textContent = `Insert ${model.mask ?? "a mask"}`;
     for (const id of ["text-field", "examples"]) by(id).hidden = model.images;
     by("pair-toggle").hidden = model.images || model.translates;
@@ -162,6 +165,7 @@ export function form({ models, methods, examples, limits }, complain) {
   function read() {
     const { images, translates } = modelOf(by("model").value);
     const shown = images ? picture.value() : null;
+    const asked = [...picked].filter((name) => !undefinedHere(name));
     return {
       images,
       translates,
@@ -172,7 +176,10 @@ export function form({ models, methods, examples, limits }, complain) {
       target: by("target").value || null,
       foil: by("foil").value || null,
       position: /^-?\d+$/.test(by("position").value) ? Number(by("position").value) : by("position").value || null,
-      methods: [...picked].filter((name) => !undefinedHere(name)),
+      methods: asked,
+      towards: asked.filter((name) => methods.find((each) => each.name === name).class_specific), // which need an output
+      mask: maskOf(by("model").value),
+      otherMask: maskOf(by("other-model").value),
       compare: by("compare").value,
       other: by("other").value,
       otherModel: by("other-model").value,

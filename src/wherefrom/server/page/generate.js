@@ -39,6 +39,7 @@ function busy(is) {
 function lists(models, methods) {
   by("model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
   const fit = () => {
+    complain(null); // what was wrong with what another model was asked
     const model = models.find((each) => each.name === by("model").value);
     const there = methods.filter((each) => !model.undefined[each.name]);
     const wanted = [by("method").value, ...FIRST].filter(Boolean);

@@ -34,7 +34,7 @@ function tooLong(asked, models, again) {
   const ways = [["truncate", "Explain its beginning"]];
   if (!asked.pair && read.every((each) => each.windows)) ways.push(["windows", "Explain all of it, in overlapping windows"]);
   complain(`the text is too long: the model reads at most ${most} tokens at once`,
-    ...ways.map(([long, label]) => make("button", { type: "button", class: "quiet", onclick: () => again(long) }, label)));
+    ...ways.map(([long, label]) => make("button", { type: "button", onclick: () => again(long) }, label)));
 }
 
 function busy(is) {

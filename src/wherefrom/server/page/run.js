@@ -4,12 +4,12 @@ import { stream } from "./api.js";
 
 /** What is compared: one side, or two texts, or two models. */
 function sidesOf(asked) {
-  const first = { inputs: asked.inputs, pair: asked.pair, model: asked.model, label: "" };
+  const first = { inputs: asked.inputs, pair: asked.pair, model: asked.model, mask: asked.mask, label: "" };
   if (asked.compare === "text") {
     return [{ ...first, label: "first text" }, { ...first, inputs: asked.other, label: "second text" }];
   }
   if (asked.compare === "model") {
-    return [{ ...first, label: asked.model }, { ...first, model: asked.otherModel, label: asked.otherModel }];
+    return [{ ...first, label: asked.model }, { ...first, model: asked.otherModel, mask: asked.otherMask, label: asked.otherModel }];
   }
   return [first];
 }
@@ -23,7 +23,26 @@ export function lacks(asked) {
   if (asked.compare === "text" && !asked.other.trim()) return "The text to compare with is empty.";
   if (asked.compare === "text" && asked.other === asked.inputs) return "The two texts are the same: change one of them.";
   if (asked.compare === "model" && asked.model === asked.otherModel) return "The two models are the same: choose another.";
-  return null;
+  return lacksMask(asked);
+}
+
+/** A model that fills in a word needs one gap; methods that say how tokens mix do without, as long as no word is asked for. */
+function lacksMask(asked) {
+  const sides = sidesOf(asked);
+  const many = sides.find((side) => masksIn(side) > 1);
+  if (many) return `${textOf(many)} has ${many.mask} ${masksIn(many)} times: leave only the one where the model should predict a word`;
+  const none = sides.filter((side) => masksIn(side) === 0);
+  if (none.length && (asked.target || asked.foil)) return noMask(none[0]);
+  if (none.length < sides.length || asked.towards.length < asked.methods.length) return null; // something can be explained
+  return `${noMask(none[0])}, or choose methods that need none: All methods lists them under “How tokens mix, layer by layer”`;
+}
+
+const textOf = ({ label }) => (label.endsWith(" text") ? `the ${label}` : "the text");
+const noMask = (side) => `${textOf(side)} has no ${side.mask}: put it where the model should predict a word (Insert ${side.mask}, under the text)`;
+
+/** How often the mask stands in a text; null where the model fills in no words. */
+function masksIn({ inputs, pair, mask }) {
+  return mask ? `${inputs} ${pair ?? ""}`.split(mask).length - 1 : null;
 }
 
 export function newRun(asked) {
@@ -40,10 +59,16 @@ export async function perform(run, { changed, tell, signal }) {
     await stream("/api/compare", question(run.asked, side), (event) => {
       if (event.event === "waiting") tell({ waiting: event.ahead });
       if (event.event === "progress") tell({ share: (which + event.done / event.of) / sides.length, doing: name(event.doing) });
-      if (grow(run, event, name, sides)) changed(event.event);
+      if (grow(run, inWords(event, run.asked, side), name, sides)) changed(event.event);
     }, signal);
   }
   run.complete = true;
+}
+
+/** A method that explains a word, where no word is masked: what to do about it on this page, instead of in Python. */
+function inWords(event, asked, side) {
+  const known = event.event === "failed" && event.code === "not-defined" && masksIn(side) === 0 && asked.towards.includes(event.name);
+  return known ? { ...event, detail: noMask(side) } : event;
 }
 
 function question(asked, side) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from matplotlib.patches import FancyBboxPatch
 
@@ -14,6 +15,7 @@ from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
 from wherefrom.view.plot import heat
 from wherefrom.view.plot.canvas import GAP, SIZE, Picture, Theme
+from wherefrom.view.plot.directions import levels, turned
 from wherefrom.view.plot.lettering import extent, right_to_left
 from wherefrom.view.terminal import gaps
 
@@ -51,7 +53,7 @@ def highlighted(named: Mapping[str, Explanation], width: float, theme: Theme, *,
         backwards = right_to_left("".join(explanation.texts) or "".join(explanation.tokens))
         start = {"x": GAP + room, "ha": "right"} if backwards else {"x": GAP, "ha": "left"}
         picture.write(y=top + heading - 0.045, text=name, va="baseline", color=theme.faint, **start)  # type: ignore[arg-type]
-        for piece in pieces:
+        for piece in _in_order(pieces, backwards):
             x = room - piece.x - piece.width if backwards else piece.x
             _stamp(picture, replace(piece, x=GAP + x), top + heading + piece.line * PITCH, explanation.signed)
         top += height + apart
@@ -95,6 +97,24 @@ def flow(explanation: Explanation, room: float) -> list[Piece]:
             placed.append(replace(piece, x=x, line=line))
             x += piece.width
     return placed
+
+
+def _in_order(pieces: list[Piece], backwards: bool) -> list[Piece]:
+    """The pieces where they are read: among words from the left, those from the right stand in the other order."""
+    every: list[Piece] = []  # the blanks, too, which part two numbers
+    for piece in pieces:
+        if every and every[-1].line == piece.line and (end := every[-1].x + every[-1].width) < piece.x:
+            every.append(Piece("", 0.0, piece.x - end, x=end, line=piece.line))
+        every.append(piece)
+    found = levels([None if piece.special else piece.text for piece in every], backwards)
+    if len(set(found)) < 2:  # all of one direction, as most texts are
+        return pieces
+    ordered: list[Piece] = []
+    for _, line in groupby(zip(every, found, strict=True), lambda each: each[0].line):
+        here, level = zip(*line, strict=True)
+        places = turned([piece.x for piece in here], [piece.width for piece in here], level, backwards)
+        ordered += [replace(piece, x=x) for piece, x in zip(here, places, strict=True)]
+    return [piece for piece in ordered if piece.text]
 
 
 def _words(explanation: Explanation, room: float) -> list[tuple[str, list[Piece]]]:
