@@ -219,6 +219,8 @@ def test_questions_that_taggers_and_answers_cannot_have_are_refused() -> None:
 
 def test_names_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
     refused("cannot open the model .*expected a shipped model: wherefrom/", "text", str(tmp_path / "nothing"))
+    for nowhere in ("path/to/another", "./nothing", str(tmp_path / "nothing")):  # the Hub would talk of its repo ids
+        refused("there is no such folder, and it is no name on the Hub", "text", nowhere)
     refused("no shipped model is called 'wherefrom/nothing'", "text", "wherefrom/nothing")
     refused("unknown dtype 'float31'", "text", str(tmp_path), dtype="float31")
     refused("unknown task 'tagging'", "text", str(tmp_path), task="tagging")
