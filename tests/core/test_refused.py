@@ -170,7 +170,9 @@ def test_tokenizer_arguments_that_belong_to_wherefrom_are_refused() -> None:
 
 
 def test_unknown_methods_options_and_heads_are_refused() -> None:
-    refused("unknown method 'atention'; did you mean 'attention'", [5, 6], tiny.model(), method="atention")
+    misspelt = "unknown method 'atention'; did you mean 'attention'.*`wherefrom methods` lists them all$"  # not the 42
+    refused(misspelt, [5, 6], tiny.model(), method="atention")
+    refused("unknown method 'xyzzy'; expected one of .*alti", [5, 6], tiny.model(), method="xyzzy")
     refused("unknown method 7", [5, 6], tiny.model(), method=7)
     refused("no option 'metric'; its options: none", [5, 6], tiny.model(), method="attention", metric="l1")
     refused("unknown aggregation 'average'", [5, 6], tiny.model(), aggregate="average")
