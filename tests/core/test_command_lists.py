@@ -154,6 +154,11 @@ def test_one_metric_is_described() -> None:
     assert "needs of the data: a gold label" in printed("metrics", "compression", columns=200)
 
 
+def test_random_scores_come_after_all_methods() -> None:
+    titles = [line for line in printed("methods", columns=80).splitlines() if re.match(r"[A-Z].*: ", line)]
+    assert [title.startswith("Random scores") for title in titles] == [False] * (len(titles) - 1) + [True]
+
+
 def test_what_explains_without_a_mask_is_found_under_its_heading() -> None:
     result = CliRunner().invoke(app, ["explain", "a film", "--model", "wherefrom/mlm"], env={"COLUMNS": "400"})
     assert "what a token is made of" in str(result.exception or result.output)
