@@ -98,6 +98,13 @@ def test_what_is_said_of_one_method_fits(columns: int) -> None:
     assert "https://arxiv.org/abs/1704.02685" in lines
 
 
+def test_prose_is_filled_up_to_its_end_and_no_further() -> None:
+    assert "The other two metrics need only\nproducts: ‖y‖" in printed(
+        "methods", "alti", columns=80
+    )  # after |y| − |y − T|
+    assert "1312.6034\nKindermans et al. (2016)" in printed("methods", "saliency", columns=80)  # the next reference
+
+
 def test_a_table_of_a_method_stays_one_where_it_is_too_wide() -> None:
     said = printed("methods", "cp-lrp", columns=80)
     assert "\nA patent. The README" in said  # bold only where there is such a thing
