@@ -186,8 +186,9 @@ def explain(
         (token ids need none).
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
         stand in the name: "integrated-gradients(n_steps=20)". "auto" is cp-lrp where the model predicts something
-        (deeplift at a mask and of pictures, attn-lrp of translations, attcat where neither is defined on its blocks)
-        and alti where it does not or a map is asked for (docs/methods.md); the result says which it was.
+        (deeplift at a mask, of pictures and of several tokens, attn-lrp of translations, attcat where neither is
+        defined on its blocks, integrated-gradients where these are not known) and alti where it does not or a map is
+        asked for (docs/methods.md); the result says which it was.
     aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token or several, the text that a decoder writes; of a bare encoder

@@ -68,8 +68,10 @@ class Diagnosis:
 
     def __str__(self) -> str:
         named = f"{self.model} ('{self.family}')" if self.family else self.model
-        lines = [f"{named} {'opens' if self.opens else f'does not open: {self.why_not}'}"]
-        by = "proof, taken for the shape that comes nearest" if self.opens and "blocks" not in self.shape else "proof"
+        unmapped = self.opens and "blocks" not in self.shape
+        opens = "opens by its embeddings and output alone" if unmapped else "opens"
+        lines = [f"{named} {opens if self.opens else f'does not open: {self.why_not}'}"]
+        by = "proof, taken for the shape that comes nearest" if unmapped else "proof"
         lines += ["", *_proof_lines(self.proof, by)] if self.proof else []
         lines += ["", "shape", *_shape_lines(self.shape)] if self.shape else []
         lines += ["", *_method_lines(self.methods)] if self.methods else []

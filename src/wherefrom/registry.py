@@ -27,10 +27,11 @@ T = TypeVar("T")
 class Registry(Mapping[str, T]):
     """What is known by name: a mapping from names to entries that finds an entry by any spelling or alias."""
 
-    def __init__(self, noun: str, *, group: str = "", also: str = "") -> None:
+    def __init__(self, noun: str, *, group: str = "", also: str = "", listing: str = "") -> None:
         self.noun = noun  # what an entry is called in errors
         self.group = group  # the entry points that add to it
         self.also = also  # what an error says is accepted beside the names
+        self.listing = listing  # the command that lists them, where they are too many for an error that knows better
         self._entries: dict[str, T] = {}
         self._names: dict[str, str] = {}  # every name and alias, folded -> the name
         self._loaded = not group
@@ -55,7 +56,9 @@ class Registry(Mapping[str, T]):
         """The registered name, for a name or alias however it is written; or the error."""
         if (known := self._known(written)) is None:
             names = f"{', '.join(self)}, or {self.also}" if self.also else f"one of {', '.join(self)}"
-            raise UnknownName(f"unknown {self.noun} {shown(written)}; {self.hint(written)}expected {names}")
+            hint = self.hint(written)
+            rest = f"`{self.listing}` lists them all" if hint and self.listing else f"expected {names}"
+            raise UnknownName(f"unknown {self.noun} {shown(written)}; {hint}{rest}")
         return known
 
     def hint(self, name: Any) -> str:

@@ -98,6 +98,13 @@ def test_what_is_said_of_one_method_fits(columns: int) -> None:
     assert "https://arxiv.org/abs/1704.02685" in lines
 
 
+def test_prose_is_filled_up_to_its_end_and_no_further() -> None:
+    assert "The other two metrics need only\nproducts: ‖y‖" in printed(
+        "methods", "alti", columns=80
+    )  # after |y| − |y − T|
+    assert "1312.6034\nKindermans et al. (2016)" in printed("methods", "saliency", columns=80)  # the next reference
+
+
 def test_a_table_of_a_method_stays_one_where_it_is_too_wide() -> None:
     said = printed("methods", "cp-lrp", columns=80)
     assert "\nA patent. The README" in said  # bold only where there is such a thing
@@ -152,6 +159,11 @@ def test_one_metric_is_described() -> None:
     assert "eleven points" in printed("metrics", "AOPC(by=mask)", columns=200)
     assert "compares with another method" in printed("metrics", "spearman:METHOD", columns=200)
     assert "needs of the data: a gold label" in printed("metrics", "compression", columns=200)
+
+
+def test_random_scores_come_after_all_methods() -> None:
+    titles = [line for line in printed("methods", columns=80).splitlines() if re.match(r"[A-Z].*: ", line)]
+    assert [title.startswith("Random scores") for title in titles] == [False] * (len(titles) - 1) + [True]
 
 
 def test_what_explains_without_a_mask_is_found_under_its_heading() -> None:

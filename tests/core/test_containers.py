@@ -53,6 +53,22 @@ def test_generators_are_read_once_and_in_order() -> None:
         wherefrom.explain(iter([5, 6]), MODEL, TOKENIZER)  # each item is an input
 
 
+def test_of_a_table_the_column_that_holds_texts_is_suggested() -> None:
+    pandas = pytest.importorskip("pandas")
+    ids = {"id": [17, 18], "split": ["train", "train"]}
+    for columns, one in (
+        ({**ids, "review": ["a cat sat", "a dog"]}, "review"),
+        ({**ids, "review": ["a cat sat", "a dog"], "text": ["a", "b"]}, "text"),
+        ({"id": [17, 18], "stars": [3, 4]}, "id"),
+        ({"id": [], "review": []}, "id"),
+    ):
+        with pytest.raises(wherefrom.WherefromError, match=rf"with the columns id, .* one of them: table\['{one}'\]"):
+            wherefrom.explain(pandas.DataFrame(columns), MODEL, TOKENIZER)
+    pyarrow = pytest.importorskip("pyarrow")
+    with pytest.raises(wherefrom.WherefromError, match=r"with the columns id, split; pass one of them"):
+        wherefrom.explain(pyarrow.table(ids), MODEL, TOKENIZER)
+
+
 def test_pandas_columns_are_lists_of_inputs() -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS}, index=[7, 3, 5])

@@ -145,6 +145,7 @@ def test_a_model_whose_blocks_are_not_known() -> None:
     assert {each.method for each in found.methods if each.verdict != "not defined here"} >= {"saliency", "ablation"}
     assert all("does not know" in str(each.why) for each in found.methods if each.method in ("alti", "attcat"))
     assert "not known" in str(found)
+    assert str(found).splitlines()[0].endswith("('bitnet') opens by its embeddings and output alone")
 
 
 def test_json_is_as_documented() -> None:

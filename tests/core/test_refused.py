@@ -170,7 +170,9 @@ def test_tokenizer_arguments_that_belong_to_wherefrom_are_refused() -> None:
 
 
 def test_unknown_methods_options_and_heads_are_refused() -> None:
-    refused("unknown method 'atention'; did you mean 'attention'", [5, 6], tiny.model(), method="atention")
+    misspelt = "unknown method 'atention'; did you mean 'attention'.*`wherefrom methods` lists them all$"  # not the 42
+    refused(misspelt, [5, 6], tiny.model(), method="atention")
+    refused("unknown method 'xyzzy'; expected one of .*alti", [5, 6], tiny.model(), method="xyzzy")
     refused("unknown method 7", [5, 6], tiny.model(), method=7)
     refused("no option 'metric'; its options: none", [5, 6], tiny.model(), method="attention", metric="l1")
     refused("unknown aggregation 'average'", [5, 6], tiny.model(), aggregate="average")
@@ -219,6 +221,8 @@ def test_questions_that_taggers_and_answers_cannot_have_are_refused() -> None:
 
 def test_names_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
     refused("cannot open the model .*expected a shipped model: wherefrom/", "text", str(tmp_path / "nothing"))
+    for nowhere in ("path/to/another", "./nothing", str(tmp_path / "nothing")):  # the Hub would talk of its repo ids
+        refused("there is no such folder, and it is no name on the Hub", "text", nowhere)
     refused("no shipped model is called 'wherefrom/nothing'", "text", "wherefrom/nothing")
     refused("unknown dtype 'float31'", "text", str(tmp_path), dtype="float31")
     refused("unknown task 'tagging'", "text", str(tmp_path), task="tagging")

@@ -457,3 +457,12 @@ def test_real_data_is_read_whole(name: str, split: str) -> None:
 def test_the_two_agreement_sets_share_1076_sentences() -> None:
     data = read("linzen_colorless", folder=SHARED, without="linzen_lgd")
     assert (len(data), len(data.dropped)) == (7489 - 1076, 1076)
+
+
+def test_a_table_with_another_separator_is_told_from_one_without_the_column(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("text;label\na fine, calm film;1\n")
+    with pytest.raises(WherefromError, match=r"separated by ';': its first line is 'text;label'; separate .* by ','"):
+        list(read(table))
+    table.write_text("text\na fine film; I liked it\n")  # a semicolon in a text is no separator
+    assert [row.text for row in read(table)] == ["a fine film; I liked it"]

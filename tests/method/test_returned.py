@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import wherefrom
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.method import Scores, base, citations, method
 from wherefrom.method.returned import layer_heads, layer_row
 from wherefrom.testing import CheckFailed, check_method
@@ -50,6 +50,13 @@ def test_a_layer_map_of_a_wrong_shape_is_refused(registered: Any, run: Any, got:
             wherefrom.explain(SHORT, method="own", keep=keep)
     with pytest.raises(CheckFailed, match=r"^the method 'own' returned .* expected a float32 or float64 tensor.*$"):
         check_method("own")
+
+
+def test_a_method_that_returns_nan_is_named(registered: Any) -> None:
+    registered(lambda layer: layer.attention.mean(1) * float("nan"))
+    for keep in ("maps", "scores"):
+        with pytest.raises(NotDefined, match=r"the method 'own' has no value here: scores.* contain NaN or infinite"):
+            wherefrom.explain(SHORT, method="own", keep=keep)
 
 
 @pytest.mark.parametrize(

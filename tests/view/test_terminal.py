@@ -73,6 +73,16 @@ def test_scores_without_signs_are_shown_as_shares() -> None:
     assert found.scores.tolist() == [3e12, 1e12]
 
 
+def test_a_tiny_probability_is_not_shown_as_none() -> None:
+    def heading(p: float) -> str:
+        scores = [1.0, 0.5, 0.2]
+        found = Explanation.from_scores(["a", "b", "c"], scores, prediction="<0x91>", probabilities={"<0x91>": p})
+        return shown(found, None).splitlines()[0]
+
+    assert heading(0.0004).startswith("predicts <0x91> (< 0.001)")
+    assert heading(0.0006).startswith("predicts <0x91> (0.001)")
+
+
 def test_shares_are_called_so() -> None:
     assert str(Explanation.from_scores(["a", "b"], [3.0, 1.0])) == "shares:  a 0.75  b 0.25"
     assert str(Explanation.from_scores(["a", "b"], [0.75, 0.25])) == "a 0.75  b 0.25"

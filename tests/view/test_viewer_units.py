@@ -184,3 +184,8 @@ def test_csv_keeps_text_text(modules: Any) -> None:
     assert rows[0] == ["method", "index", "token", "special", "score", "layer 0"]
     assert [row[2] for row in rows[1:]] == ["'=1+1", '"', "a,b", "-", "'@x", "line\nbreak", "ü"]
     assert [float(row[4]) for row in rows[1:]] == list(range(7))
+
+
+def test_probabilities_are_written_as_in_the_terminal(modules: Any) -> None:
+    given = [0.25, 0.0006, 0.0004, 0]
+    assert run(modules, "data", "(each, data) => data.map(each.likely)", given) == ["0.25", "0.001", "< 0.001", "0"]

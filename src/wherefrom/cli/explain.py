@@ -178,6 +178,10 @@ def _list_methods() -> None:
         made_of = f" (of {each['of']})" if each["of"] else ""
         row = Entry(each["name"], each["summary"] + made_of, (", ".join(each["symbols"]), each["paper"]))
         groups.setdefault(f"{kind}: {each['idea']}", []).append(row)
+    last = {
+        title: groups.pop(title) for title in [*groups] if title.startswith("Random")
+    }  # what the others are held to
+    groups |= last
     show(groups, ("in papers", "from"), "wherefrom methods NAME: its formula, options and paper")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise, zip_longest
 
 HANGING = " " * 12  # of a formula that goes on below
@@ -36,7 +36,20 @@ def _paragraph(text: str, width: int) -> Iterator[str]:
         if kept:
             yield from _formulas(list(lines), width)
         else:
-            yield from _filled(BOLD.sub(r"\1", " ".join(lines)), width)
+            for prose in _references(lines):
+                yield from _filled(BOLD.sub(r"\1", " ".join(prose)), width)
+
+
+def _references(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of prose that are filled together: an address at the end of a line ends its reference."""
+    together: list[str] = []
+    for line in lines:
+        together.append(line)
+        if line.split()[-1].startswith("http"):
+            yield together
+            together = []
+    if together:
+        yield together
 
 
 def _filled(text: str, width: int, below: str = "") -> list[str]:
@@ -44,7 +57,7 @@ def _filled(text: str, width: int, below: str = "") -> list[str]:
 
 
 def _stands_alone(line: str) -> bool:
-    return line.startswith((" ", "http", "- ", "|"))
+    return line.startswith((" ", "http", "- ", "| ", "|-"))  # not |y|, a formula amid prose
 
 
 def _formulas(lines: list[str], width: int) -> Iterator[str]:

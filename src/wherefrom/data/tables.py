@@ -26,6 +26,7 @@ Row = dict[str, Any]
 
 TEXT = (".txt",)
 TABLES = (".parquet", ".jsonl", ".csv", ".tsv")
+DELIMITED = {".csv": ",", ".tsv": "\t"}
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 PARQUET_ROWS = 1024  # read at a time
 
@@ -72,8 +73,8 @@ def attempts(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
         yield from _parquet(path)
     elif kind == ".jsonl":
         yield from _jsonl(path)
-    elif kind in (".csv", ".tsv"):
-        yield from _delimited(path, "," if kind == ".csv" else "\t")
+    elif kind in DELIMITED:
+        yield from _delimited(path, DELIMITED[kind])
     else:
         raise InvalidOption(f"{path}: expected one of {', '.join(TABLES)} (also compressed: {', '.join(PACKED)})")
 
@@ -122,6 +123,7 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
         header = next(reader, None)
         if not header:
             raise DamagedFile(f"{path}: the file is empty; its first line should name the columns")
+        _check_separator(path, header, delimiter)
         for number, cells in enumerate(reader, 1):
             if not cells:
                 continue
@@ -131,6 +133,17 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise DamagedFile(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+
+
+def _check_separator(path: Path, header: Sequence[str], delimiter: str) -> None:
+    """Refuse one column that another separator makes several of: some spreadsheets write csv with semicolons."""
+    for other in (";", ",", "\t") if len(header) == 1 else ():
+        names = header[0].split(other)
+        if other != delimiter and len(names) > 1 and all(name and name == name.strip() for name in names):
+            raise DamagedFile(
+                f"{path}: it seems to be separated by {other!r}: its first line is {header[0]!r}; "
+                f"separate the columns by {delimiter!r}, or save it as .jsonl or .parquet"
+            )
 
 
 def side_by_side(files: Mapping[str, Path]) -> Iterator[tuple[int, Row]]:

@@ -184,7 +184,7 @@ class MethodSpec:
 
 MethodLike: TypeAlias = str | MethodSpec
 
-METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods")
+METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods", listing="wherefrom methods")
 
 
 def method(

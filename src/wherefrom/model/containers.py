@@ -6,7 +6,7 @@ numpy array of texts, a column of a dataset, a dataset of encodings. A tuple is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,27 @@ def several(inputs: Any) -> Iterable[Any] | None:
         return inputs.tolist() if inputs.dtype.kind in "UOT" and inputs.ndim else None
     if _is_dataset(inputs):
         return _rows(inputs)
-    if hasattr(inputs, "columns"):  # a DataFrame of pandas or polars
-        names = list(map(str, inputs.columns))
-        one = "text" if "text" in names or not names else names[0]
-        raise InvalidInput(f"a table was given, with the columns {', '.join(names)}; pass one of them: table[{one!r}]")
+    if hasattr(inputs, "columns"):  # a table of pandas, polars or pyarrow
+        named = getattr(inputs, "column_names", None)  # of pyarrow, whose columns are the values
+        columns = named if isinstance(named, list) else inputs.columns
+        one = _of_texts(inputs, columns)
+        said = ", ".join(map(str, columns))
+        raise InvalidInput(f"a table was given, with the columns {said}; pass one of them: table[{one!r}]")
     for name in ("tolist", "to_list", "to_pylist"):  # pandas, polars, pyarrow
         if callable(make := getattr(inputs, name, None)):
             made = make()
             return made if isinstance(made, list) else None  # a single number
     return inputs if isinstance(inputs, Iterable) else None
+
+
+def _of_texts(table: Any, columns: Sequence[Any]) -> str:
+    """The column to suggest: "text", or the one whose first cell is the longest text; many tables begin with an id."""
+    names = list(map(str, columns))
+    if "text" in names or not names:
+        return "text"
+    cells = [next(iter(table[each]), None) for each in columns] if hasattr(table, "__len__") else []  # a lazy one waits
+    lengths = [len(cell) if isinstance(cell, str) else 0 for cell in cells] or [0]
+    return names[lengths.index(max(lengths))]
 
 
 def _is_dataset(inputs: Any) -> bool:

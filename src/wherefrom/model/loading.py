@@ -75,6 +75,11 @@ class Request:
         return {"local_files_only": True} if of_hub and not _reachable() else {}
 
     @property
+    def nowhere(self) -> bool:
+        """Whether it can only be a path, and nothing is there."""
+        return not HUB_NAME.fullmatch(self.source) and not Path(self.source).exists()
+
+    @property
     def found(self) -> bool:
         """Whether there is a folder of this name, or the hub's cache has its configuration."""
         of_hub = HUB_NAME.fullmatch(self.source)
@@ -119,8 +124,11 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     except WherefromError:
         raise
     except Exception as error:  # whatever a broken checkpoint makes transformers raise
-        away = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
-        reason = away if request.cached_only and not request.found else _reason(error)
+        reason = _reason(error)
+        if request.nowhere:
+            reason = "there is no such folder, and it is no name on the Hub"
+        elif request.cached_only and not request.found:
+            reason = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
         raise (UnsupportedModel if request.found else UnknownName)(
             f"cannot open the model '{request.name}': {reason} ({zoo.expected()})"
         ) from error

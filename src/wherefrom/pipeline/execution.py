@@ -13,7 +13,15 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from wherefrom.errors import InvalidOption, InvalidTarget, OutOfMemory, UnsupportedModel, WherefromError
+from wherefrom.errors import (
+    InvalidInput,
+    InvalidOption,
+    InvalidTarget,
+    NotDefined,
+    OutOfMemory,
+    UnsupportedModel,
+    WherefromError,
+)
 from wherefrom.method import Method, Scores
 from wherefrom.method.returned import layer_heads, layer_map, layer_row, maps_of, scores_of
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, foreseen, stream
@@ -422,8 +430,16 @@ def _explanations(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> l
         }
         fits = alone is not None or ("aggregated" in parts and fields.pop("known_finite"))
         fields["seconds"] = share + time.perf_counter() - begin
-        every.append(known_to_fit(fields) if fits else Explanation(**fields))
+        every.append(known_to_fit(fields) if fits else _looked_at(fields))
     return every
+
+
+def _looked_at(fields: dict[str, Any]) -> Explanation:
+    """An explanation that may hold NaN: of several methods, the error says which one gave it."""
+    try:
+        return Explanation(**fields)
+    except InvalidInput as error:
+        raise NotDefined(f"the method '{fields['method']}' has no value here: {error}") from error
 
 
 def _judged(job: Job, found: Answer) -> Target:

@@ -11,7 +11,7 @@ from rich.text import Text
 from wherefrom.errors import InvalidOption
 from wherefrom.result.explanation import Explanation, Unit
 from wherefrom.result.generation import Generation
-from wherefrom.view.terminal import show
+from wherefrom.view.terminal import likely, show
 
 OTHERS = 5  # words that might have been said instead
 
@@ -62,8 +62,8 @@ def others(generation: Generation, token: int) -> Text:
     rest = {name: p for name, p in step.probabilities.items() if name != step.target.label}
     listed = sorted(rest.items(), key=lambda each: -each[1])[:OTHERS]
     row = Text("instead of ", "dim").append(str(step.target.label), "bold")
-    row.append(f" ({step.probabilities[str(step.target.label)]:.3f}): ", "dim")
-    return row.append(",  ".join(f"{name} {p:.3f}" for name, p in listed))
+    row.append(f" ({likely(step.probabilities[str(step.target.label)])}): ", "dim")
+    return row.append(",  ".join(f"{name} {likely(p)}" for name, p in listed))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:

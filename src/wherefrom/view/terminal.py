@@ -146,7 +146,16 @@ def predicted(explanation: Explanation) -> tuple[str, str] | None:
     if explanation.prediction is None:
         return None
     p = explanation.probabilities.get(explanation.prediction)
-    return explanation.prediction, "" if p is None else f" ({p:.3f})"
+    return explanation.prediction, "" if p is None else f" ({likely(p)})"
+
+
+def likely(p: float) -> str:
+    """A probability to three digits; one that they would show as none is less than the least of them.
+
+    >>> likely(0.25), likely(0.00002)
+    ('0.250', '< 0.001')
+    """
+    return "< 0.001" if 0 < p < 0.0005 else f"{p:.3f}"
 
 
 def heading(explanation: Explanation, explained: str | None) -> Text:

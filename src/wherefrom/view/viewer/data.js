@@ -195,3 +195,8 @@ export function short(value) {
   const raised = power.replace("+", "").replace(/./g, (char) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(char)]);
   return `${digits.replace("-", "−")}×10${raised}`;
 }
+
+/** A probability to three digits; one that they would show as none is less than the least of them. */
+export function likely(probability) {
+  return probability > 0 && probability < 0.0005 ? "< 0.001" : short(Number(probability.toFixed(3)));
+}

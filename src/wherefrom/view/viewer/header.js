@@ -1,7 +1,7 @@
 // What the model said, what of it is explained, and which row it is read from.
 
 import { make } from "./dom.js";
-import { explainedByAll, short } from "./data.js";
+import { explainedByAll, likely } from "./data.js";
 
 const LIKELIEST = 3;
 
@@ -32,9 +32,9 @@ function said(side, payload, several) {
 function answerOf({ prediction, probabilities, target }) {
   const phrases = target.kind === "phrase" ? [target.label, target.foil_label] : [];
   const each = Object.entries(probabilities).filter(([label]) => label === prediction || !phrases.includes(label));
-  const likely = each.sort(([, a], [, b]) => b - a).slice(0, LIKELIEST);
-  if (!likely.length) return [make("b", {}, prediction)];
-  return likely.map(([label, probability]) =>
+  const first = each.sort(([, a], [, b]) => b - a).slice(0, LIKELIEST);
+  if (!first.length) return [make("b", {}, prediction)];
+  return first.map(([label, probability]) =>
     make("span", { class: label === prediction ? "label said" : "label" }, label, " ",
-      make("span", { class: "number" }, probability < 0.0005 ? "0.000" : short(Number(probability.toFixed(3))))));
+      make("span", { class: "number" }, likely(probability))));
 }

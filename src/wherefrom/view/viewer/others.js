@@ -1,6 +1,6 @@
 // What else the model might have said in the place of a token, and the question why it did not.
 
-import { short } from "./data.js";
+import { likely } from "./data.js";
 import { make } from "./dom.js";
 
 const LISTED_OTHERS = 6;
@@ -70,6 +70,5 @@ function word(name) {
 }
 
 function number(probability) {
-  const text = probability === null ? "" : probability < 0.0005 ? "<0.001" : short(Number(probability.toFixed(3)));
-  return make("span", { class: "number" }, text);
+  return make("span", { class: "number" }, probability === null ? "" : likely(probability));
 }

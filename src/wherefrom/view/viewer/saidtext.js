@@ -2,7 +2,7 @@
 // scores, and what was said after it is pale. Under the tokens that draw on the one that is pointed at there is a line.
 
 import { PALE } from "./colour.js";
-import { short } from "./data.js";
+import { likely } from "./data.js";
 import { make } from "./dom.js";
 
 const SHADES = 32; // of colour: fewer changes from one token to the next, none that one could see
@@ -116,7 +116,7 @@ function markOf(said, piece, token) {
   if (step >= 0) {
     const { probability } = said.steps[step];
     const name = text.trim() === "↵" ? "new line" : text.trim();
-    one.setAttribute("aria-label", probability === null ? name : `${name}, probability ${short(Number(probability.toFixed(3)))}`);
+    one.setAttribute("aria-label", probability === null ? name : `${name}, probability ${likely(probability)}`);
   }
   return { token: one, gap: blank ? make("span", { class: "gap" }, blank) : null, ground: "", line: 0, key: "" };
 }
