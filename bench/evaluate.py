@@ -1,12 +1,14 @@
 """Evaluation: erasure against one sentence at a time, and ten thousand rows in bounded memory.
 
     python bench/evaluate.py [--quick] [--device cuda] [--threads 2] [--rows 10000] [--batch-size 16]
+    python bench/evaluate.py --rate --device cuda --threads 4 --batch-size 2048 --shard 2048
 
 The shipped sentiment model; five cheap methods. Erasure: the same AOPC curves, once as `wherefrom evaluate` computes
 them and once with one forward pass for each step of each sentence and method, which is how the papers' code does it;
 the largest difference of a probability is given. Then a whole evaluation in a process of its own, its memory and its
 estimate of the time left taken down after every shard. Data: SST-2's training split where WHEREFROM_DATA names a folder
-that has it, else wherefrom's own grammar. Writes its table into bench/README.md.
+that has it, else wherefrom's own grammar. Writes its table into bench/README.md. With --rate: the rows a second of two
+evaluations in one process, after one of a single shard, in which a device is set up and kernels are compiled.
 """
 
 from __future__ import annotations
@@ -97,11 +99,40 @@ def erasing(arguments: argparse.Namespace) -> dict[str, float]:
     return {**medians, "gap": float(gap), "sentences": len(sentences), "passes": passes}
 
 
+def evaluate(rows: int, arguments: argparse.Namespace) -> None:
+    """The whole of it, into a folder that is thrown away."""
+    import wherefrom
+
+    with tempfile.TemporaryDirectory() as folder:
+        wherefrom.evaluate(
+            data(rows),
+            MODEL,
+            methods=METHODS,
+            metrics=METRICS,
+            out=Path(folder) / "run",
+            batch_size=arguments.batch_size,
+            shard=arguments.shard,
+            device=arguments.device,
+            progress=False,
+        )
+
+
+def tell_rate(arguments: argparse.Namespace) -> None:
+    import torch
+
+    torch.set_num_threads(arguments.threads)
+    evaluate(arguments.shard, arguments)
+    for _ in range(2):
+        begin = time.perf_counter()
+        evaluate(arguments.rows, arguments)
+        seconds = time.perf_counter() - begin
+        print(f"{arguments.rows} rows in {seconds:.2f} s, {arguments.rows / seconds:.0f} a second")
+
+
 def evaluating(arguments: argparse.Namespace) -> dict[str, Any]:
     """The whole evaluation; after every shard: seconds gone, rows done, memory and the time left as estimated."""
     import torch
 
-    import wherefrom
     from wherefrom.evaluation import steps as module
 
     torch.set_num_threads(arguments.threads)
@@ -116,17 +147,7 @@ def evaluating(arguments: argparse.Namespace) -> dict[str, Any]:
 
     module.bar = noting
     rows = 200 if arguments.quick else arguments.rows
-    with tempfile.TemporaryDirectory() as folder:
-        wherefrom.evaluate(
-            data(rows),
-            MODEL,
-            methods=METHODS,
-            metrics=METRICS,
-            out=Path(folder) / "run",
-            batch_size=arguments.batch_size,
-            shard=arguments.shard,
-            device=arguments.device,
-        )
+    evaluate(rows, arguments)
     return {"seconds": time.perf_counter() - begin, "noted": noted}
 
 
@@ -171,11 +192,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--shard", type=int, default=64)
+    parser.add_argument("--rate", action="store_true", help="rows a second alone, and nothing is written")
     parser.add_argument("--part", choices=("erasing", "evaluating"), help="used by this program itself")
     arguments = parser.parse_args()
     if arguments.part:
         part = {"erasing": erasing, "evaluating": evaluating}[arguments.part]
         print(json.dumps(part(arguments)))
+        return
+    if arguments.rate:
+        tell_rate(arguments)
         return
     results = []
     for part in ("erasing", "evaluating"):
