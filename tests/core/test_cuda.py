@@ -50,17 +50,21 @@ def test_the_kernels_of_the_gpu_give_what_the_cpu_gives(variant: str, dtype: tor
     ids = [tiny.ids(30), tiny.ids(17, 1)]
     for method in ("alti", "norm-residual", "globenc", "value-zeroing"):
         here = wherefrom.explain(ids, model.cpu(), method=method, aggregate=None)
-        there = wherefrom.explain(ids, model.cuda(), method=method, aggregate=None)
-        rows = wherefrom.explain(ids, model, method=method, aggregate=None, keep="row")
-        for a, b, c in zip(here, there, rows, strict=True):
+        opened, plain = (wherefrom.open_model(model.cuda(), compile=each) for each in ("always", "never"))
+        there = wherefrom.explain(ids, opened, method=method, aggregate=None)
+        rows = wherefrom.explain(ids, opened, method=method, aggregate=None, keep="row")
+        steps = wherefrom.explain(ids, plain, method=method, aggregate=None)
+        for a, b, c, d in zip(here, there, rows, steps, strict=True):
             limit = (1e-4 if dtype == torch.float32 else 5e-2) * np.abs(a.maps).max()
             assert np.abs(a.maps - b.maps).max() <= limit, method
+            assert np.abs(a.maps - d.maps).max() <= limit, method
             assert np.abs(b.readout_rows - c.layer_scores).max() <= limit, method
 
 
 def test_the_kernels_follow_a_batch_with_padding_and_a_hidden_first_token() -> None:
     """A row that sees nothing gives zeros, and no kernel reads beyond a text."""
-    model = tiny.model("llama", "encoder", dtype=torch.bfloat16, head_dim=16, max_position_embeddings=200).cuda()
+    tried = tiny.model("llama", "encoder", dtype=torch.bfloat16, head_dim=16, max_position_embeddings=200).cuda()
+    model = wherefrom.open_model(tried, compile="always")
     long, short = tiny.ids(140), tiny.ids(17, 1)
     texts = [{"input_ids": long, "attention_mask": [0, *[1] * 139]}, {"input_ids": short, "attention_mask": [1] * 17}]
     both = {name: [texts[0][name], texts[1][name] + [0] * 123] for name in texts[0]}
@@ -83,10 +87,10 @@ def test_attention_of_float32_in_one_kernel(
         return found
 
     monkeypatch.setattr(import_module("wherefrom.model.capture"), "at_once", seen)
-    here = wherefrom.capture([tiny.ids(30), tiny.ids(17, 1)], model)
+    here = wherefrom.capture([tiny.ids(30), tiny.ids(17, 1)], wherefrom.open_model(model, compile="always"))
     assert all(each is None for each in ran)
     ran.clear()
-    there = wherefrom.capture([tiny.ids(30), tiny.ids(17, 1)], model.cuda())
+    there = wherefrom.capture([tiny.ids(30), tiny.ids(17, 1)], wherefrom.open_model(model.cuda(), compile="always"))
     assert ran
     assert all(each is not None for each in ran)
     for a, b in zip(here.layers, there.layers, strict=True):

@@ -82,6 +82,8 @@ class Worker:
             prove=setting.prove,
             model_kwargs=setting.model_kwargs or None,
         )
+        if opened.device.type == "cuda" and opened.compile == "auto":  # a shard must not depend on those before it
+            opened = replace(opened, compile="always")
         reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)
         reads = replace(reads, shorten="shorten it, or have it cut: truncate=True, or --truncate of the command")
         seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))

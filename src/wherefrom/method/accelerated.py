@@ -164,8 +164,8 @@ def _gram(f: Tensor) -> Tensor:
 
 
 def _kernels(layer: LayerTrace) -> Kernels | None:
-    """None without Triton, on a CPU and in float64."""
-    if layer.mask.device.type != "cuda" or layer.raw["value"].dtype == torch.float64:
+    """None without Triton, on a CPU, in float64, and for what is not worth compiling them."""
+    if layer.mask.device.type != "cuda" or layer.raw["value"].dtype == torch.float64 or not layer.kernels:
         return None
     try:
         from wherefrom.method import length_kernel, nearness_kernel

@@ -136,8 +136,8 @@ def by_sentence(
 
 
 def _kernels(layer: LayerTrace, metric: str, standardise: bool) -> Any:
-    """The kernels in Triton; None on a CPU, without Triton, and for what they do not know."""
-    if layer.mask.device.type != "cuda":
+    """The kernels in Triton; None on a CPU, without Triton, and for what they do not know or is not worth it."""
+    if layer.mask.device.type != "cuda" or not layer.kernels:
         return None
     from wherefrom.method.value_zeroing_device import suits
 

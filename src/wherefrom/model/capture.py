@@ -23,6 +23,7 @@ from transformers.masking_utils import eager_mask
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.at_once import at_once
 from wherefrom.model.attended import blind_rows, by_head, eager_of, values_of, weights_among, without_blind_rows
+from wherefrom.model.compiling import Compile, follows, worth
 from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_order
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
@@ -50,6 +51,7 @@ from wherefrom.model.unseen import without_unseen
 T = TypeVar("T")
 NAME = "wherefrom"
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
+_COMPILE: ContextVar[Compile] = ContextVar("wherefrom_compile", default="auto")
 
 
 @dataclass
@@ -126,7 +128,8 @@ class _Recorder:
             if not step.crosses:
                 ids, mask = taken(ids, step.places), taken(mask, step.places)
         found = self.count, block, ids, mask, self.scaling, page, causal, self.softcap, step
-        made = LayerTrace(*found, _later=self.later, _lengths=self.batch.lengths if step is None else None)
+        known = self.batch.lengths if step is None else None
+        made = LayerTrace(*found, kernels=worth(_COMPILE.get()), _later=self.later, _lengths=known)
         self.on_layer(made)
         self.count += 1
 
@@ -140,7 +143,7 @@ def attention_forward(
     attention_mask = without_unseen(attention_mask, query)
     eager, recorder = eager_of(type(module)), _RECORDER.get()
     causal = recorder is not None and recorder.causal and recorder.streams is None  # of a decoder's two one is not
-    found = at_once(eager, query, key, value, attention_mask, causal, **more)
+    found = at_once(eager, query, key, value, attention_mask, causal, **more) if worth(_COMPILE.get()) else None
     output, attention = found or eager(module, query, key, value, attention_mask, **more)
     blind = blind_rows(attention_mask)
     if blind is not None:
@@ -172,6 +175,7 @@ def stream(
     """
     recorder = _Recorder(batch, on_layer, opened.causal, streams_of(batch) if opened.two_streams else None)
     switch = None if frozen is None else Switch()
+    follows(*batch.mask.shape)
 
     def run() -> Any:
         on_leaving(partial(_RECORDER.set, _RECORDER.get()))
@@ -218,6 +222,8 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
     encoder_of_decoders = opened.family.causal and not opened.causal
 
     def run() -> T:
+        on_leaving(partial(_COMPILE.set, _COMPILE.get()))
+        _COMPILE.set(opened.compile)
         parts = parts_of(opened.model)
         evaluating(opened.model, parts)
         if opened.pretrained.dtype == torch.float64:

@@ -14,6 +14,7 @@ from torch import nn
 
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.model.batching import by_length
+from wherefrom.model.compiling import Compile
 from wherefrom.model.forward import forward
 from wherefrom.model.inputs import Reader
 from wherefrom.model.layout import Family
@@ -66,6 +67,7 @@ class Model:
     unread: tuple[str, ...] = ()  # what it should go through and is not there
     processor: Any | None = None  # of a model of pictures: what prepares them,
     both: Any | None = None  # and the whole of which it is the image side, beside a side for texts (CLIP)
+    compile: Compile = "auto"  # when kernels in Triton run on a GPU
     nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, UnsupportedModel, WherefromError
+from wherefrom.model.compiling import Compile
 from wherefrom.model.families import candidates, has_row, unmapped
 from wherefrom.model.loading import TASKS, Request, Sides, dtype_of, load, pooling, sides_of, stamp, unread
 from wherefrom.model.model import Model, pretrained_in
@@ -44,6 +45,7 @@ def open_model(
     device: DeviceLike = None,
     dtype: DtypeLike = None,
     prove: bool = True,
+    compile: Compile = "auto",
     model_kwargs: Keywords = None,
 ) -> Model:
     """Open a shipped model ("wherefrom/sentiment"), a hub id, a folder, a loaded model with tokenizer, or a pipeline.
@@ -53,7 +55,8 @@ def open_model(
     `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
     `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers: two
     passes on five tokens. Of a model that somebody changed, explanations may then be wrong without a word
-    (docs/models.md).
+    (docs/models.md). `compile`: when kernels in Triton, which a machine compiles once, run on a GPU: "auto", once there
+    is so much to do that it is worth it, "always" or "never"; without them the same is done in steps of torch's.
 
     >>> model = wherefrom.open_model("wherefrom/sentiment")
     >>> wherefrom.explain("a deep and meaningful film .", model).prediction
@@ -68,9 +71,24 @@ def open_model(
             "model_kwargs": model_kwargs,
             "task": task,
         }
-        if unused := [name for name, value in given.items() if value is not None] + ["prove"] * (not prove):
+        other = ["prove"] * (not prove) + ["compile"] * (compile != "auto")
+        if unused := [name for name, value in given.items() if value is not None] + other:
             raise InvalidOption(f"{' and '.join(unused)} cannot be given with a model that is open already")
         return model.refreshed()
+    found = _any_opened(model, tokenizer, processor, task, device, dtype, prove, model_kwargs)
+    return found if compile == "auto" else replace(found, compile=compile)
+
+
+def _any_opened(
+    model: Any,
+    tokenizer: Any,
+    processor: Any,
+    task: str | None,
+    device: DeviceLike,
+    dtype: DtypeLike,
+    prove: bool,
+    model_kwargs: Keywords,
+) -> Model:
     if any(cls.__module__.startswith("transformers.pipelines.") for cls in type(model).__mro__):
         pipeline: Any = model
         images = getattr(pipeline, "image_processor", None)

@@ -43,6 +43,7 @@ class LayerTrace:
     causal: bool = False  # no token sees a later one
     softcap: float | None = None  # c in c·tanh(s / c), where scores are capped before the softmax (Gemma 2)
     step: StreamStep | None = None  # of an encoder with a decoder: what it writes of the axis that both share
+    kernels: bool = True  # whether those in Triton are worth compiling
     _shared: dict[str, Any] = field(default_factory=dict, repr=False)
     _later: Later | None = field(default=None, repr=False)
     _lengths: list[int] | None = field(default=None, repr=False)  # where they are known on the host
