@@ -19,6 +19,7 @@ import runs
 
 import wherefrom
 from wherefrom import board
+from wherefrom.board import measuring
 from wherefrom.board.choosing import FAITHFUL, LEFT_OUT, datasets, every_method, metrics, plain_name, sane
 from wherefrom.board.reading import BoardTable
 from wherefrom.board.writing import _absent, _columns, _going, _methods, _opening, _table
@@ -45,6 +46,15 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
     assert found.exit_code == 0, found.output
     assert "measured: tiny on reviews.jsonl" in found.output
     return here / "out", asked
+
+
+def test_a_pass_that_stalls_makes_no_method_cheap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = wherefrom.open_model(runs.model_folder(tmp_path / "tiny"))
+    data = wherefrom.data.read(runs.data_file(tmp_path / "reviews.jsonl", 4))
+    taken = iter([90.0, 2.0, 1.0, 3.0, 40.0])  # the pass alone, and after each method
+    monkeypatch.setattr(measuring, "_seconds", lambda *_: next(taken))
+    found = measuring._passes(opened, data, METHODS[:2], measuring.Measuring())
+    assert found == {METHODS[0]: 2.0, METHODS[1]: 3.0}
 
 
 def test_the_same_command_computes_nothing_twice(measured: tuple[Path, list[str]]) -> None:

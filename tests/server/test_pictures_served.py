@@ -120,3 +120,8 @@ def test_a_file_is_dropped_on_the_page(model: Model, tmp_path: Path) -> None:
         expect(page.locator("#status")).to_contain_text("Done")
         expect(page.locator("#error")).to_be_hidden()
         expect(page.locator("#history")).to_contain_text("photo.png")
+        page.set_input_files("#image", tmp_path / "text.png")  # after which there is no picture
+        expect(page.locator("#error")).to_contain_text("no image that this browser can read")
+        expect(page.locator("#preview")).to_be_hidden()
+        page.click("#explain")
+        expect(page.locator("#error")).to_contain_text("There is no picture yet")

@@ -96,7 +96,7 @@ def test_what_was_cut_off_is_said() -> None:
     read, size = max(span[2] for span in found.spans if span is not None), len(text.rstrip())
     (said,) = found.remarks
     assert said.startswith("cut where the model stops reading, after '")
-    assert said.endswith(f": {size - read:,} of {size:,} letters are left out")
+    assert said.endswith(f": {size - read:,} of {size:,} characters are left out")
     assert found.words().remarks == [said]
     assert wherefrom.Explanation.from_dict(found.to_dict()).remarks == [said]
     assert wherefrom.explain("the cat", opened, method="attcat", truncate=True).remarks == []

@@ -106,7 +106,8 @@ A star: only so many of the tables have the method; its means, over these alone,
 higher is better; log-odds, sufficiency: lower. *Randomised*: rank correlation with the scores after all weights were
 drawn anew; near 1 the scores do not depend on what was learnt. *Padding*: the largest change of a score beside a
 longer text, relative to the largest score. *bfloat16*: rank correlation with the scores of the model in bfloat16.
-*Passes*: time in forward passes of the model over the same batch. Told apart is what has p < {LEVEL:g}."""
+*Passes*: time (on a CPU, processor time) in forward passes of the model over the same batch.
+Told apart is what has p < {LEVEL:g}."""
 _AGREEING = """The share of the other methods that each beats, model by model. The tables order the methods alike with
 a mean rank correlation of {}: the further below 1, the less an order says about the next model."""
 _MADE = """```sh

@@ -100,6 +100,8 @@ def named(pairs: list[str] | None) -> dict[str, str] | None:
     """`--column text=review` or `--name 0=negative`, as often as given."""
     from wherefrom.spec import options
 
+    if bare := [each for each in pairs or [] if "=" not in each]:
+        raise InvalidOption(f"'{bare[0]}' stands alone; expected what it is and =, as in --column text={bare[0]}")
     return {name: str(value) for name, value in options(pairs or []).items()} or None
 
 

@@ -434,8 +434,8 @@ def _cut(explanation: Explanation) -> list[str]:
     ends = {span[0]: span[2] for span in sorted(filter(None, explanation.spans))}
     rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(explanation.texts) if place in ends]
     return [
-        f"cut where the model stops reading, after {text[:end][-LAST:].lstrip()!r}: {size - end:,} of {size:,} letters "
-        f"are left out"
+        f"cut where the model stops reading, after {text[:end][-LAST:].lstrip()!r}: {size - end:,} of {size:,} "
+        f"characters are left out"
         for text, end, size in rests
         if end < size
     ]

@@ -22,6 +22,7 @@ export function pictureField(complain) {
     try {
       show({ image: await drawn(file), name: file.name || "picture" });
     } catch {
+      show(null); // a picture of before would be explained in its place
       complain(`“${file.name || "what was dropped"}” is no image that this browser can read: expected a PNG, JPEG, WebP or GIF file`);
     }
   }
