@@ -26,6 +26,7 @@ from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments
 
 Verdict: TypeAlias = Literal["exact and fast", "exact, slower", "not defined here"]
+MANY = 3  # methods for which one reason is said more often than it is worth
 VERDICTS: tuple[Verdict, ...] = ("exact and fast", "exact, slower", "not defined here")
 
 
@@ -245,5 +246,11 @@ def _method_lines(methods: tuple[Suit, ...]) -> list[str]:
         group = [each for each in methods if each.verdict == verdict]
         bare = [each.method for each in group if not (each.why or each.note)]
         lines += [f"{verdict}: {', '.join(bare)}".removesuffix(": ")] if group else []
-        lines += [f"  {each.method:<{width}}  {each.why or each.note}" for each in group if each.why or each.note]
+        told: dict[str, list[str]] = {}
+        for each in group:
+            if said := each.why or each.note:
+                told.setdefault(said, []).append(each.method)
+        for said, names in told.items():
+            many = len(names) > MANY
+            lines += [f"  {said}: {', '.join(names)}"] if many else [f"  {name:<{width}}  {said}" for name in names]
     return lines

@@ -192,3 +192,9 @@ def test_of_a_pair_nothing_is_claimed_that_was_not_looked_at() -> None:
     assert found.shape["keys"] is None
     assert "queries and keys" not in str(found).partition("FFN  ")[0].partition("shape")[2]
     assert "one of the target the source and those before it" in " ".join(str(found).split())
+
+
+def test_a_reason_of_many_methods_is_said_once() -> None:
+    said = str(wherefrom.doctor("wherefrom/translate"))
+    assert said.count("it needs one stream of tokens") == 1
+    assert "attcat, partial-lrp" in said
