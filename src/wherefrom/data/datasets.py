@@ -293,9 +293,8 @@ def _made(row: Source, id: str, number: int, cells: Row, columns: Mapping[str, s
 def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
     """The columns to read, checked against the first row."""
     columns = {**_under_their_names(row, cells), **row.columns} if row.own else row.columns
-    for part, names in columns.items():
-        there = any(name in cells for name in names.split("|"))
-        if not there and (part in row.columns or part not in rows.SPARSE) and part not in row.optional:
+    for part, names in row.columns.items():
+        if part not in row.optional and not any(name in cells for name in names.split("|")):
             raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {', '.join(map(str, cells))}")
     if row.own and not {"text", "image"} & columns.keys():
         raise UnknownName(
