@@ -250,7 +250,7 @@ def held(explanation: wherefrom.Explanation) -> int:
         while isinstance(array, np.ndarray):
             arrays[id(array)] = array
             array = array.base
-    return sum(array.nbytes for array in arrays.values() if array.base is None)
+    return sum(array.nbytes for array in arrays.values() if not isinstance(array.base, np.ndarray))
 
 
 @pytest.mark.parametrize("position", [None, "mean"])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import tiny
 import wherefrom
 from wherefrom.aggregate import rollout
-from wherefrom.aggregate.rollout import through
 from wherefrom.errors import WherefromWarning
+from wherefrom.view.plot.along_edges import through
 
 
 def paths(maps: np.ndarray, below: np.ndarray, layer: int, i: int, j: int) -> float:

@@ -19,9 +19,7 @@ TOGETHER = [each for each in wherefrom.methods() if each.side_by_side]
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an accelerator is given to do, done here."""
-    joins = execution.joining
     monkeypatch.setattr(accelerated, "on_accelerator", lambda _: True)
-    monkeypatch.setattr(execution, "joining", lambda *given: joins(*given[:-1], torch.device("cuda")))
     monkeypatch.setattr(layers_together, "_accelerated", lambda _: True)
 
 

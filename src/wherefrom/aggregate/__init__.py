@@ -1,7 +1,9 @@
-"""From layer maps to maps that reach the input: arrays in, arrays out.
+"""From layer maps to maps that reach the input.
 
 An aggregation takes maps [L, n, n] and, when they belong to one head, the maps of all heads for the layers
-below; entry l of its answer reaches from layer l down to the input of the first map it was given.
+below; entry l of its answer reaches from layer l down to the input of the first map it was given. That is for the maps
+of a result: arrays in, arrays out. The arithmetic is a step in torch, from one layer to the next, which a whole batch
+takes on the device that its maps are on (wherefrom/pipeline/joint_maps.py).
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wherefrom.aggregate.flow import flow, flow_cost
-from wherefrom.aggregate.layers import last, last_cost, mean, mean_cost, total, total_cost
+from wherefrom.aggregate.layers import averaged, last, last_cost, mean, mean_cost, plus, total, total_cost
 from wherefrom.aggregate.receptive import Mask, corrected
-from wherefrom.aggregate.rollout import rollout, rollout_cost
-from wherefrom.aggregate.types import Maps
+from wherefrom.aggregate.rollout import rollout, rollout_cost, times
+from wherefrom.aggregate.types import Maps, Step
 from wherefrom.errors import InvalidOption
 from wherefrom.registry import Registry, fold
 from wherefrom.work import Work
@@ -30,15 +32,16 @@ class Aggregation:
 
     run: Joining
     cost: Callable[[int, int, int, int], Work]
+    step: Step | None = None  # from layer to layer; None where all must be there
     paths: bool = False  # follows paths through the layers, which the receptive field bends
     by_row: bool = False  # a row of the answer needs the same row of the maps and no other
 
 
 AGGREGATIONS: Registry[Aggregation] = Registry("aggregation", also="none")
-AGGREGATIONS.add("rollout", Aggregation(rollout, rollout_cost, paths=True))
+AGGREGATIONS.add("rollout", Aggregation(rollout, rollout_cost, times, paths=True))
 AGGREGATIONS.add("flow", Aggregation(flow, flow_cost, paths=True))
-AGGREGATIONS.add("sum", Aggregation(total, total_cost, by_row=True))
-AGGREGATIONS.add("mean", Aggregation(mean, mean_cost, by_row=True))
+AGGREGATIONS.add("sum", Aggregation(total, total_cost, plus, by_row=True))
+AGGREGATIONS.add("mean", Aggregation(mean, mean_cost, averaged, by_row=True))
 AGGREGATIONS.add("last", Aggregation(last, last_cost, by_row=True))
 
 __all__ = ["AGGREGATIONS", "Maps", "aggregate", "aggregate_row", "check_aggregation", "flow", "rollout"]

@@ -1,25 +1,32 @@
 r"""Layer maps joined without following paths: their sum, their mean, or simply the last.
 
-    sum:   S^l = Σ_{m≤l} M^m          (AttCAT adds up its layers)
-    mean:  S^l / (l + 1)
-    last:  M^l                        (raw attention)
+    sum:   S^l = S^{l-1} + M^l                            (AttCAT adds up its layers)
+    mean:  S^l = S^{l-1} + (M^l - S^{l-1}) / (l + 1)
+    last:  S^l = M^l                                      (raw attention)
 
 For a single head at layer l the layers below stay averaged over their heads, as in rollout and flow.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from torch import Tensor
 
-from wherefrom.aggregate.types import Maps
+from wherefrom.aggregate.types import Maps, folded, wide
 from wherefrom.work import Work
+
+
+def plus(so_far: Tensor | None, maps: Tensor, count: int) -> Tensor:
+    del count
+    return wide(maps) if so_far is None else so_far.to(maps.device) + wide(maps)
+
+
+def averaged(so_far: Tensor | None, maps: Tensor, count: int) -> Tensor:
+    return wide(maps) if so_far is None else so_far.to(maps.device).lerp(wide(maps), 1 / count)
 
 
 def total(maps: Maps, below: Maps | None = None) -> Maps:
     """[L, n, n] -> [L, n, n]: entry l is the sum of the layers up to l."""
-    below = maps if below is None else below
-    result: Maps = below.cumsum(0) - below + maps
-    return result
+    return folded(plus, maps, below)
 
 
 def total_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
@@ -29,9 +36,7 @@ def total_cost(n: int, depth: int, bytes: int, rows: int) -> Work:
 
 def mean(maps: Maps, below: Maps | None = None) -> Maps:
     """[L, n, n] -> [L, n, n]: entry l is the mean of the layers up to l."""
-    count = np.arange(1, len(maps) + 1, dtype=maps.dtype)
-    result: Maps = total(maps, below) / count[:, None, None]
-    return result
+    return folded(averaged, maps, below)
 
 
 def mean_cost(n: int, depth: int, bytes: int, rows: int) -> Work:

@@ -182,7 +182,7 @@ def _run_batch(
     places = cache(lambda: [_foreseen(opened, *each) for each in zip(read, asked, strict=True)])
     for shelf in shelves.values():
         shelf.rows = None if shelf.error else rows_alone(shelf.job, lengths, places)
-        shelf.joint = joining(shelf.job, lengths, shelf.fetching, opened.device)
+        shelf.joint = joining(shelf.job, lengths, shelf.fetching)
     begin = time.perf_counter()
     trace = _passed(opened, read, list(shelves.values()), on_layer)
     seen = on_host(trace.output)
@@ -346,6 +346,8 @@ def _work(shelf: Shelf, layer: LayerTrace, sentences: Sequence[Sentence]) -> Non
         return
     shelf.maps.add(heads[:, int(job.head)])
     shelf.below.add(whole)
+    if shelf.joint is not None:
+        shelf.joint.add(heads[:, int(job.head)], whole)
 
 
 def _work_towards(shelf: Shelf, output: OutputTrace) -> None:
@@ -358,7 +360,7 @@ def _work_towards(shelf: Shelf, output: OutputTrace) -> None:
         shelf.scores = scores_of(job.method, found, *shape).cpu()
         return
     shelf.maps = shelf.stack()
-    shelf.joint = joining(job, shelf.lengths, shelf.fetching, output.trace.opened.device)
+    shelf.joint = joining(job, shelf.lengths, shelf.fetching)
     every = maps_of(job.method, found, job.reach.depth, *shape)
     for layer in every[job.reach.start : job.reach.end]:
         maps = layer.detach()

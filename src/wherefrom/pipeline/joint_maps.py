@@ -1,8 +1,9 @@
-"""Rollout of a whole batch where its maps are made, on an accelerator: R^l = M^l R^{l-1}, layer by layer.
+"""The maps of a whole batch joined where they are made, layer by layer: for rollout R^l = M^l R^{l-1}.
 
-One product of all sentences takes what it takes to begin it; on the host it is one for each sentence. R is float64.
-Where a row of it leaves the range of the maps' own numbers, or R its own, the host does it over, which knows what to do
-(wherefrom/aggregate/rollout.py). Whatever is NaN or infinite in a map makes its row of R so, and is never in range.
+One step serves all sentences at once, on any device, and nobody waits for it. R is float64. Where a row of it leaves
+the range of the maps' own numbers, or R its own, that sentence is done over from its maps on the host, with powers of
+two beside the numbers (wherefrom/aggregate/rollout.py). Whatever is NaN or infinite in a map makes its row of R so, and
+is never in range.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wherefrom.aggregate import AGGREGATIONS
+from wherefrom.aggregate.types import Step
 from wherefrom.method.normalise import stacked
 from wherefrom.model.later import fetched, sent
 from wherefrom.pipeline.fetching import Fetching, Stack
@@ -44,9 +46,10 @@ class MapPadding:
 
 @dataclass
 class JointMaps:
-    """One job's rollout on one batch, gathered as the layers pass."""
+    """One job's joined maps on one batch, gathered as the layers pass."""
 
     found: Stack
+    step: Step
     joint: Tensor | None = None  # R of the layers so far: [B, n, n]
     largest: list[Tensor] = field(default_factory=list)  # of each row of R at each layer: [B, n]
     fits: Callable[[], Tensor] | None = None  # [B], under way: whose rows are all in range
@@ -55,17 +58,20 @@ class JointMaps:
     def padding(self) -> MapPadding:
         return MapPadding(self.found.lengths)
 
-    def add(self, maps: Tensor) -> None:
-        """One layer's maps, [B, n, n]."""
-        real = self.padding.cleared(maps).double()
-        self.joint = real if self.joint is None else real @ self.joint.to(real.device)
-        self.largest.append(self.joint.abs().amax(-1))
-        self.found.add(self.joint.to(maps.dtype))
+    def add(self, maps: Tensor, below: Tensor | None = None) -> None:
+        """One layer's maps, [B, n, n]; of one head, `below` are those of all heads, on which the next layer stands."""
+        count = len(self.largest) + 1
+        joint = self.step(self.joint, self.padding.cleared(maps), count)
+        self.largest.append(joint.abs().amax(-1))
+        self.found.add(joint.to(maps.dtype))
+        self.joint = joint if below is None else self.step(self.joint, self.padding.cleared(below), count)
 
     def add_all(self, maps: Tensor) -> None:
         """All layers' maps of one sentence, which has no padding: [L, n, n]."""
-        each = list(accumulate(maps.double(), lambda below, own: own @ below))
-        joint = torch.stack(each)
+        every: list[Tensor] = []
+        for count, own in enumerate(maps.unbind(), start=1):
+            every.append(self.step(every[-1] if every else None, own, count))
+        joint = torch.stack(every)
         self.largest = list(joint.abs().amax(-1, keepdim=True).transpose(1, 2))
         self.found.add_all(joint.to(maps.dtype))
 
@@ -89,9 +95,9 @@ class JointMaps:
         return found
 
 
-def joining(job: Job, lengths: Sequence[int], fetching: Fetching, device: torch.device) -> JointMaps | None:
-    """Where a job's maps are joined on their way; None where the host does it."""
+def joining(job: Job, lengths: Sequence[int], fetching: Fetching) -> JointMaps | None:
+    """Where a job's maps are joined on their way; None where they are not, or all of them are needed at once."""
     reach = job.reach
-    whole = reach.aggregate == "rollout" and not reach.receptive_field and not reach.readout_only and job.head is None
-    on_device = device.type == "cuda" and job.keep == "maps"
-    return JointMaps(Stack(lengths, reach.end - reach.start, fetching)) if whole and on_device else None
+    step = None if reach.aggregate is None else AGGREGATIONS[reach.aggregate].step
+    whole = not reach.receptive_field and not reach.readout_only and job.head != "all" and job.keep == "maps"
+    return JointMaps(Stack(lengths, reach.end - reach.start, fetching), step) if step is not None and whole else None

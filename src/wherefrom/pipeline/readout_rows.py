@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from wherefrom.aggregate import AGGREGATIONS, aggregate
-from wherefrom.aggregate.rollout import in_range
+from wherefrom.aggregate.rollout import NOTHING, fitting, in_range, near_one, shifted, times
+from wherefrom.method.normalise import stacked
 from wherefrom.model.later import sent
 from wherefrom.pipeline.joint_maps import MapPadding
 from wherefrom.pipeline.resolution import Job
@@ -44,7 +45,7 @@ class ReadoutRows:
     job: Job
     readouts: Sequence[Readout]
     lengths: Sequence[int]
-    dtype: Any = np.float32  # of the maps
+    dtype: torch.dtype = torch.float32  # of the maps
     found: list[Tensor] = field(default_factory=list)  # [B, n] each
     below: list[Tensor] = field(default_factory=list)  # the same over all heads, when one head is asked for
     joint: Tensor | None = None  # R of the layers so far: [B, n, n]
@@ -78,16 +79,16 @@ class ReadoutRows:
     def add(self, maps: Tensor, below: Tensor | None = None) -> None:
         """One layer's maps, [B, n, n], or their readout rows alone, [B, 1, n]; `below` all heads' maps."""
         row = maps.shape[1] == 1 < maps.shape[2]
-        self.dtype = np.float64 if maps.dtype == torch.float64 else np.float32
+        self.dtype = maps.dtype
         if not self.joins:
             self.found.append(maps[:, 0] if row else self._readout(self._real(maps)))
             if below is not None:
                 self.below.append(self._readout(self._real(below)))
             return
-        joint = self._times(maps if row else self._real(maps))
+        joint = times(self.joint, maps if row else self._real(maps))
         self.found.append(joint[:, 0] if row else self._readout(joint))
         if below is not None:
-            joint = self._times(self._real(below))
+            joint = times(self.joint, self._real(below))
         self.joint = joint if row else self._in_range(joint, maps.dtype)
 
     def _in_range(self, joint: Tensor, dtype: torch.dtype) -> Tensor:
@@ -100,11 +101,6 @@ class ReadoutRows:
         self.sizes.append((self.layers, size))
         scaled: Tensor = joint / size
         return scaled
-
-    def _times(self, maps: Tensor) -> Tensor:
-        """Rows of this layer's map times R of those below it."""
-        maps = maps.to(torch.float32 if maps.device.type == "mps" else torch.float64)  # which Apple's GPUs have not
-        return maps if self.joint is None else maps @ self.joint.to(maps.device)
 
     def _real(self, maps: Tensor) -> Tensor:
         return self._padding.cleared(maps)
@@ -125,73 +121,63 @@ class ReadoutRows:
         ]
         return torch.stack(rows)
 
-    def of(self, sentence: int) -> np.ndarray[Any, Any]:
+    def of(self, sentence: int) -> Array:
         """The readout row of one sentence at every layer: [L, n]."""
         n = self.lengths[sentence]
-        rows = self._fetched[0][:, sentence, :n]
-        name = self.job.reach.aggregate
         if self.joins:
             joined, powers, whole = self._joined
             if whole is not None:
                 return whole[:, sentence, :n]
-            return in_range(joined[:, sentence, :n], powers[:, sentence])
+            found: Array = in_range(joined[:, sentence, :n], powers[:, sentence], self.dtype).numpy()
+            return found
+        rows, name = self._fetched[0][:, sentence, :n].numpy(), self.job.reach.aggregate
         if name is None:
             return rows
-        under = self._fetched[1][:, sentence, None, :n] if self.below else None
+        under = self._fetched[1][:, sentence, None, :n].numpy() if self.below else None
         return aggregate(name, rows[:, None], under)[:, 0]
 
     @cached_property
     def finite(self) -> bool:
         """Whether no row of any sentence holds NaN or infinite values, as far as one look at all of them tells."""
         whole = self._joined[2] is not None if self.joins else self.job.reach.aggregate in (None, "last")
-        return whole and bool(np.isfinite(self._fetched[0]).all())
+        return whole and bool(self._fetched[0].isfinite().all())
 
     @cached_property
-    def last(self) -> np.ndarray[Any, Any] | None:
+    def last(self) -> Array | None:
         """The row that every sentence ends with, [B, n], where all are seen to be numbers."""
         if not self.finite:
             return None
-        whole = self._joined[2] if self.joins else self._fetched[0]
+        whole = self._joined[2] if self.joins else self._fetched[0].numpy()
         return None if whole is None else whole[-1].copy()
 
     @cached_property
-    def _fetched(self) -> list[np.ndarray[Any, Any]]:
+    def _fetched(self) -> list[Tensor]:
         """Rows, those below and sizes of all sentences on the host, when no layer is to come."""
-        return [_on_cpu(each) for each in (self.found, self.below, [size for _, size in self.sizes])]
+        every = self.found, self.below, [size for _, size in self.sizes]
+        return [stacked(each).cpu() if each else torch.empty(0) for each in every]
 
     @cached_property
-    def _joined(self) -> tuple[Array, Array, Array | None]:
+    def _joined(self) -> tuple[Tensor, Tensor, Array | None]:
         """R's rows of all sentences, near 1 lest they vanish in float32, and their powers of two: [L, B, n], [L, B].
 
         Last both together, where all of that are numbers.
         """
-        rows = self._fetched[0]
         fractions, powers = self._cumulated()
-        rows = rows * fractions[..., None]
-        most = np.abs(rows).max(-1)
-        more = np.frexp(most)[1]
-        near, powers = np.ldexp(rows, -more[..., None]).astype(self.dtype), powers + more
-        info, there = np.finfo(self.dtype), powers[most > 0]
-        fits = not there.size or (there.min() >= info.minexp + info.nmant and there.max() <= info.maxexp - 1)
-        return near, powers, np.ldexp(near, np.where(most > 0, powers, 0)[..., None]) if fits else None
+        near, more = near_one(self._fetched[0].double() * fractions[..., None])
+        powers = torch.where(more == NOTHING, NOTHING, powers + more)
+        fits = fitting(powers, self.dtype)
+        return near, powers, shifted(near, powers[..., None]).to(self.dtype).numpy() if fits else None
 
-    def _cumulated(self) -> tuple[Array, Array]:
+    def _cumulated(self) -> tuple[Tensor, Tensor]:
         """What R had been divided by before each layer, as fractions and powers of two: [L, B] each."""
-        sizes = np.ones((len(self.found), len(self.lengths)))
+        sizes = torch.ones(len(self.found), len(self.lengths), dtype=torch.float64)
         if self.sizes:
-            sizes[[after - 1 for after, _ in self.sizes]] = self._fetched[2][:, :, 0, 0]
-        fractions, powers = np.ones_like(sizes), np.zeros(sizes.shape, dtype=np.int64)
+            sizes[[after - 1 for after, _ in self.sizes]] = self._fetched[2][:, :, 0, 0].double()
+        fractions, powers = torch.ones_like(sizes), torch.zeros_like(sizes, dtype=torch.int64)
         for layer in range(1, len(sizes)):
-            fractions[layer], more = np.frexp(fractions[layer - 1] * sizes[layer - 1])
+            fractions[layer], more = torch.frexp(fractions[layer - 1] * sizes[layer - 1])
             powers[layer] = powers[layer - 1] + more
         return fractions, powers
-
-
-def _on_cpu(rows: Sequence[Tensor]) -> np.ndarray[Any, Any]:
-    if not rows:
-        return np.empty(0)
-    found: np.ndarray[Any, Any] = torch.stack([each.to(rows[0].device) for each in rows]).cpu().numpy()
-    return found
 
 
 def rows_alone(job: Job, lengths: Sequence[int], places: Callable[[], Sequence[Readout | None]]) -> ReadoutRows | None:

@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.collections import LineCollection
 
-from wherefrom.aggregate.rollout import through
 from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.result.explanation import Array, Explanation
 from wherefrom.result.routes import Routes
 from wherefrom.view.colour import hexadecimal, shade, shades
+from wherefrom.view.plot.along_edges import through
 from wherefrom.view.plot.canvas import GAP, SIZE, SMALL, Picture, Theme, inches, theme
 from wherefrom.view.plot.heat import label_size, label_step
 from wherefrom.view.plot.lettering import extent, short, widest
