@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,12 +59,24 @@ def test_an_array_that_nobody_looked_at_is_looked_at() -> None:
     assert np.isnan(wherefrom.Explanation(**fields, known_finite=True).scores).all()
 
 
-@pytest.mark.parametrize(("method", "limited"), [("TransAtt", True), ("globenc", False)])
-def test_what_repeats_a_pass_in_float64_takes_few_tokens_at_a_time_on_a_gpu(method: str, limited: bool) -> None:
-    job = resolve_job(wherefrom.open_model(tiny.model("bert")), choose(method))
-    for device, tokens in (("cuda", execution.DOUBLED), ("cpu", float("inf"))):
-        opened: Any = SimpleNamespace(device=torch.device(device))
-        assert execution._at_once(opened, {method: job}) == (tokens if limited else float("inf"))
+@pytest.mark.parametrize(
+    ("method", "device", "longest", "free", "tokens"),
+    [
+        ("TransAtt", "cuda", 128, 2**40, execution.DOUBLED),
+        ("TransAtt", "cuda", 512, 2**40, execution.SEVERAL * 512),
+        ("TransAtt", "cuda", 512, 2**20, execution.DOUBLED),  # no room for several
+        ("TransAtt", "cpu", 512, 2**40, inf),
+        ("globenc", "cuda", 512, 2**40, inf),
+    ],
+)
+def test_what_repeats_a_pass_in_float64_takes_few_tokens_at_a_time_on_a_gpu(
+    method: str, device: str, longest: int, free: int, tokens: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = wherefrom.open_model(tiny.model("bert"))
+    monkeypatch.setattr(execution, "free_memory", lambda _device: free)
+    opened: Any = SimpleNamespace(device=torch.device(device), shape=model.shape)
+    sentences: Any = [range(3), range(longest)]
+    assert execution._at_once(opened, sentences, {method: resolve_job(model, choose(method))}) == tokens
 
 
 def test_the_next_batch_is_begun_before_the_results_of_the_last_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ CPU_BYTES = 5 * 2**19
 DEVICE_BYTES = 256 * 2**20
 
 
-def free_memory(t: Tensor) -> int:
-    """Bytes that the device of `t` still has, those included that torch holds for later."""
-    free: int = torch.cuda.mem_get_info(t.device)[0]
-    return free + torch.cuda.memory_reserved(t.device) - torch.cuda.memory_allocated(t.device)
+def free_memory(device: torch.device) -> int:
+    """Bytes that a GPU still has, those included that torch holds for later."""
+    free: int = torch.cuda.mem_get_info(device)[0]
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def tiles(total: int, each: int, budget: int) -> Iterator[slice]:

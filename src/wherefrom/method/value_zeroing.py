@@ -104,7 +104,9 @@ def value_zeroing(
     else:
         from wherefrom.method.value_zeroing_device import moved as at_once
 
-        moved = at_once(layer, metric, precision, budget or min(free_memory(layer.u) // 4, DEVICE_BYTES), kernels)
+        moved = at_once(
+            layer, metric, precision, budget or min(free_memory(layer.u.device) // 4, DEVICE_BYTES), kernels
+        )
     return to_one_or_self(moved, layer, "value-zeroing")
 
 
@@ -116,7 +118,7 @@ def by_sentence(
     budget: int | None = None,
 ) -> Tensor:
     """How far every output moves, in steps of torch's: [B, n, n]."""
-    budget = budget or (free_memory(layer.u) // 8 if layer.u.is_cuda else CPU_BYTES)
+    budget = budget or (free_memory(layer.u.device) // 8 if layer.u.is_cuda else CPU_BYTES)
     if layer.step is not None and not layer.block.feeds:  # whose output the second step of its block gives
         return through_both_steps(layer, DISTANCES[metric], standardise, budget)
     moved = torch.zeros_like(layer.attention[:, 0])

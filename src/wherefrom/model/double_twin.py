@@ -113,7 +113,8 @@ def _copied(module: nn.Module, kept: set[int], made: dict[int, nn.Module]) -> nn
     if id(module) in made:
         return made[id(module)]
     twin = made[id(module)] = object.__new__(type(module))
-    parts = {name: part for name, part in module.__dict__.items() if name not in _bound(module)}
+    bound = _bound(module)
+    parts = {name: part for name, part in module.__dict__.items() if name not in bound}
     parts["_parameters"] = {
         name: parameter if parameter is None or id(parameter) in kept else _double(parameter)
         for name, parameter in module._parameters.items()

@@ -24,6 +24,7 @@ from wherefrom.errors import (
 )
 from wherefrom.method import Method, Scores
 from wherefrom.method.returned import layer_heads, layer_map, layer_row, maps_of, scores_of
+from wherefrom.method.tiling import free_memory
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, foreseen, stream
 from wherefrom.model.frozen_pass import Freezing
 from wherefrom.model.target import is_each
@@ -43,9 +44,9 @@ from wherefrom.result.words import as_written
 from wherefrom.typecheck import checked, least
 
 Advance = Callable[[int], None]  # told how many more sentences are done
-# Tokens that a pass in float64, all of which is kept, is given at once: they keep a GPU busy, and more would take more
-# of its memory and no less time.
-DOUBLED = 2816
+# What a pass in float64, all of which is kept, is given at once: tokens that keep a GPU busy, of which more would take
+# more of its memory and little less time; but of long sentences several, where it has room, as they are begun together.
+DOUBLED, SEVERAL = 2816, 8
 RANDOM = Target("random")
 
 
@@ -114,7 +115,7 @@ def attempt(
             yield from _run_batch(opened, sentences, questions, [i], again, None)
         advance(len(members))
 
-    runs = map(run, opened.batches(sentences, batch_size, tokens=_at_once(opened, jobs)))
+    runs = map(run, opened.batches(sentences, batch_size, tokens=_at_once(opened, sentences, jobs)))
     for outcome in chain.from_iterable(one_ahead(runs) if _goes_ahead(opened, jobs) else runs):
         if outcome is not None:
             yield outcome
@@ -127,9 +128,15 @@ def _goes_ahead(opened: Model, jobs: Mapping[str, Job]) -> bool:
     return opened.device.type == "cuda" and all(job.method.by_layer for job in jobs.values())
 
 
-def _at_once(opened: Model, jobs: Mapping[str, Job]) -> float:
+def _at_once(opened: Model, sentences: Sequence[Sentence], jobs: Mapping[str, Job]) -> float:
     """How many tokens, padding included, share a batch at most."""
-    return DOUBLED if opened.device.type == "cuda" and any(job.method.doubled for job in jobs.values()) else inf
+    doubled = [job for job in jobs.values() if job.method.doubled]
+    if opened.device.type != "cuda" or not doubled:
+        return inf
+    longest = max(map(len, sentences), default=0)
+    together = opened.shape((longest,) * SEVERAL)
+    held = max(job.method.cost(together, job.options).held if job.method.cost else inf for job in doubled)
+    return max(DOUBLED, SEVERAL * longest) if held <= free_memory(opened.device) / 2 else DOUBLED
 
 
 @contextmanager
