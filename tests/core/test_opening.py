@@ -110,6 +110,19 @@ def test_another_head_left_unused_is_nothing_to_talk_about(tmp_path: Path, capfd
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_folder_of_multiple_choice_is_refused_unless_its_head_is_to_be_left_out(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, task="encoder", architectures=["BertForMultipleChoice"])
+    with pytest.raises(WherefromError, match=r"BertForMultipleChoice, .* multiple choice is not explained. task='enc"):
+        wherefrom.explain("the cat", folder)
+    assert wherefrom.explain("the cat", folder, task="encoder").target.kind == "none"
+
+
+def test_a_head_that_is_left_out_is_named(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, task="encoder", architectures=["BertForNextSentencePrediction"])
+    with pytest.warns(WherefromWarning, match="as BertForNextSentencePrediction, whose head wherefrom does not know"):
+        assert wherefrom.explain("the cat", folder).target.kind == "none"
+
+
 def test_a_bare_encoder_may_lack_its_pooler_and_nothing_else(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, task="masked-lm")
     assert wherefrom.explain("the cat", folder, task="encoder", method="attention").target.kind == "none"

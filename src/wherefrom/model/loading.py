@@ -152,7 +152,7 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
     _refuse_adapters(request)
     _check_dtype(request)
     config = transformers.AutoConfig.from_pretrained(source, **OWN_CODE, **request.cached_only)
-    task = request.task or task_in(config)
+    task = request.task or _task_of(request, config)
     options = {**OWN_CODE, **request.cached_only, "ignore_mismatched_sizes": True, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
         options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
@@ -327,6 +327,23 @@ def task_in(config: Any) -> str:
             if architecture.endswith(endings):
                 return task
     return "encoder"
+
+
+def _task_of(request: Request, config: Any) -> str:
+    """The same, and what becomes of a head that is none of those."""
+    task, saved = task_in(config), [str(each) for each in config.architectures or ()]
+    if task != "encoder" or not saved or any(each.endswith(TASKS["encoder"][1]) for each in saved):
+        return task
+    if saved[0].endswith("ForMultipleChoice"):
+        raise UnsupportedModel(
+            f"'{request.name}' was saved as {saved[0]}, which reads several texts at once: multiple choice is not "
+            f"explained. task='encoder' opens what is under its head"
+        )
+    warn(
+        f"'{request.name}' was saved as {saved[0]}, whose head wherefrom does not know, and is opened without it, as a "
+        f"bare encoder; say task='encoder' if that is meant, or name another head"
+    )
+    return task
 
 
 # How sentence-transformers names its poolings, and the readout position of each.
