@@ -268,6 +268,12 @@ def test_errors_are_sentences(visit: Open) -> None:
     page.locator("#status", has_text="Done in").wait_for()
     assert page.locator("#error").is_hidden()
     assert page.locator(".remarks", has_text="cut where the model stops reading").is_visible()
+    page.locator("#text").evaluate(
+        "it => { it.focus(); document.execCommand('insertText', false, 'word '.repeat(3000)); }"
+    )
+    page.click("#explain")  # nothing of what was pasted is dropped without a word
+    page.locator("#error", has_text=re.compile(r"1\d,\d{3} characters; this server takes at most 10,000")).wait_for()
+    page.fill("#text", "the cat [MASK] here .")
     page.route("**/api/compare", lambda route: route.abort())
     page.click("#explain")
     page.locator("#error", has_text="cannot be reached").wait_for()

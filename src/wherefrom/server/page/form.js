@@ -11,7 +11,7 @@ const EDGES = ["start", "end", "answer"];
 
 const by = (id) => document.getElementById(id);
 
-export function form({ models, methods, examples, limits }, complain) {
+export function form({ models, methods, examples }, complain) {
   const picture = pictureField(complain);
   const modelOf = (name) => models.find((each) => each.name === name);
   /** What stands for the word that a model fills in; null where it fills in none. */
@@ -60,7 +60,7 @@ export function form({ models, methods, examples, limits }, complain) {
   /** A list of classes, a field for a word, or nothing where the model predicts nothing. */
   function control(id, model, none) {
     if (model.task === TEXT && id === "target") {
-      return make("input", { id, type: "text", placeholder: "the target text", maxlength: limits.characters, spellcheck: "false" });
+      return make("input", { id, type: "text", placeholder: "the target text", spellcheck: "false" });
     }
     if (WORDS.includes(model.task)) {
       return make("input", { id, type: "text", placeholder: id === "target" ? none : "nothing", list: "words", maxlength: 100, spellcheck: "false" });
@@ -190,7 +190,6 @@ export function form({ models, methods, examples, limits }, complain) {
   by("examples").append(...models.filter((model) => examples.some((each) => each.model === model.name)).map((model) =>
     make("optgroup", { label: model.name }, ...examples.map((each, i) => [each, i]).filter(([each]) => each.model === model.name)
       .map(([each, i]) => make("option", { value: i }, `${each.inputs}  (${each.source})`)))));
-  for (const id of ["text", "pair", "other"]) by(id).maxLength = limits.characters;
   by("examples").addEventListener("change", () => {
     if (by("examples").value !== "") fill({ ...examples[by("examples").value] });
     by("examples").value = "";

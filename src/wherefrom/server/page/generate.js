@@ -181,7 +181,6 @@ async function start() {
   const speaking = models.filter((each) => each.says);
   if (!speaking.length) throw new Error("no model here says anything: name a language model or a translator at the start, wherefrom serve --model …");
   lists(speaking, methods);
-  for (const id of ["text", "given"]) by(id).maxLength = limits.characters;
   const go = () => speak(speaking, limits, css);
   by("ask").addEventListener("submit", (event) => {
     event.preventDefault();
