@@ -33,8 +33,6 @@ from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checks_arguments
 
-AHEAD = 16  # batches that are read before they are explained, sentences of similar length together
-
 
 # fmt: off
 @overload
@@ -133,7 +131,7 @@ def explain_stream(
         "tokenizer_kwargs": tokenizer_kwargs,
         **options,
     }
-    parts = chunks(inputs, batch_size * AHEAD)
+    parts = chunks(inputs, batch_size)
     total = len(inputs) if isinstance(inputs, Sized) else None
 
     def stream() -> Iterator[Explanation | Comparison]:

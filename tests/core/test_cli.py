@@ -259,6 +259,18 @@ def test_a_file_of_texts_into_a_table(folder: str, tmp_path: Path) -> None:
     assert (tmp_path / "pairs.csv").read_text(encoding="utf-8").count("\n") == 1 + 7
 
 
+def test_what_was_read_of_a_damaged_table_is_written(
+    folder: str, tmp_path: Path, typed: Callable[..., Outcome]
+) -> None:
+    table, out = tmp_path / "texts.csv", tmp_path / "scores.csv"
+    table.write_bytes(b"id, text \n1,a cat\n2,a dog\n" + b"3,a film\n" * 2000 + b"4,\xff\n")
+    found = typed("explain", "-m", folder, "--method", "attention", "--file", str(table), "--out", str(out))
+    assert found.returncode == 2
+    assert "line 2004 is not UTF-8" in " ".join(found.stderr.split())
+    numbers = {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()}
+    assert {"input", "0", "1", "2"} <= numbers
+
+
 @pytest.mark.filterwarnings("default::wherefrom.errors.WherefromWarning")
 def test_lines_that_cannot_be_explained_are_named(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
     (tmp_path / "texts.txt").write_text("a cat\n\na dog\n", encoding="utf-8")

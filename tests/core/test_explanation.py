@@ -190,3 +190,10 @@ def test_who_reads_a_file_of_the_other_kind_is_said(tmp_path: Path) -> None:
         wherefrom.Explanation.load(both)
     with pytest.raises(wherefrom.WherefromError, match=r"a wherefrom explanation .* wherefrom\.Explanation\.load"):
         wherefrom.Comparison.load(one)
+
+
+def test_to_go_over_an_explanation_asks_over_what() -> None:
+    found = Explanation.from_scores(["a", "b"], [1.0, 2.0])
+    for go in (list, np.array, lambda it: "a" in it):
+        with pytest.raises(wherefrom.WherefromError, match=r"over tokens or over layers\? Go through zip"):
+            go(found)

@@ -221,6 +221,17 @@ def test_a_stream_may_be_endless() -> None:
     assert read <= 32
 
 
+def test_what_came_before_an_input_that_cannot_be_read_is_explained() -> None:
+    def broken() -> Iterator[str]:
+        yield from TEXTS[:2] * 5
+        raise OSError("the disk is gone")
+
+    stream, found = wherefrom.explain_stream(broken(), MODEL, TOKENIZER, "attcat", batch_size=2), []
+    with pytest.raises(OSError, match="the disk is gone"):
+        found.extend(each.texts[0] for each in stream)
+    assert found == TEXTS[:2] * 5
+
+
 def test_a_stream_counts_on_and_goes_on() -> None:
     texts = [*["a cat"] * 20, "", "a dog"]
     with pytest.raises(WherefromError, match="input 20: the text is empty"):

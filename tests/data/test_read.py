@@ -466,3 +466,12 @@ def test_a_table_with_another_separator_is_told_from_one_without_the_column(tmp_
         list(read(table))
     table.write_text("text\na fine film; I liked it\n")  # a semicolon in a text is no separator
     assert [row.text for row in read(table)] == ["a fine film; I liked it"]
+
+
+def test_blanks_beside_a_separator_are_no_part_of_a_columns_name(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("text, label\na film,1\n", encoding="utf-8")
+    assert only(read(table)) == Example("mine:1", "a film", 1)
+    table.write_text("text,label,label\na film,1,0\n", encoding="utf-8")
+    with pytest.raises(WherefromError, match="two columns are called 'label'"):
+        list(read(table))

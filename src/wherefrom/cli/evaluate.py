@@ -98,11 +98,10 @@ def evaluate_command(
 
 def named(pairs: list[str] | None) -> dict[str, str] | None:
     """`--column text=review` or `--name 0=negative`, as often as given."""
-    from wherefrom.spec import options
-
     if bare := [each for each in pairs or [] if "=" not in each]:
         raise InvalidOption(f"'{bare[0]}' stands alone; expected what it is and =, as in --column text={bare[0]}")
-    return {name: str(value) for name, value in options(pairs or []).items()} or None
+    apart = [each.partition("=") for each in pairs or []]
+    return {name.strip(): value for name, _, value in apart} or None  # a column's name may begin with a blank
 
 
 def complete_metric(typed: str) -> list[str]:

@@ -124,6 +124,7 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
         if not header:
             raise DamagedFile(f"{path}: the file is empty; its first line should name the columns")
         _check_separator(path, header, delimiter)
+        header = _names(path, header)
         for number, cells in enumerate(reader, 1):
             if not cells:
                 continue
@@ -133,6 +134,14 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise DamagedFile(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+
+
+def _names(path: Path, header: Sequence[str]) -> list[str]:
+    """What the columns are called: blanks beside a separator are no part of it, and no two have one name."""
+    names = [name.strip() for name in header]
+    if twice := [name for i, name in enumerate(names) if name and name in names[:i]]:
+        raise DamagedFile(f"{path}: two columns are called '{twice[0]}'; give each a name of its own")
+    return names
 
 
 def _check_separator(path: Path, header: Sequence[str], delimiter: str) -> None:

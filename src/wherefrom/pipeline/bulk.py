@@ -21,6 +21,7 @@ from wherefrom.result.explanations import Explanations
 from wherefrom.typecheck import kind_of
 
 INPUT_ERRORS = (*EXAMPLE_ERRORS, InvalidTarget, OutOfMemory)  # a target or the memory may fit the other inputs
+AHEAD = 16  # batches of a stream that are read before they are explained, sentences of similar length together
 GO_ON = "; on_error='skip' goes on without it"
 
 
@@ -147,19 +148,31 @@ def _explained(
     }
 
 
-def chunks(inputs: Any, size: int) -> Iterator[Chunk]:
-    """Inputs taken as they come, so many at a time."""
+def chunks(inputs: Any, batch_size: int) -> Iterator[Chunk]:
+    """Inputs taken as they come: one batch at first, so that nobody waits long for an answer, later several."""
     items = several(inputs)
     if items is None:
         raise InvalidInput(
             f"{kind_of(inputs)} was given; expected several inputs, one after another (a list, a generator, a "
             f"column of a dataset); for a single one use explain"
         )
-    return _cut(items, size)
+    return _cut(items, batch_size)
 
 
-def _cut(items: Iterable[Any], size: int) -> Iterator[Chunk]:
-    left, first = iter(items), 0
-    while part := list(islice(left, size)):
-        yield Chunk(part, first)
-        first += len(part)
+def _cut(items: Iterable[Any], batch_size: int) -> Iterator[Chunk]:
+    """What came before an input that cannot be read is given before that is said."""
+    left, first, size = iter(items), 0, batch_size
+    error: Exception | None = None
+    while error is None:
+        part: list[Any] = []
+        try:
+            for item in islice(left, size):
+                part.append(item)  # noqa: PERF402 - one by one: what came before an error stays
+        except Exception as raised:
+            error = raised
+        if part:
+            yield Chunk(part, first)
+        elif error is None:
+            return
+        first, size = first + len(part), min(2 * size, AHEAD * batch_size)
+    raise error

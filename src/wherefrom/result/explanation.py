@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -244,6 +244,9 @@ class Explanation:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidOption("over tokens or over layers? Go through zip(ex.tokens, ex.scores), or through ex.maps")
 
     @overload
     def __getitem__(self, key: int | slice) -> Array: ...
