@@ -279,7 +279,7 @@ def test_a_regression_is_measured_by_its_number() -> None:
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["morf"], threads=1)
     with pytest.raises(WherefromError, match="a regression has no probability, which insertion measures"):
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["insertion(by=mask)"], threads=1)
-    with pytest.raises(WherefromError, match="a regression has no probabilities, by which"):
+    with pytest.raises(WherefromError, match="a regression has no probabilities; say of='logit'"):
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["aopc"], threads=1)
 
 

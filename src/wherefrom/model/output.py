@@ -234,8 +234,9 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
         return number  # which there is no probability of: a cosine and a dimension stand for themselves
     if regression(opened):
         raise InvalidOption(
-            "a regression has no probabilities, by which the check and most metrics of erasure measure; what has an "
-            "option of= takes its number instead (of='logit'; of metrics morf, lerf and lerf-morf)"
+            "a regression has no probabilities; say of='logit' to take its number instead, which ablation, "
+            "ablation-pairs, context-cite and the metrics morf, lerf and lerf-morf can. The check and the other metrics "
+            "of erasure cannot"
         )
     if answer.target.foil is not None:
         return number if log else torch.sigmoid(number)
