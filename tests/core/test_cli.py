@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from typer.testing import CliRunner
 
 import tiny
 import wherefrom
-from wherefrom.cli import app, main
+from wherefrom.cli import app, batch, main
 from wherefrom.result.explanation import Explanation
 
 
@@ -257,6 +261,51 @@ def test_a_file_of_texts_into_a_table(folder: str, tmp_path: Path) -> None:
     pairs.write_text('{"a": "a cat", "b": "a dog"}\n', encoding="utf-8")
     run(*asked, "--file", str(pairs), "--column", "a,b", "--out", str(tmp_path / "pairs.csv"), "--words")
     assert (tmp_path / "pairs.csv").read_text(encoding="utf-8").count("\n") == 1 + 7
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--method", "nope"), ("--target", "nope"), ("--column", "nope"), ("-O", "foo=1"), ("--model", "nope")]
+)
+def test_a_question_that_cannot_be_asked_costs_no_table(
+    folder: str, tmp_path: Path, typed: Callable[..., Outcome], wrong: tuple[str, str]
+) -> None:
+    texts, out = tmp_path / "texts.csv", tmp_path / "scores.csv"
+    texts.write_text("text\na cat\n", encoding="utf-8")
+    out.write_text("what was there before", encoding="utf-8")
+    model = () if "--model" in wrong else ("--model", folder)
+    assert typed("explain", *model, *wrong, "--file", str(texts), "--out", str(out)).returncode == 2
+    assert out.read_text(encoding="utf-8") == "what was there before"
+
+
+def test_the_file_that_is_read_is_not_written_over(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text\na cat\n", encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to(texts)
+    for out in (texts, tmp_path / "link.csv"):
+        found = typed("explain", "-m", folder, "--file", str(texts), "--out", str(out))
+        assert found.returncode == 2
+        assert "the file whose texts are read; name another" in " ".join(found.stderr.split())
+        assert texts.read_text(encoding="utf-8") == "text\na cat\n"
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_what_was_written_before_an_interruption_is_kept_and_counted(
+    folder: str, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = wherefrom.explain_stream
+
+    def interrupted(inputs: Any, **asked: Any) -> Iterator[Any]:
+        yield from stream(itertools.islice(inputs, 2), **asked)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wherefrom, "explain_stream", interrupted)
+    texts, out = tmp_path / "texts.txt", tmp_path / f"scores.{ending}"
+    texts.write_text("a cat\na dog\na film\n", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        batch.explain_file(texts, "text", out, words=False, model=folder, method="attention")
+    assert "stopped; 2 explanations written to" in capsys.readouterr().err
+    read = {"csv": pandas.read_csv, "jsonl": partial(pandas.read_json, lines=True), "parquet": pandas.read_parquet}
+    assert set(read[ending](out)["input"]) == {0, 1}
 
 
 def test_what_was_read_of_a_damaged_table_is_written(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from wherefrom.errors import UnknownName
+from wherefrom.errors import InvalidOption, UnknownName, WherefromError
 
 STDIN = "-"
 
@@ -43,17 +43,31 @@ def _cells(path: Path, names: list[str]) -> Iterator[Any]:
         yield cells[0] if len(cells) == 1 else tuple(cells)
 
 
-def explain_file(inputs: Iterator[Any], out: Path, *, words: bool, **arguments: Any) -> None:
-    """Explain every text and write its scores; a text that cannot be explained is left out and named."""
+def explain_file(file: Path, column: str, out: Path, *, words: bool, **arguments: Any) -> None:
+    """Explain every text and write its scores; a text that cannot be explained is left out and named.
+
+    An older table gives way when the first texts are explained: a question that cannot be asked costs nobody a table.
+    """
     import wherefrom
     from wherefrom.result import tabular
 
-    done = 0
-    with tabular.opened(out) as write:
-        for number, found in zip(count(), wherefrom.explain_stream(inputs, **arguments, on_error="skip"), strict=False):
-            if found is None:
-                continue
-            for each in [found] if isinstance(found, wherefrom.Explanation) else found.values():
-                write(number, each.words() if words else each)
-            done += 1
-    print(f"{done} explanation{'s' * (done != 1)} written to {out}")
+    tabular.check(out)
+    if file.exists() and out.exists() and out.samefile(file):
+        raise InvalidOption(f"--out is '{out}', the file whose texts are read; name another")
+    found = enumerate(wherefrom.explain_stream(texts(file, column), **arguments, on_error="skip"))
+    first, done = list(islice(found, 1)), 0
+    try:
+        with tabular.opened(out) as write:
+            for number, one in chain(first, found):
+                if one is not None:
+                    for each in [one] if isinstance(one, wherefrom.Explanation) else one.values():
+                        write(number, each.words() if words else each)
+                    done += 1
+    except (KeyboardInterrupt, WherefromError):
+        print(f"stopped; {_count(done)} written to {out} before", file=sys.stderr)
+        raise
+    print(f"{_count(done)} written to {out}")
+
+
+def _count(done: int) -> str:
+    return f"{done} explanation{'s' * (done != 1)}"

@@ -78,7 +78,7 @@ def explain_command(
         if unused := [name for name, value in {"pair": pair, **shown}.items() if value]:
             flags = ", ".join(f"--{name.removeprefix('as_')}" for name in unused)
             raise InvalidOption(f"with --file there is no {flags}: the table has one row for each token")
-        batch.explain_file(batch.texts(file, column), out, words=words, keep="row", model=model, **asked)
+        batch.explain_file(file, column, out, words=words, keep="row", model=model, **asked)
         return
     text = batch.stdin_text() if text == batch.STDIN else text
     given: Any = text if pair is None else (text, pair)

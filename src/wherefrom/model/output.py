@@ -235,8 +235,8 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
     if regression(opened):
         raise InvalidOption(
             "a regression has no probabilities; say of='logit' to take its number instead, which ablation, "
-            "ablation-pairs, context-cite and the metrics morf, lerf and lerf-morf can. The check and the other metrics "
-            "of erasure cannot"
+            "ablation-pairs, context-cite and the metrics morf, lerf and lerf-morf can. The check and the other "
+            "metrics of erasure cannot"
         )
     if answer.target.foil is not None:
         return number if log else torch.sigmoid(number)

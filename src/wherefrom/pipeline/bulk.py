@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -21,7 +22,8 @@ from wherefrom.result.explanations import Explanations
 from wherefrom.typecheck import kind_of
 
 INPUT_ERRORS = (*EXAMPLE_ERRORS, InvalidTarget, OutOfMemory)  # a target or the memory may fit the other inputs
-AHEAD = 16  # batches of a stream that are read before they are explained, sentences of similar length together
+AHEAD = 16  # batches of a stream that are read before they are explained, sentences of similar length together,
+PATIENCE = 4.0  # seconds: fewer where they take longer, as none is given before all are explained
 GO_ON = "; on_error='skip' goes on without it"
 
 
@@ -170,9 +172,11 @@ def _cut(items: Iterable[Any], batch_size: int) -> Iterator[Chunk]:
                 part.append(item)  # noqa: PERF402 - one by one: what came before an error stays
         except Exception as raised:
             error = raised
+        begin = time.monotonic()
         if part:
             yield Chunk(part, first)
         elif error is None:
             return
-        first, size = first + len(part), min(2 * size, AHEAD * batch_size)
+        slow = time.monotonic() - begin > PATIENCE
+        first, size = first + len(part), max(size // 2, batch_size) if slow else min(2 * size, AHEAD * batch_size)
     raise error

@@ -113,12 +113,19 @@ def save(explanations: Entries, path: Path, *, named: bool = False) -> Path:
     return path
 
 
+def check(path: Path) -> None:
+    """Whether a table can have this name, before it is made."""
+    if path.suffix not in ENDINGS:
+        raise InvalidOption(f"cannot save a table to '{path.name}'; expected a name ending in {', '.join(ENDINGS)}")
+    if not path.parent.is_dir():
+        raise ResourceUnavailable(f"cannot write '{path}': there is no folder '{path.parent}'")
+
+
 @contextmanager
 def opened(path: Path, *, named: bool = False) -> Iterator[Writer]:
     """A function that writes one explanation after another into a file of the kind that its name says."""
+    check(path)
     kinds = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
-    if path.suffix not in kinds:
-        raise InvalidOption(f"cannot save a table to '{path.name}'; expected a name ending in {', '.join(ENDINGS)}")
     try:
         with ExitStack() as stack:
             yield stack.enter_context(kinds[path.suffix](path, columns(named)))
@@ -131,7 +138,12 @@ def _csv(path: Path, columns: dict[str, str]) -> Iterator[Writer]:
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
         table = csv.DictWriter(file, list(columns))
         table.writeheader()
-        yield lambda number, each, name=None: table.writerows(rows(number, each, name))
+
+        def write(number: int, each: Explanation, name: str | None = None) -> None:
+            table.writerows(rows(number, each, name))
+            file.flush()  # whoever is killed has lost nothing that was explained
+
+        yield write
 
 
 @contextmanager
@@ -140,6 +152,7 @@ def _jsonl(path: Path, _columns: dict[str, str]) -> Iterator[Writer]:
 
         def write(number: int, each: Explanation, name: str | None = None) -> None:
             file.write(json.dumps(record(number, each, name), ensure_ascii=False, allow_nan=False) + "\n")
+            file.flush()
 
         yield write
 
