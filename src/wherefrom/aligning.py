@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wherefrom.api import explain
+from wherefrom.defaults import TRANSLATOR
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.generating import generate
 from wherefrom.method import MethodLike, MethodSpec, choose
@@ -31,7 +32,7 @@ Place = tuple[int, int]  # of a word or a token in its text, in characters
 def align(
     source: Words,
     target: Words,
-    model: ModelLike,
+    model: ModelLike = TRANSLATOR,
     tokenizer: TokenizerLike = None,
     method: MethodLike = USUAL,
     *,
@@ -45,6 +46,7 @@ def align(
     """Align the words of a target text with those of its source, by an encoder with a decoder that reads both.
 
     source, target: texts, whose words are found as in all results; or lists of words.
+    model: an encoder with a decoder; by default the one that ships, from German into English.
     method: any that is defined on such models, but for pairs of tokens; "auto" is alti. Of methods with layer maps,
         every layer of the decoder has an alignment.
     word: a row of the decoder is that of the word which it puts out ("output", AWO), or of the one that it has just

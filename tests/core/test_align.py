@@ -153,3 +153,7 @@ def test_a_heading_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> No
     words = ["Donaudampfschiff", "zwölflettern"]
     wherefrom.Alignment(words, ["a", "b"], np.arange(6.0).reshape(1, 2, 3) / 6).show()
     assert capsys.readouterr().out.splitlines()[1].split() == ["Donaudampfs…", "zwölflettern"]
+
+
+def test_by_default_the_translator_that_ships_aligns() -> None:
+    assert wherefrom.align("Das ist gut .", "That is good .").model == "wherefrom/translate"

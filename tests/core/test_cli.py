@@ -308,6 +308,20 @@ def test_what_was_written_before_an_interruption_is_kept_and_counted(
     assert set(read[ending](out)["input"]) == {0, 1}
 
 
+@pytest.mark.filterwarnings("default::wherefrom.errors.WherefromWarning")
+def test_a_row_that_is_none_is_named_and_counted(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    texts, out = tmp_path / "texts.jsonl", tmp_path / "scores.csv"
+    texts.write_text('{"text": "a cat"}\nno json\n{"text": "a dog"}\n', encoding="utf-8")
+    found = typed("explain", "-m", folder, "--file", str(texts), "--out", str(out))
+    assert found.returncode == 0
+    assert "row 2 is not JSON" in " ".join(found.stderr.split())
+    assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
+    texts.rename(tmp_path / "texts.json")
+    found = typed("explain", "-m", folder, "--file", str(tmp_path / "texts.json"), "--out", str(out))
+    assert found.returncode == 2
+    assert "save it as .jsonl" in " ".join(found.stderr.split())
+
+
 def test_what_was_read_of_a_damaged_table_is_written(
     folder: str, tmp_path: Path, typed: Callable[..., Outcome]
 ) -> None:

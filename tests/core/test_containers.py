@@ -107,7 +107,7 @@ def test_a_tuple_is_a_pair_of_texts_and_nothing_else() -> None:
 def test_rows_by_name() -> None:
     pair = wherefrom.explain({"question": "the cat", "context": "is good", "id": 3}, MODEL, TOKENIZER)
     assert pair.texts == ("the cat", "is good")
-    with pytest.raises(WherefromError, match="'text' holds a list; expected one text a row"):
+    with pytest.raises(WherefromError, match=r"'text' holds a list; pass that column alone: data\['text'\]"):
         wherefrom.explain({"text": ["the cat"]}, MODEL, TOKENIZER)
 
 

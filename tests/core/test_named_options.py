@@ -139,3 +139,13 @@ def test_options_that_no_call_could_set_are_refused_at_registration() -> None:
     with pytest.raises(InvalidOption, match=said):
         metric("loose")(loose)
     assert "loose" not in {each.name for each in (*wherefrom.methods(), *wherefrom.metrics())}
+
+
+def test_a_method_of_the_list_is_taken_for_its_name(opened: Model) -> None:
+    listed = {each.name: each for each in (*wherefrom.methods(), *wherefrom.presets())}
+    for name in ("attcat", "attention-rollout"):
+        assert wherefrom.explain(TEXT, opened, method=listed[name]).method == name
+    found = wherefrom.compare(TEXT, opened, methods=[listed["attcat"], listed["attention-rollout"], "alti"])
+    assert list(found) == ["attcat", "attention-rollout", "alti"]
+    run = wherefrom.evaluate([TEXT], opened, methods=listed["attcat"], metrics="aopc")
+    assert np.isfinite(run.mean("attcat", "aopc"))

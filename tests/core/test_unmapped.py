@@ -321,3 +321,12 @@ def test_an_encoder_without_its_decoder_is_followed_where_it_embeds(tmp_path: Pa
     assert type(opened.model).__name__ == "T5EncoderModel"
     again = wherefrom.explain(ids, opened, method="gradient-x-input", target=3, position=1)
     assert again.scores == pytest.approx(found.scores, abs=1e-6)
+
+
+def test_an_output_without_logits_says_what_it_has() -> None:
+    class Scored(Headed):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return {"scores": super().forward(*args, **kwargs), "other": None}
+
+    with pytest.raises(wherefrom.WherefromError, match="the model returned scores, other; expected an output with log"):
+        wherefrom.explain(tiny.ids(5), Scored(), method="ablation")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import runs
 import torch
@@ -289,3 +290,10 @@ def test_a_mean_of_layers_asks_for_the_layer() -> None:
         WherefromError, match=r"'randomisation' of 'globenc' is measured layer by layer; say which: layer=0"
     ):
         run.mean("globenc", "randomisation")
+
+
+def test_a_table_of_pandas_is_its_rows() -> None:
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, (0, 1, 2), strict=True)]
+    by_rows, by_table = (evaluate(data, "attcat", "aopc") for data in (rows, pandas.DataFrame(rows)))
+    assert by_table.mean("attcat", "aopc") == by_rows.mean("attcat", "aopc")
+    assert by_table.table("examples").to_pylist() == by_rows.table("examples").to_pylist()

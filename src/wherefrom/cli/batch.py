@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from wherefrom.errors import InvalidOption, UnknownName, WherefromError
+from wherefrom.errors import InvalidOption, UnknownName, WherefromError, warn
 
 STDIN = "-"
 
@@ -26,6 +26,8 @@ def texts(path: Path, column: str) -> Iterator[Any]:
         return (line.rstrip("\n") for line in sys.stdin)
     if not path.is_file():
         raise UnknownName(f"there is no file '{path}'")
+    if tables.kind_of(path) == ".json":
+        raise InvalidOption(f"{path}: one JSON value is no list of texts; save it as .jsonl, an object on each line")
     if tables.kind_of(path) not in tables.TABLES:
         return tables.lines(path)
     return _cells(path, [name.strip() for name in column.split(",")])
@@ -34,7 +36,11 @@ def texts(path: Path, column: str) -> Iterator[Any]:
 def _cells(path: Path, names: list[str]) -> Iterator[Any]:
     from wherefrom.data import tables
 
-    for _, row in tables.rows(path):
+    for number, row in tables.attempts(path):
+        if isinstance(row, tables.BadRow):
+            warn(f"{path}: row {number} {row}")
+            yield None  # left out and counted, as a text that cannot be explained
+            continue
         if unknown := [name for name in names if name not in row]:
             raise UnknownName(
                 f"{path}: there is no column '{unknown[0]}'; its columns are {', '.join(row)}: name one with --column"

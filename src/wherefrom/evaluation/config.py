@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.errors import InvalidOption, NotDefined
-from wherefrom.method import choose, choose_each
+from wherefrom.method import choose, choose_each, name_of
 from wherefrom.metric.base import NEEDS, MetricSpec
 from wherefrom.metric.names import lookup
 from wherefrom.metric.probing import PROPERTIES
@@ -69,7 +69,7 @@ class Setting:
 def listed(asked: str | Iterable[str], what: str) -> tuple[str, ...]:
     """Names as they were typed or listed, each once."""
     try:
-        every = [asked] if isinstance(asked, str) else list(asked)
+        every = [name_of(each) for each in ([asked] if isinstance(name_of(asked), str) else asked)]
     except TypeError:
         raise InvalidOption(f"{what}: {shown(asked)}; expected names, in a list or with commas between them") from None
     if odd := [each for each in every if not isinstance(each, str)]:

@@ -86,8 +86,8 @@ def evaluate(
 ) -> Run:
     """Measure methods on a dataset. The result is a `Run`: a folder with tables, which `out` names.
 
-    data: what `wherefrom.data.read` takes (a name, a file; with split, columns, folder), a Dataset, or a list of texts,
-        Examples or rows: {"text": "The keys to the cabinet", "target": " are", "foil": " is"}.
+    data: what `wherefrom.data.read` takes (a name, a file; with split, columns, folder), a Dataset, a DataFrame, or a
+        list of texts, Examples or rows: {"text": "The keys to the cabinet", "target": " are", "foil": " is"}.
     methods: names from `wherefrom.methods()`, with options in brackets: "integrated-gradients(n_steps=50)".
     metrics: names from `wherefrom.metrics()`: "aopc(by=mask)", "spearman:saliency@layers", "cue-dot".
     explanations: scores made elsewhere, by name: one Explanation for each example, in their order. Each is measured by

@@ -105,6 +105,7 @@ def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
         return data if limit is None else first(data, limit)
     if isinstance(data, str | os.PathLike):
         return read_data(data, rows.split, rows.columns, limit, rows.folder)
+    data = _rows_of(data)
     if not isinstance(data, Iterable) or isinstance(data, bytes | Mapping) or getattr(data, "ndim", 1) != 1:
         raise InvalidOption(f"data={shown_value(data)}; expected the name of a dataset, a file, or a list of texts")
     every = [_example(row, each, rows.columns) for row, each in enumerate(islice(data, limit))]
@@ -116,6 +117,15 @@ def _dataset(data: DataLike, rows: Rows, limit: int | None) -> Dataset:
     if len({each.id for each in examples}) < len(examples):
         raise InvalidInput("two examples have the same id; expected each to have its own")
     return Dataset(GIVEN, "", lambda: iter(every))
+
+
+def _rows_of(data: Any) -> Any:
+    """The rows of a table of pandas, polars or pyarrow; anything else as it is."""
+    if hasattr(data, "columns"):
+        for name, how in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):
+            if callable(make := getattr(data, name, None)):
+                return make(*how)
+    return data
 
 
 def _example(row: int, given: Any, columns: Mapping[str, str] | None) -> Example | Dropped:

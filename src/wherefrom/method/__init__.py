@@ -36,6 +36,7 @@ from wherefrom.method.base import (
     lookup,
     method,
     methods,
+    name_of,
     preset,
     presets,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "lookup",
     "method",
     "methods",
+    "name_of",
     "preset",
     "presets",
 ]

@@ -182,7 +182,7 @@ class MethodSpec:
     how: dict[str, Any]  # what `explain` takes beside a method's own options (`HOW`), written into the name
 
 
-MethodLike: TypeAlias = str | MethodSpec
+MethodLike: TypeAlias = str | MethodSpec | Method | Preset
 
 METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods", listing="wherefrom methods")
 
@@ -270,11 +270,17 @@ def lookup(name: str) -> tuple[Method, Preset | None]:
     return lookup(found.method)[0], found
 
 
-def choose(asked: str | MethodSpec, options: Mapping[str, Any] | None = None) -> MethodSpec:
+def name_of(asked: Any) -> Any:
+    """The name of a method that `methods()` or `presets()` has; whatever else was given, as it is."""
+    return asked.name if isinstance(asked, Method | Preset) else asked
+
+
+def choose(asked: MethodLike, options: Mapping[str, Any] | None = None) -> MethodSpec:
     """The method that a name such as `random(seed=1)` asks for, with further options, or what is wrong with it."""
     if isinstance(asked, MethodSpec):
         return asked
-    name, written = parse(asked) if isinstance(asked, str) else (asked, {})
+    name: Any = name_of(asked)
+    name, written = parse(name) if isinstance(name, str) else (name, {})
     method, preset = lookup(name)
     if twice := written.keys() & (options or {}):
         raise InvalidOption(f"{min(twice)} is given twice, in {asked!r} and beside it; expected it once")
@@ -298,9 +304,9 @@ def choose_each(names: Iterable[str]) -> dict[str, MethodSpec]:
 
 def list_of_names(methods: Any) -> list[str]:
     """The names of methods to compare, each once."""
-    named = [methods] if isinstance(methods, str) else methods
+    named = [methods] if isinstance(name_of(methods), str) else methods
     try:
-        names = [] if isinstance(named, bytes | Mapping) else list(named)
+        names = [] if isinstance(named, bytes | Mapping) else [name_of(each) for each in named]
     except TypeError:
         raise InvalidOption(f"methods={shown(methods)}; expected a list of names from wherefrom.methods()") from None
     if odd := [each for each in names if not isinstance(each, str)]:

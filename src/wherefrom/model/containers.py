@@ -82,7 +82,11 @@ def text_of(row: Mapping[str, Any]) -> str | tuple[str, str] | None:
             continue
         other = row.get(second)
         if not isinstance(text, str) or not isinstance(other, str | None):
-            raise InvalidInput(f"'{first}' holds {kind_of(text)}; expected one text a row, or a list of texts")
+            columns = isinstance(text, list)  # as a slice of a dataset has them
+            how = (
+                f"pass that column alone: data[{first!r}]" if columns else "expected one text a row, or a list of texts"
+            )
+            raise InvalidInput(f"'{first}' holds {kind_of(text)}; {how}")
         return text if other is None else (text, other)
     return None
 

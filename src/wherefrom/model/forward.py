@@ -131,7 +131,10 @@ def _as_output(found: Any) -> Any:
     if isinstance(found, ModelOutput):
         return found
     if isinstance(found, Mapping):
-        found = found.get("logits")
+        if "logits" not in found:
+            names = ", ".join(map(str, found)) or "nothing"
+            raise UnsupportedModel(f"the model returned {names}; expected an output with logits among them")
+        found = found["logits"]
     elif isinstance(found, tuple | list):
         found = next(iter(found), None)
     logits = getattr(found, "logits", found)
