@@ -282,31 +282,35 @@ def test_offloaded_weights_are_read_while_they_are_there(variant: str, where: st
             wherefrom.explain(TEXT, model, tiny.tokenizer(), method="full-lrp")
 
 
-def blocks_elsewhere(model: Any, place: str | int, first: int = 0) -> dict[str, str | int]:
-    """A device map: the blocks from the first on in one place, everything else on the CPU."""
+def blocks_elsewhere(model: Any, place: str | int, first: int = 0, head: str | int = "cpu") -> dict[str, str | int]:
+    """A device map: the blocks from the first on in one place, what comes after them in another, the rest here."""
     blocks = wherefrom.open_model(model).blocks
     names = {id(module): name for name, module in model.named_modules()}
     inside = {names[id(block.module)]: place if i >= first else "cpu" for i, block in enumerate(blocks)}
     rest = [name for name, _ in model.named_parameters() if not any(name.startswith(f"{each}.") for each in inside)]
-    return {**inside, **{name.rpartition(".")[0]: "cpu" for name in rest}}
+    order = [name for name, _ in model.named_parameters()]
+    begins = next(i for i, name in enumerate(order) if any(name.startswith(f"{each}.") for each in inside))
+    return {**inside, **{name.rpartition(".")[0]: head if order.index(name) > begins else "cpu" for name in rest}}
 
 
 SPLIT = ("bert", "gpt2", "llama", "gpt_neox", "gemma2", "mixtral", "olmo")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("head", ["cpu", 0], ids=["head with the embeddings", "head with the last blocks"])
 @pytest.mark.parametrize("variant", SPLIT)
-def test_blocks_on_several_devices(variant: str) -> None:
+def test_blocks_on_several_devices(variant: str, head: str | int) -> None:
     accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
     plain = tiny.model(variant, dtype=torch.float64)
     model = copy.deepcopy(plain)
-    accelerate.dispatch_model(model, blocks_elsewhere(model, 0, first=1), main_device="cpu", force_hooks=True)
+    where = blocks_elsewhere(model, 0, first=1, head=head)
+    accelerate.dispatch_model(model, where, main_device="cpu", force_hooks=True)
     before = places(model)
     assert {device.type for _, device, _ in before} == {"cpu", "cuda"}
-    for method in wherefrom.methods():
-        ours, theirs = scores(model, method.name), scores(plain, method.name)
-        if theirs is None or method.name in ("decompx", "decompx-map"):  # which want all on one device
-            assert ours is None, method.name
-        else:
-            np.testing.assert_allclose(ours, theirs, atol=1e-7, err_msg=method.name)
+    ways = [f"decompx(bias={bias})" for bias in ("none", "equal", "token-absdot")]  # vectors taken back, and forward
+    for method in (*(each.name for each in wherefrom.methods()), *ways):
+        ours, theirs = scores(model, method), scores(plain, method)
+        assert (ours is None) == (theirs is None), method
+        if theirs is not None:
+            np.testing.assert_allclose(ours, theirs, atol=1e-7, err_msg=method)
     assert places(model) == before

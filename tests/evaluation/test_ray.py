@@ -6,8 +6,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import runs
+import torch
 
 import wherefrom
 from wherefrom.errors import ResourceUnavailable, WherefromError
@@ -116,3 +118,22 @@ def test_a_dead_actor_is_replaced_and_three_in_a_row_are_reported(evaluated: Cal
 def test_gpus_of_actors_are_refused_where_there_are_none() -> None:
     with pytest.raises(WherefromError, match="num_gpus is what Ray sets aside for each actor"):
         wherefrom.evaluate(TEXTS, num_gpus=1, **ASKED)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_two_actors_share_one_gpu(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real Ray: half a card for each, and the numbers of one process on the whole of it."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    ray.init(num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    asked = {**ASKED, "methods": ["attcat", "globenc"], "device": "cuda"}
+    started: list[dict[str, Any]] = []
+    remote = ray.remote
+    monkeypatch.setattr(ray, "remote", lambda **given: started.append(given) or remote(**given))
+    try:
+        shared = wherefrom.evaluate(TEXTS * 4, model, engine="ray", workers=2, num_gpus=0.5, **asked)
+    finally:
+        ray.shutdown()
+    assert [each["num_gpus"] for each in started] == [0.5]
+    alone = wherefrom.evaluate(TEXTS * 4, model, **asked)
+    for method in asked["methods"]:
+        assert np.isclose(shared.mean(method, "aopc"), alone.mean(method, "aopc"), atol=1e-6)

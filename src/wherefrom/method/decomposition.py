@@ -273,6 +273,7 @@ def decomposed(
     """x_{i⇐k} after each block: [n, n, d], the same memory every time. With `last`, after the last these rows alone."""
     state = layers[0].x.new_zeros(n, n, layers[0].x.shape[-1])
     for layer in layers:
+        state = state.to(layer.device)
         place = Place(layer, sentence, n, rules, layer is layers[0], causal)
         few = last if layer is layers[-1] else None
         if place.starts and (rules.bias != "cls" or layer.block.before is None):

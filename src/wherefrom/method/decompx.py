@@ -32,7 +32,6 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from wherefrom.errors import Unsuited
 from wherefrom.method.base import Scores, method
 from wherefrom.method.citations import MODARRESSI_2023
 from wherefrom.method.decomposition import (
@@ -54,7 +53,7 @@ from wherefrom.model.parts import Linear, Norm
 from wherefrom.work import BatchShape, Options, Work, forward
 
 if TYPE_CHECKING:
-    from wherefrom.model import LayerTrace, OutputTrace, Trace
+    from wherefrom.model import LayerTrace, OutputTrace
 
 IDEA = "decomposition by input token"
 AnyBias = Literal["absdot", "abssim", "norm", "equal", "dot", "cls", "token", "token-absdot", "none"]
@@ -120,31 +119,22 @@ def decompx(
     factor or the gate as a constant. Where biases are not shared out by the vectors themselves it takes about one more
     forward pass, and `layer_scores` say the same of each block's input; otherwise 0.8 n forward passes.
     """
-    _need_one_device(output.trace)
     read = entries(output)
     steps = head_of(output.trace, read.rows)
     rules = DecompositionRules(_rule(bias), Freeze(ffn, activation, gate, norms), value_bias)
     logit = output.number().detach()
     if not _uncoupled(output, bias, rules, head_activation, steps):
         scores = _taken_forward(output, read, steps, rules, head_activation, later=bias == "token-absdot")
+        scores = scores.to(logit.device)
         return Scores(scores, None, scores.sum(-1) - logit)
     take = partial(_taken_back, rules=rules, head=head_activation)
     layers = output.together(f"decompx {rules} {head_activation}", take) if output.several else take([output])[0]
+    layers = layers.to(logit.device)
     if bias in ("cls", "equal"):
         real = output.mask.to(layers)
         shares = real / real.sum(-1, keepdim=True) if bias == "equal" else torch.eye(1, real.shape[1]).to(real)
         layers = layers + (logit - layers.sum(-1)).unsqueeze(-1) * shares
     return Scores(layers[0], layers, layers[0].sum(-1) - logit)
-
-
-def _need_one_device(trace: Trace) -> None:
-    """Vectors are carried from block to block and through the head, all of them at once."""
-    places = {layer.device for layer in trace.layers} | {given.device for _, given, _ in trace.after}
-    if len(places) > 1:
-        raise Unsuited(
-            f"decompx carries vectors through the whole model, which must be on one device; this one is on "
-            f"{', '.join(sorted(map(str, places)))}. Load it on one, or choose another method: attn-lrp, alti"
-        )
 
 
 def _rule(bias: AnyBias) -> Bias:
@@ -191,17 +181,18 @@ def _taken_back(outputs: list[OutputTrace], rules: DecompositionRules, head: App
     # The last block's output counts where it is read, which is another token for each.
     arrived = []
     for read in map(entries, outputs):
-        g = head_back(read, head_of(trace, read.rows), head)
-        arrived.append((back(last, g, rules.freeze, read.rows), read.rows))
+        g, rows = head_back(read, head_of(trace, read.rows), head).to(last.device), read.rows.to(last.device)
+        arrived.append((back(last, g, rules.freeze, rows), rows))
     if not below:
         return [_at_first(last, *each, rules)[None] * mask.to(last.device) for each in arrived]
     g = torch.stack([at_input(last, *each) for each in arrived])
     found = [(g * last.x).sum(-1)]
     for layer in reversed(below[1:]):
-        g = at_input(layer, back(layer, g, rules.freeze))
+        g = at_input(layer, back(layer, g.to(layer.device), rules.freeze))
         found.append((g * layer.x).sum(-1))
-    found.append(_at_first(below[0], back(below[0], g, rules.freeze), None, rules))
-    return list((torch.stack(found[::-1], 1) * mask.to(g.device)).unbind(0))
+    found.append(_at_first(below[0], back(below[0], g.to(below[0].device), rules.freeze), None, rules))
+    layers = torch.stack([each.to(last.device) for each in found[::-1]], 1)
+    return list((layers * mask.to(last.device)).unbind(0))
 
 
 def _at_first(layer: LayerTrace, arrived: Arrived, rows: Tensor | None, rules: DecompositionRules) -> Tensor:
@@ -225,11 +216,11 @@ def _taken_forward(
     """Scores with biases shared out by the vectors, [B, n]; `later`: those of the whole way at the very end."""
     trace = output.trace
     full = made(steps) if later else None
-    scores = trace.layers[0].x.new_zeros(trace.batch.ids.shape)
+    scores = steps[-1].x.new_zeros(trace.batch.ids.shape)
     for sentence, n in enumerate(trace.batch.lengths):
         rows = read.rows[sentence].tolist()
         *_, parts = decomposed(trace.layers, sentence, n, rules, causal=trace.opened.causal, last=rows)
-        entries = _through_head(parts, steps, sentence, rules.bias, head)  # [m, n, C]
+        entries = _through_head(parts.to(scores.device), steps, sentence, rules.bias, head)  # [m, n, C]
         if full is not None:
             share(entries, full[sentence] - entries.sum(1), "absdot")
         for which, (column, sign) in enumerate(zip(read.columns[sentence], read.signs[sentence], strict=True)):
@@ -290,7 +281,6 @@ def decompx_map(
     From the input to each block already, so that there is nothing to roll out. Options as those of `decompx`.
     """
     rules, trace = DecompositionRules(bias, Freeze(ffn, activation, gate, norms), value_bias), output.trace
-    _need_one_device(trace)
     maps = [layer.x.new_zeros(layer.attention.shape[0], *layer.attention.shape[2:]) for layer in trace.layers]
     for sentence, n in enumerate(trace.batch.lengths):
         states = decomposed(trace.layers, sentence, n, rules, causal=trace.opened.causal)

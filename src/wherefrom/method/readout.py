@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from wherefrom.method.frozen_block import Approximation, linearised, norm_back
-from wherefrom.model.head import Step
+from wherefrom.model.head import Step, place_of
 from wherefrom.model.parts import Linear, Norm
 from wherefrom.model.target import terms
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Entries(NamedTuple):
-    """The entries of the output that add up to the explained number, m for each sentence."""
+    """The entries of the output that add up to the explained number, m for each sentence, where the head computes."""
 
     rows: Tensor  # [B, m]: the tokens whose last states they are read from
     columns: Tensor  # [B, m]: which outputs of the head
@@ -36,7 +36,7 @@ def entries(output: OutputTrace) -> Entries:
     most = max(map(len, asked))
     # A sentence with fewer terms than its neighbours repeats one, which then counts for nothing.
     filled = [each + [each[0]._replace(sign=0)] * (most - len(each)) for each in asked]
-    device = trace.layers[0].x.device
+    device = place_of(trace)
 
     def column(name: str) -> Tensor:
         return torch.tensor([[getattr(term, name) for term in each] for each in filled], device=device)

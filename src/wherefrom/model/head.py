@@ -16,6 +16,7 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from wherefrom.errors import Unsuited
+from wherefrom.model.linear import device_of
 from wherefrom.model.parts import Block, Linear, Norm, linear_of, norm_of, promote
 
 if TYPE_CHECKING:
@@ -40,21 +41,32 @@ class Step(NamedTuple):
     x: Tensor  # [B, m, ·]
 
 
+def place_of(trace: Trace) -> torch.device:
+    """Where the last layer of the head computes, a vocabulary perhaps; what comes before it is brought there."""
+    linears = [module for module, _, _ in trace.after if _linear(module)]
+    return device_of(linears[-1]) if linears else trace.layers[-1].device
+
+
 def head(trace: Trace, rows: Tensor) -> list[Step]:
-    """The steps from the last block's output at `rows` [B, m] to the output there."""
-    value = at_rows(promote(trace.layers[-1].raw["output"].detach()), rows)
+    """The steps from the last block's output at `rows` [B, m] to the output there, all on one device (`place_of`)."""
+    place = place_of(trace)
+    value = at_rows(promote(trace.layers[-1].raw["output"].detach()), rows).to(place)
     steps: list[Step] = []
     for module, given, made in trace.after:
         part = linear_of(module) if _linear(module) else norm_of(module, given.shape[-1])
         if part is None:
             continue
-        x = _entered(trace, given, rows)
+        if isinstance(part, Norm):
+            part = part._replace(gamma=part.gamma.to(place), beta=part.beta.to(place))
+        else:
+            part = Linear(part.weight.to(place), part.bias.to(place))
+        x = _entered(trace, given, rows).to(place)
         if not _same(x, value, given.dtype):
             steps.append(Step(_between(trace, value, x, given.dtype), value))
         steps.append(Step(part, x))
-        value = _entered(trace, made, rows)
+        value = _entered(trace, made, rows).to(place)
     logits = trace.output.get("logits")
-    if logits is not None and not _same(final := _entered(trace, logits, rows), value, logits.dtype):
+    if logits is not None and not _same(final := _entered(trace, logits, rows).to(place), value, logits.dtype):
         steps.append(Step(_ratio(trace, value, final), value))
     return steps
 
