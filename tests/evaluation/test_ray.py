@@ -133,7 +133,7 @@ def test_two_actors_share_one_gpu(model: str, monkeypatch: pytest.MonkeyPatch) -
         shared = wherefrom.evaluate(TEXTS * 4, model, engine="ray", workers=2, num_gpus=0.5, **asked)
     finally:
         ray.shutdown()
-    assert [each["num_gpus"] for each in started] == [0.5]
+    assert [each["num_gpus"] for each in started if "num_gpus" in each] == [0.5]  # Ray starts others of its own
     alone = wherefrom.evaluate(TEXTS * 4, model, **asked)
     for method in asked["methods"]:
         assert np.isclose(shared.mean(method, "aopc"), alone.mean(method, "aopc"), atol=1e-6)

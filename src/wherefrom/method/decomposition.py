@@ -206,7 +206,7 @@ def own_values(layer: LayerTrace, rules: DecompositionRules) -> Tensor:
     if rules.value_bias == "spread":
         value = value - by_head(layer, projection.bias).unsqueeze(1)
     if rules.value_bias != "whole" and rules.bias in ("none", "cls") and block.before is not None:
-        value = value - by_head(layer, block.before.beta @ projection.weight).unsqueeze(1)
+        value = value - by_head(layer, block.before.beta.to(projection.weight) @ projection.weight).unsqueeze(1)
     return value
 
 

@@ -57,11 +57,11 @@ def grad_eclip(output: OutputTrace, *, of: Of = "auto") -> Scores:
             )
         row[answer.readout.position] = False
     given = output.row(output.gradients(of, attention=True).attention[-1].sum(1))  # Σ_c ∂y/∂o_ic v_jc
-    alike = output.row(likeness(output.trace.layers[-1]))
+    alike = output.row(likeness(output.trace.layers[-1])).to(others.device)
     low = alike.masked_fill(~others, torch.inf).amin(1, keepdim=True)
     high = alike.masked_fill(~others, -torch.inf).amax(1, keepdim=True)
     weight = (alike - low) / (high - low).clamp(min=torch.finfo(alike.dtype).tiny)
-    return Scores((weight * given).relu().masked_fill(~others, 0.0))
+    return Scores((weight * given.to(others.device)).relu().masked_fill(~others, 0.0))
 
 
 def likeness(layer: LayerTrace) -> Tensor:

@@ -217,7 +217,7 @@ def _head(double: DoubleTrace, term: list[Term]) -> Tensor:
 
 def _through(passed: Passed, x: Tensor, relevance: Tensor) -> Tensor:
     weight = passed.linear.weight
-    return linear(x, weight, relevance, x @ weight.double())
+    return linear(x, weight, relevance.to(x.device), x @ weight.double())
 
 
 # Through one block ----------------------------------------------------------------------------------------
