@@ -157,3 +157,10 @@ def test_a_heading_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_by_default_the_translator_that_ships_aligns() -> None:
     assert wherefrom.align("Das ist gut .", "That is good .").model == "wherefrom/translate"
+
+
+def test_a_layer_that_is_no_number_is_refused() -> None:
+    found = wherefrom.align("Das ist gut .", "That is good .")
+    for ask in (found.weights, found.links, found.plot, found.show):
+        with pytest.raises(InvalidOption, match="layer="):
+            ask("map")

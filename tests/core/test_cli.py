@@ -288,6 +288,13 @@ def test_the_file_that_is_read_is_not_written_over(folder: str, tmp_path: Path, 
         assert texts.read_text(encoding="utf-8") == "text\na cat\n"
 
 
+def test_a_page_has_a_pages_name(folder: str, tmp_path: Path, typed: Callable[..., Outcome]) -> None:
+    found = typed("explain", "a cat", "-m", folder, "--html", str(tmp_path / "page.pdf"))
+    assert found.returncode == 2
+    assert "expected a name ending in .html" in " ".join(found.stderr.split())
+    assert not (tmp_path / "page.pdf").exists()
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_what_was_written_before_an_interruption_is_kept_and_counted(
     folder: str, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

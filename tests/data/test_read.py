@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import pickle
 import sys
 import types
@@ -475,3 +477,21 @@ def test_blanks_beside_a_separator_are_no_part_of_a_columns_name(tmp_path: Path)
     table.write_text("text,label,label\na film,1,0\n", encoding="utf-8")
     with pytest.raises(WherefromError, match="two columns are called 'label'"):
         list(read(table))
+
+
+@pytest.mark.parametrize("packing", [gzip, lzma, bz2])
+def test_a_packed_file_that_is_damaged_is_named(packing: Any, tmp_path: Path) -> None:
+    ending = {gzip: "gz", lzma: "xz", bz2: "bz2"}[packing]
+    plain, cut = tmp_path / f"plain.csv.{ending}", tmp_path / f"cut.csv.{ending}"
+    plain.write_bytes(b"text,label\na film,1\n")
+    whole = packing.compress(b"text,label\n" + b"a film,1\n" * 5000)
+    cut.write_bytes(whole[: len(whole) // 2])
+    for each in (plain, cut):
+        with pytest.raises(WherefromError, match=rf"{each.name}: it cannot be unpacked, or not to its end"):
+            list(read(each))
+
+
+def test_a_cell_may_be_a_whole_book(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("text,label\n" + "word " * 40_000 + ",1\n", encoding="utf-8")
+    assert len(only(read(table)).text) == 200_000

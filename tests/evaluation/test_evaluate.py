@@ -400,6 +400,12 @@ def test_the_commands_evaluate_show_compare_and_export(tmp_path: Path, monkeypat
     assert r"\begin{tabular}" in latex
     assert r"\textbf{" in latex
     called("runs", "export", "runs/first", "--out", "means.md")
+    for name, expected in {
+        "means.csv": csv,
+        "means.tex": called("runs", "export", "runs/first", "-f", "latex"),
+    }.items():
+        called("runs", "export", "runs/first", "--out", name)  # as it ends
+        assert Path(name).read_text(encoding="utf-8") == expected
     assert (tmp_path / "means.md").read_text().startswith("| method | aopc | cue-dot |")
     called("runs", "export", "runs/first", "--figure", "cue-dot", "--out", "cues.png")
     assert (tmp_path / "cues.png").read_bytes().startswith(b"\x89PNG")

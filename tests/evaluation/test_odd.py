@@ -297,3 +297,12 @@ def test_a_table_of_pandas_is_its_rows() -> None:
     by_rows, by_table = (evaluate(data, "attcat", "aopc") for data in (rows, pandas.DataFrame(rows)))
     assert by_table.mean("attcat", "aopc") == by_rows.mean("attcat", "aopc")
     assert by_table.table("examples").to_pylist() == by_rows.table("examples").to_pylist()
+
+
+@pytest.mark.parametrize("name", ["examples.parquet", "summary.csv"])
+def test_tables_of_no_run_are_not_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("somebody's", encoding="utf-8")
+    with pytest.raises(WherefromError, match=f"holds {name} of no run, which this one would replace"):
+        evaluate(TEXTS, "attcat", "aopc", out=tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} <= {name, ".lock"}
+    assert (tmp_path / name).read_text(encoding="utf-8") == "somebody's"

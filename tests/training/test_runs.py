@@ -233,6 +233,17 @@ def test_a_folder_takes_one_run(tiny: Path, tmp_path: Path) -> None:
         loop.prepare(tmp_path / "other", {"lr": 2, "seed": 0}, fresh=False)
 
 
+def test_somebodys_model_is_not_trained_over(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        out = tmp_path / name.partition(".")[0]
+        out.mkdir()
+        (out / name).write_text("somebody's", encoding="utf-8")
+        with pytest.raises(WherefromError, match=rf"holds a model of no training of this kind \({name}\)"):
+            loop.prepare(out, {}, fresh=False)
+        assert [each.name for each in out.iterdir()] == [name]
+        loop.prepare(out, {}, fresh=True)
+
+
 def test_a_loss_that_is_no_number_stops_the_run(tiny: Path, tmp_path: Path) -> None:
     train = write(tmp_path / "train.jsonl", reviews(40))
     with pytest.raises(WherefromError, match=r"loss became (nan|inf) at step \d+; lower --lr"):

@@ -13,7 +13,6 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, RowsLeftOut, WherefromError
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.")]
-Form = Annotated[str, typer.Option("--format", "-f", help="csv, md or latex.")]
 Names = Annotated[
     list[str] | None, typer.Option(help="What the data calls a class of the model: 0=negative. Repeatable.")
 ]
@@ -204,7 +203,9 @@ def compare_command(
 @runs_app.command("export")
 def export_command(
     run: Folder,
-    form: Form = "md",
+    form: Annotated[
+        str | None, typer.Option("--format", "-f", help="csv, md or latex (default: as --out ends, else md).")
+    ] = None,
     layers: Layers = False,
     figure: Annotated[str | None, typer.Option(help="Draw this metric into --out, a .png, .svg or .pdf.")] = None,
     kind: Annotated[str | None, typer.Option(help="Kind of figure: bars, curves or grid.")] = None,
@@ -222,7 +223,8 @@ def export_command(
             raise InvalidOption("a figure needs a file; say which with --out, e.g. --out measured.png")
         print(f"written to {plot.save(plot.measured(Run(run), figure, kind), out)}")
         return
-    text = export(Run(run), form, layers=layers)
+    endings = {".csv": "csv", ".tex": "latex"}
+    text = export(Run(run), form or (endings.get(out.suffix, "md") if out else "md"), layers=layers)
     if out is None:
         print(text, end="")
     else:

@@ -227,6 +227,8 @@ def _present(
     from wherefrom.files import write
     from wherefrom.result.serialise import PICTURES
 
+    if html is not None and html.suffix not in (".html", ".htm"):
+        raise InvalidOption(f"--html writes a page, and '{html.name}' is none; expected a name ending in .html")
     data = result.words() if words else result
     if save is not None:
         drawn = result if words is False or save.suffix not in PICTURES else result.words()

@@ -12,6 +12,7 @@ import io
 import json
 import lzma
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -27,6 +28,7 @@ Row = dict[str, Any]
 TEXT = (".txt",)
 TABLES = (".parquet", ".jsonl", ".csv", ".tsv")
 DELIMITED = {".csv": ",", ".tsv": "\t"}
+LARGEST = 2**27  # characters of a cell
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 PARQUET_ROWS = 1024  # read at a time
 
@@ -118,6 +120,9 @@ def _jsonl(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
 
 
 def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]:
+    csv.field_size_limit(
+        max(csv.field_size_limit(), LARGEST)
+    )  # Python's own is 131,072 characters: some texts are longer
     reader = csv.reader(lines(path), delimiter=delimiter)
     try:
         header = next(reader, None)
@@ -175,6 +180,10 @@ def lines(path: Path) -> Iterator[str]:
             raise DamagedFile(
                 f"{path}: line {_first_undecoded(path)} is not UTF-8: {error.reason}; save the file as UTF-8"
             ) from error
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            if path.suffix.lower() not in PACKED:
+                raise
+            raise DamagedFile(f"{path}: it cannot be unpacked, or not to its end: {error}") from error
 
 
 def _first_undecoded(path: Path) -> int:

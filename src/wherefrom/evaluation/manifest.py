@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from wherefrom.errors import DamagedFile, ResourceUnavailable, RunConflict, UnknownName
+from wherefrom.evaluation.summary import CURVES, EXAMPLES, RECORDS, SUMMARY, SUMMARY_CSV
 from wherefrom.files import write
 from wherefrom.model import Model
 
@@ -26,6 +27,7 @@ VERSION = 2
 FILE = "manifest.json"
 FINISHED = "finished.json"
 SHARDS = "shards"
+TABLES = (EXAMPLES, RECORDS, CURVES, SUMMARY, SUMMARY_CSV)
 LOCK = ".lock"
 PACKAGES = ("wherefrom", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
 PARTS: dict[str, tuple[str, ...]] = {  # what makes a run the same run, and what must be known of it
@@ -70,6 +72,11 @@ def model_identity(opened: Model) -> dict[str, str]:
 
 def claim(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest of the folder: this one if it is new, its own if that is the same run; else an error."""
+    others = [] if (folder / FILE).exists() else [name for name in TABLES if (folder / name).exists()]
+    if others:
+        raise RunConflict(
+            f"'{folder}' holds {', '.join(others)} of no run, which this one would replace; choose another folder"
+        )
     try:
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)
     except OSError as error:

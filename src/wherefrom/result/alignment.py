@@ -22,7 +22,7 @@ import numpy as np
 from wherefrom.display import view
 from wherefrom.errors import InvalidOption
 from wherefrom.result.explanation import Array
-from wherefrom.typecheck import kind_of
+from wherefrom.typecheck import checked, kind_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +51,7 @@ class Alignment:
 
     def weights(self, layer: int = -1) -> Array:
         """[target words, source words], of one layer of the decoder: the last, unless told otherwise."""
+        layer = checked("layer", layer, int)
         if not -len(self.layers) <= layer < len(self.layers):
             raise InvalidOption(f"layer {layer} is outside the {len(self.layers)} layers of the decoder")
         found: Array = self.layers[layer][:, :-1]

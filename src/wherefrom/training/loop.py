@@ -169,6 +169,12 @@ def prepare(out: Path, settings: dict[str, Any], fresh: bool) -> None:
             f"{out} holds an unfinished run with other settings ({', '.join(_changed(old, new))}); "
             "repeat them to resume it, or pass --fresh to start again"
         )
+    models = [name for name in ("config.json", "model.safetensors") if (out / name).exists()]
+    if models and not fresh and not kept.exists():
+        raise RunConflict(
+            f"{out} holds a model of no training of this kind ({', '.join(models)}); choose another folder, or pass "
+            f"--fresh to replace it"
+        )
     kept.parent.mkdir(parents=True, exist_ok=True)
     write(kept, text)
 
