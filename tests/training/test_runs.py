@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -276,6 +277,31 @@ def test_early_stopping_ends_a_run_that_learns_nothing(
     told = capsys.readouterr().out
     assert told.endswith(" s; stopped before step 250, after 2 validations without improvement (--patience)\n")
     assert json.loads((tmp_path / "out" / "training.json").read_text())["outcome"]["stopped"] == outcome.stopped
+
+
+def test_patience_is_kept_over_an_interruption(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = write(tmp_path / "train.jsonl", reviews(40))
+
+    def trained(out: str) -> loop.Outcome:
+        settings = run(tmp_path / out, epochs=50, batch=8, learning_rate=0.0, patience=4)
+        return classify.classify([train], settings, Columns(), model=str(tiny))
+
+    whole = trained("whole")
+    saves = 0
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        nonlocal saves
+        saves += 1
+        if saves == 3:  # when nothing has improved twice
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop.FiniteLoss, "on_save", interrupt, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            trained("cut")
+    resumed = trained("cut")
+    assert resumed.resumed
+    assert resumed.steps == whole.steps
 
 
 def test_bad_rows_and_labels_are_named(tiny: Path, tmp_path: Path) -> None:

@@ -290,6 +290,7 @@ def arguments(task: Fitting, run: Schedule) -> TrainingArguments:
         save_strategy="steps",
         save_steps=every,
         save_total_limit=2,
+        restore_callback_states_from_checkpoint=True,  # how long nothing has improved, for early stopping
         load_best_model_at_end=True,
         metric_for_best_model=task.best,
         greater_is_better=task.best != "loss",
