@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app, batch, main
+from wherefrom.cli.evaluate import resumable
 from wherefrom.result.explanation import Explanation
 
 
@@ -398,3 +399,10 @@ def test_an_output_that_cannot_write_every_letter() -> None:
 
     assert r"\U0001f600" in said("--method", "alti")
     assert json.loads(said("--json"))["texts"] == ["a \N{GRINNING FACE} film \N{MIDDLE DOT}"]
+
+
+def test_an_interruption_says_that_the_command_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for out, said in ((tmp_path / "run", "run: interrupted; the same command, repeated, resumes it"), (None, "")):
+        with pytest.raises(KeyboardInterrupt), resumable(out):
+            raise KeyboardInterrupt
+        assert said in capsys.readouterr().err

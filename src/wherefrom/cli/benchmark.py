@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wherefrom.cli.evaluate import named
+from wherefrom.cli.evaluate import named, resumable
 from wherefrom.cli.flags import MODEL, QUESTIONS, Asked, BatchSize, complete_method, complete_model, shared
 from wherefrom.errors import InvalidOption
 
@@ -75,8 +75,9 @@ def benchmark_command(
         opening=asked,
     )
     unread = [] if find_spec("PIL") else [zoo.IMAGES]  # the extra `image`
-    for done in measure(model or zoo.names(but=unread), out, how):
-        print(f"measured: {done.name}", flush=True)
+    with resumable(out):
+        for done in measure(model or zoo.names(but=unread), out, how):
+            print(f"measured: {done.name}", flush=True)
     print(f"wherefrom leaderboard '{out}' ranks the methods")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wherefrom.cli.flags import MODEL, Asked, BatchSize, ModelName, Truncate, complete_method, shared
+from wherefrom.cli.wording import INTERRUPTED
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, RowsLeftOut, WherefromError
 
@@ -67,7 +70,7 @@ def evaluate_command(
     from wherefrom.data import read, up_to_mask
 
     columns = named(column)
-    with warnings.catch_warnings():
+    with resumable(out), warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsLeftOut)  # which the table below tells of
         run = wherefrom.evaluate(
             up_to_mask(read(data, split, columns, folder=folder)) if prefixes else data,
@@ -93,6 +96,17 @@ def evaluate_command(
             **asked,
         )
     run.show(layers=layers)
+
+
+@contextmanager
+def resumable(out: Path | None) -> Iterator[None]:
+    """An interruption says that the command can be repeated, if its folder has a name."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if out is not None:
+            typer.echo(f"{out}: {INTERRUPTED}", err=True)
+        raise
 
 
 def named(pairs: list[str] | None) -> dict[str, str] | None:

@@ -42,6 +42,7 @@ from wherefrom.cli.train_options import (
     schedule,
     training,
 )
+from wherefrom.cli.wording import INTERRUPTED
 
 if TYPE_CHECKING:
     from wherefrom.training.loop import Trained
@@ -67,7 +68,7 @@ def _resumable(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             loop = sys.modules.get("wherefrom.training.loop")  # without it nothing has begun
             if loop is not None and loop.resumable(given["out"]):
-                typer.echo(f"{given['out']}: interrupted; the same command, repeated, resumes it", err=True)
+                typer.echo(f"{given['out']}: {INTERRUPTED}", err=True)
             raise
 
     return run

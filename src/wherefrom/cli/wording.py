@@ -10,7 +10,8 @@ from typing import Any
 
 RENAMED = {"columns": "column", "names": "name"}  # Python's argument, and the option that is given once for each entry
 ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|True\b|(?=[\s;,.)]|$))")
-LAYERS = re.compile(r"\blayers is \((\d+), (\d+)\)")
+LAYERS = re.compile(r"\blayers is \((-?\d+), (-?\d+)\)")
+INTERRUPTED = "interrupted; the same command, repeated, resumes it"
 
 
 def in_json(data: Any) -> str:
