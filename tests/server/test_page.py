@@ -291,6 +291,17 @@ def test_beside_an_error_nothing_is_left_of_the_question_before(visit: Open) -> 
     expect(page.locator(".card")).to_have_count(1)
 
 
+def test_a_class_of_one_model_is_no_word_of_the_next(visit: Open) -> None:
+    page = visit()
+    page.select_option("#model", "wherefrom/sentiment")
+    page.select_option("#target", "all")
+    page.select_option("#model", "tiny-mlm")
+    assert page.input_value("#target") == ""
+    page.fill("#target", "film")
+    page.select_option("#model", "wherefrom/sentiment")
+    assert page.input_value("#target") == ""
+
+
 def test_an_error_goes_when_another_model_is_chosen(visit: Open) -> None:
     page = visit()
     page.fill("#text", " ")

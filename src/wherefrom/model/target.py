@@ -103,7 +103,8 @@ def answers(
         every = list(opened.labels)
     else:
         raise InvalidTarget(
-            f"target='all' is for classifiers; {opened.name} chooses from a whole vocabulary or nothing"
+            f"target='all' is for classifiers; {opened.name} chooses from a whole vocabulary or nothing (the word "
+            f"itself is asked for by its token id)"
         )
     return [answer(opened, sentence, output, row, each, foil, position) for each in every]
 

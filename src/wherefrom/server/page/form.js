@@ -24,11 +24,12 @@ export function form({ models, methods, examples }, complain) {
   function fitModel() {
     complain(null); // what was wrong with another model's picture or text
     const model = modelOf(by("model").value);
-    const values = [by("target")?.value ?? "", by("foil")?.value ?? ""];
+    const before = [by("target"), by("foil")];
     by("target-slot").replaceChildren(control("target", model, "the prediction"));
     by("foil-slot").replaceChildren(control("foil", model, "nothing"));
-    setIfThere(by("target"), values[0]);
-    setIfThere(by("foil"), values[1]);
+    for (const [i, id] of ["target", "foil"].entries()) { // a class of the last model is no word of this one
+      if (before[i]?.tagName === by(id).tagName) setIfThere(by(id), before[i].value);
+    }
     by("mask").hidden = !maskOf(model.name);
     by("mask").textContent = `Insert ${model.mask ?? "a mask"}`;
     for (const id of ["text-field", "examples"]) by(id).hidden = model.images;
