@@ -22,6 +22,7 @@ from wherefrom.model import (
 )
 from wherefrom.model import capture as capture_batch
 from wherefrom.model.chat import Chat, given_or_chat
+from wherefrom.model.target import asks_all
 from wherefrom.options import (
     BatchSize,
     DeviceLike,
@@ -244,7 +245,7 @@ def explain(
         refuse_unseen_targets(opened, beside_phrases(given, questions), [chosen])
         done = explained(opened, given, questions, {chosen.asked: job}, how)
         every = {row: outcomes[chosen.asked].explanations for row, outcomes in done.outcomes.items()}
-        all_targets = _asks_all(questions[0])
+        all_targets = asks_all(opened, questions[0].target)
         result: Explained = done.gathered(
             {row: by_target(each) if all_targets else each[0] for row, each in every.items()}
         )
@@ -377,10 +378,6 @@ def _asked(opened: Model, given: Given, *asked: TargetLike) -> tuple[Given, list
     every = resolve_questions(given.count, given.single, *asked)
     questions = [every[row] for row in given.sentences]
     return followed(opened, given, questions), questions
-
-
-def _asks_all(question: Question) -> bool:
-    return isinstance(question.target, str) and question.target == "all"
 
 
 def _warn_of_failures(results: Iterable[Comparison]) -> None:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from wherefrom.errors import UnknownName, did_you_mean, warn
+from wherefrom.errors import InvalidOption, UnknownName, did_you_mean, warn
 from wherefrom.typecheck import shown
 
 T = TypeVar("T")
@@ -39,11 +39,11 @@ class Registry(Mapping[str, T]):
     def add(self, name: str, entry: T, aliases: tuple[str, ...] = ()) -> None:
         """Enter something under a name and its aliases, none of which may be taken but by its own former version."""
         if name in self._entries and not _again(self._entries[name], entry):
-            raise ValueError(f"the {self.noun} '{name}' is registered twice; give one of them another name")
+            raise InvalidOption(f"the {self.noun} '{name}' is registered twice; give one of them another name")
         for each in (name, *aliases):
             owner = self._names.get(fold(each), name)
             if owner != name:
-                raise ValueError(f"'{name}' cannot be called '{each}': that is a name of the {self.noun} '{owner}'")
+                raise InvalidOption(f"'{name}' cannot be called '{each}': that is a name of the {self.noun} '{owner}'")
         self._entries[name] = entry
         kept = {alias: owner for alias, owner in self._names.items() if owner != name}
         self._names = kept | {fold(each): name for each in (name, *aliases)}

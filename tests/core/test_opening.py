@@ -283,6 +283,15 @@ def test_a_model_loaded_in_inference_mode_is_refused_for_gradients() -> None:
             wherefrom.explain(tiny.ids(5), model, method=method, **_options(method))
 
 
+def test_so_is_one_whose_buffers_alone_were_made_there(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path)
+    with torch.inference_mode():
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    assert any(each.is_inference() for each in model.buffers())
+    with pytest.raises(WherefromError, match=r"loaded under torch.inference_mode"):
+        wherefrom.explain("the cat", model, tiny.tokenizer(), method="gradient-x-input")
+
+
 @pytest.mark.parametrize(("variant", "task"), [("gemma", "causal-lm"), ("bert", "classification")])
 def test_weights_that_are_changed_after_opening_are_seen(variant: str, task: str) -> None:
     model = tiny.model(variant, task, dtype=torch.float64)

@@ -279,3 +279,11 @@ def test_what_is_missing_is_said_of_each_kind_of_model(task: str, said: str) -> 
 )
 def test_quotes_are_none_that_the_label_holds(target: Target, said: str) -> None:
     assert str(target) == said
+
+
+def test_of_a_vocabulary_all_is_a_word() -> None:
+    for model, text in (("wherefrom/lm", "I want to thank you"), ("wherefrom/mlm", "[MASK] of them came .")):
+        found = wherefrom.explain(text, model, target="all", method="saliency")
+        assert (found.target.kind, found.target.label.strip()) == ("token", "all")
+        same = wherefrom.explain(text, model, target=found.target.index, method="saliency")
+        assert np.array_equal(found.scores, same.scores)

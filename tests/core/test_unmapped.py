@@ -330,3 +330,22 @@ def test_an_output_without_logits_says_what_it_has() -> None:
 
     with pytest.raises(wherefrom.WherefromError, match="the model returned scores, other; expected an output with log"):
         wherefrom.explain(tiny.ids(5), Scored(), method="ablation")
+
+
+def test_where_gradients_are_taken_of_a_module_of_ones_own_is_noted() -> None:
+    for method, noted in (("gradient-x-input", True), ("gradient-x-input(at=word)", False), ("ablation", False)):
+        found = wherefrom.explain("the film is good", Headed().eval(), tiny.tokenizer(), method=method)
+        assert any("taken at the word embeddings" in each for each in found.notes) == noted
+    known = wherefrom.explain("the film is good", tiny.model(), tiny.tokenizer(), method="gradient-x-input")
+    assert not known.notes
+
+
+def test_a_model_that_cannot_run_is_refused_on_opening(tmp_path: Any) -> None:
+    config = transformers.XLNetConfig(vocab_size=40, d_model=24, n_layer=2, n_head=4, d_inner=32)
+    transformers.XLNetForSequenceClassification(config).save_pretrained(tmp_path)
+    model = transformers.XLNetForSequenceClassification.from_pretrained(tmp_path)
+    assert wherefrom.open_model(model).task == "classification"
+    model.transformer.word_embedding.double()  # as where transformers loads a part of a model in another dtype
+    with pytest.raises(wherefrom.WherefromError, match="the model's own forward pass fails, with or without wherefrom"):
+        wherefrom.open_model(model)
+    assert not wherefrom.doctor(model).opens

@@ -469,3 +469,8 @@ def test_keys_stay_inside_and_apart(kind: str, dpi: int) -> None:
     words = [text.get_window_extent() for text in picture.texts if text.get_fontsize() == SMALL]
     assert all(box.x0 >= 0 and box.x1 <= picture.bbox.width for box in [*ramps, *words])
     assert not any(ramp.overlaps(word) for ramp in ramps for word in words)
+
+
+def test_a_layer_that_is_no_number_is_refused() -> None:
+    with pytest.raises(WherefromError, match="layer='x'"):
+        example().plot("map", layer="x")

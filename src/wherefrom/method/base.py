@@ -254,7 +254,7 @@ def method(
 def _refuse_unknown_words(name: str, what: str, given: Set[str], known: Mapping[str, str]) -> None:
     for word in sorted(given - known.keys()):
         hint = did_you_mean(word, known)
-        raise ValueError(f"'{name}' {what} {word!r}; {hint}expected words of {', '.join(known)}")
+        raise InvalidOption(f"'{name}' {what} {word!r}; {hint}expected words of {', '.join(known)}")
 
 
 def preset(found: Preset) -> None:

@@ -228,6 +228,8 @@ def _mapped(opened: Model, prove: bool) -> Model:
             f"{type(opened.pretrained).__name__}: {nearest or missing[0]}. Use an unmodified transformers model, or "
             f"add a family (CONTRIBUTING.md)"
         )
+    if prove:
+        refuse_broken(opened)  # of which no more is known than that it runs
     return replace(opened, nearest=nearest)
 
 

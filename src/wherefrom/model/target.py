@@ -27,6 +27,8 @@ from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, to
 from wherefrom.result.answer import Answer, Readout, Target, finite
 from wherefrom.result.words import group
 
+OF_WORDS = ("masked-lm", "causal-lm", "seq2seq")  # tasks that choose from a vocabulary
+
 EDGES = ("start", "end", "answer")
 PHRASE = "mean over the tokens that are read, one before each of the phrase's"
 MARK = "_wherefrom_classes"
@@ -80,6 +82,11 @@ def is_each(target: Any) -> bool:
     return isinstance(target, Target) and target.kind == EACH
 
 
+def asks_all(opened: Model, target: Any) -> bool:
+    """Whether every class is asked for; of a vocabulary "all" is a word."""
+    return isinstance(target, str) and target == "all" and opened.task not in OF_WORDS
+
+
 def answers(
     opened: Model,
     sentence: Sentence,
@@ -93,7 +100,7 @@ def answers(
     if isinstance(target, Target) and is_each(target):
         steps = range(len(sentence.said))
         return [each for step in steps for each in _said(opened, sentence, output, row, step, target.index or 0)]
-    if not isinstance(target, str) or target != "all":
+    if not asks_all(opened, target):
         return [answer(opened, sentence, output, row, target, foil, position)]
     if foil is not None:
         raise InvalidTarget("target='all' explains every class by itself; leave the foil out")
@@ -102,10 +109,7 @@ def answers(
     elif opened.task in ("classification", "token-classification"):
         every = list(opened.labels)
     else:
-        raise InvalidTarget(
-            f"target='all' is for classifiers; {opened.name} chooses from a whole vocabulary or nothing (the word "
-            f"itself is asked for by its token id)"
-        )
+        raise InvalidTarget(f"target='all' is for classifiers; {opened.name} has no classes")
     return [answer(opened, sentence, output, row, each, foil, position) for each in every]
 
 

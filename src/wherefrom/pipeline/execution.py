@@ -22,18 +22,19 @@ from wherefrom.errors import (
     UnsupportedModel,
     WherefromError,
 )
-from wherefrom.method import Method, Scores
+from wherefrom.method import Scores
 from wherefrom.method.returned import layer_heads, layer_map, layer_row, maps_of, scores_of
 from wherefrom.method.tiling import free_memory
 from wherefrom.model import Answer, LayerTrace, Model, OutputTrace, Sentence, Trace, answers, collate, foreseen, stream
 from wherefrom.model.frozen_pass import Freezing
-from wherefrom.model.target import is_each
+from wherefrom.model.target import asks_all, is_each
 from wherefrom.model.undo import own_modes
 from wherefrom.pipeline.fetching import on_host, one_ahead
 from wherefrom.pipeline.joint_maps import joining
 from wherefrom.pipeline.layers_together import blocks_together, waits, work
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.readout_rows import rows_alone
+from wherefrom.pipeline.remarks import notes
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.pipeline.shelf import Shelf, parts_of, scores_alone
 from wherefrom.pipeline.sinks import note as sink_note
@@ -163,7 +164,7 @@ def _weights(opened: Model) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not any(weight.is_inference() for weight in opened.model.parameters()):
+        if not any(each.is_inference() for each in (*opened.model.parameters(), *opened.model.buffers())):
             raise
         raise UnsupportedModel(
             f"{opened.name} was loaded under torch.inference_mode, so that no gradient can go through its weights; "
@@ -435,7 +436,7 @@ def _explanations(output: OutputTrace, shelf: Shelf, said: Sequence[_Said]) -> l
             "defaults": {**job.defaults},
             "target": target,
             "measured": target if target.towards else _judged(job, found),
-            "notes": _notes(job.method, found, parts["scores"]) + sunk,
+            "notes": notes(opened, job, found, parts["scores"]) + sunk,
         }
         fits = alone is not None or ("aggregated" in parts and fields.pop("known_finite"))
         fields["seconds"] = share + time.perf_counter() - begin
@@ -456,26 +457,13 @@ def _judged(job: Job, found: Answer) -> Target:
     return found.target if job.judged == "target" else found.predicted or found.target
 
 
-def _notes(method: Method, found: Answer, scores: Any) -> list[str]:
-    """That nothing is found; what a phrase of several tokens means to a method without its log-probability."""
-    if not (scores[0] or scores.any()):  # to look at all of them takes longer
-        return ["all scores are 0: this method finds nothing here"]
-    rows = len(found.readout.rows) if found.target.kind == "phrase" else 0
-    if not rows or (method.kind == "scores" and "of" in method.options):
-        return []
-    logits = f"the sum of the logits of {rows} tokens"
-    return [
-        logits if method.kind == "scores" else f"the mean of {rows} rows of the map, one for each token of the phrase"
-    ]
-
-
 def _asked(output: OutputTrace, row: int, shelf: Shelf) -> dict[str, Any]:
     """What the caller asked of this sentence, as far as the method looks at it: for the record, to ask it again."""
     question, target = shelf.questions[row], output.answers[row].target
     wanted: Any = question.target
     if wanted is None and question.foil is None and question.position is None:
         return {}
-    if is_each(wanted) or (isinstance(wanted, str) and wanted == "all"):  # of which this is one
+    if is_each(wanted) or asks_all(output.trace.opened, wanted):  # of which this is one
         wanted = target.index if target.kind in ("class", "token") else target.kind
     looks = shelf.job.method.class_specific or output.trace.opened.task in ("question-answering", "seq2seq")
     asked = {"target": wanted, "foil": question.foil} if looks else {}

@@ -17,6 +17,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownNam
 from wherefrom.result.alignment import Alignment
 from wherefrom.result.explanation import Array, Explanation
 from wherefrom.result.generation import Generation
+from wherefrom.typecheck import checked
 from wherefrom.view.colour import PALE, hexadecimal, intensities, strengths
 from wherefrom.view.plot.canvas import GAP, SMALL, Picture, Theme, inches
 from wherefrom.view.plot.canvas import theme as theme_of
@@ -102,7 +103,7 @@ def one_map(
     own: bool = False,
 ) -> Picture:
     """One layer's map, the last if none is named, and under it the readout row."""
-    sheets = []
+    layer, sheets = checked("layer", layer, int), []
     for name, each in named.items():
         (chosen,) = _chosen_layers(each, own, [layer])
         sheet = _map_sheet(f"{name}, layer {chosen}", each, chosen, scale, own)
