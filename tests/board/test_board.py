@@ -107,6 +107,10 @@ def test_the_page_is_written_from_saved_results_alone(measured: tuple[Path, list
     assert str(tmp_path.parent) not in text  # nobody's folders
     assert (tmp_path / "img" / "leaderboard-faithful.svg").stat().st_size > 1000
     assert list(json.loads(record.read_text(encoding="utf-8"))["methods"]) == list(board.read_board(out).methods)
+    alone = tmp_path / "alone.json"
+    found = CliRunner().invoke(app, ["leaderboard", str(out), "--record", str(alone)])
+    assert found.exit_code == 0, found.output
+    assert alone.read_text(encoding="utf-8") == record.read_text(encoding="utf-8")
 
 
 def test_the_order_is_shown_in_the_terminal(measured: tuple[Path, list[str]]) -> None:

@@ -406,3 +406,20 @@ def test_an_interruption_says_that_the_command_resumes(tmp_path: Path, capsys: p
         with pytest.raises(KeyboardInterrupt), resumable(out):
             raise KeyboardInterrupt
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["reproduce abnar2020/figure1", "benchmark --rows 4 --methods random"])
+def test_a_file_where_a_folder_should_be_is_named(
+    folder: str, tmp_path: Path, typed: Callable[..., Outcome], command: str
+) -> None:
+    file, data = tmp_path / "file", tmp_path / "data.csv"
+    file.write_text("x", encoding="utf-8")
+    data.write_text(
+        "text,label\n" + "".join(f"a {word} film,{word}\n" for word in ("bad", "good") * 3), encoding="utf-8"
+    )
+    more = ("--model", folder, "--data", str(data)) if command.startswith("benchmark") else ()
+    for out in (file, file / "below"):
+        found = typed(*command.split(), *more, "--out", str(out))
+        assert found.returncode == 2
+        assert str(file) in found.stderr.replace("\n", "")
+    assert file.read_text(encoding="utf-8") == "x"

@@ -437,6 +437,9 @@ def test_the_average_lies_in_the_middle(tiny: Path, tmp_path: Path) -> None:
         average.average([tmp_path / "s0", tiny], tmp_path / "none")
     with pytest.raises(WherefromError, match="two models at least"):
         average.average([tiny], tmp_path / "none")
+    for taken in ("s0", "s1", "mean"):
+        with pytest.raises(WherefromError, match="holds a model already"):
+            average.average([tmp_path / "s0", tmp_path / "s1"], tmp_path / taken)
 
 
 def test_unknown_devices_and_precisions_are_refused(tiny: Path, tmp_path: Path) -> None:

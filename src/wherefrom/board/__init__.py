@@ -5,6 +5,6 @@
 
 from wherefrom.board.measuring import PARTS, Measuring, measure
 from wherefrom.board.reading import Board, read_board
-from wherefrom.board.writing import write_page
+from wherefrom.board.writing import write_page, write_record
 
-__all__ = ["PARTS", "Board", "Measuring", "measure", "read_board", "write_page"]
+__all__ = ["PARTS", "Board", "Measuring", "measure", "read_board", "write_page", "write_record"]

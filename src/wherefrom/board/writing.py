@@ -62,7 +62,12 @@ def write_page(board: Board, page: Path, record: Path | None = None) -> None:
         text = re.sub(r"(?<!!)\[([^\]]+)\]\([\w-]+\.md[^)]*\)", r"\1", text)
     write(page, text)
     if record is not None:
-        write(record, json.dumps(board.record(), indent=1, ensure_ascii=False) + "\n")
+        write_record(board, record)
+
+
+def write_record(board: Board, record: Path) -> None:
+    """Write the numbers of every method."""
+    write(record, json.dumps(board.record(), indent=1, ensure_ascii=False) + "\n")
 
 
 def _page(board: Board, drawn: dict[str, str]) -> Iterator[str]:

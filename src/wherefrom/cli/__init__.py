@@ -65,7 +65,7 @@ train.register(app)
 
 
 def main() -> None:
-    """Run the command line; a WherefromError becomes one red line and exit status 2, a warning a yellow one."""
+    """Run the command line; an error of ours or of a file is one red line and exit status 2, a warning a yellow one."""
     shown = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -82,6 +82,11 @@ def main() -> None:
         app()
     except WherefromError as error:
         _say("error: ", "bold red", str(error))
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:  # no file's: a pipe that is closed, for one
+            raise
+        _say("error: ", "bold red", f"cannot use '{error.filename}': {error.strerror}")
         sys.exit(2)
     finally:
         warnings.showwarning = shown

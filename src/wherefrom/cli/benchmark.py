@@ -88,7 +88,7 @@ def leaderboard_command(
     question: Annotated[str, typer.Option(help=f"By what to rank: {QUESTIONS}.")] = "faithful",
 ) -> None:
     """Rank the methods of a benchmark; with --page, write the leaderboard."""
-    from wherefrom.board import read_board, write_page
+    from wherefrom.board import read_board, write_page, write_record
     from wherefrom.board.recommending import ASKED, looks_at_no_output, question_called
 
     for path, ending in ((page, ".md"), (record, ".json")):
@@ -98,7 +98,11 @@ def leaderboard_command(
     board = read_board(folder)
     if page is not None:
         write_page(board, page, record)
-        print(f"written to {page}")
+        print(f"written to {' and '.join(str(path) for path in (page, record) if path is not None)}")
+        return
+    if record is not None:
+        write_record(board, record)
+        print(f"written to {record}")
         return
     found = board.standings.get(standing)
     if found is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from wherefrom.errors import InvalidInput, InvalidOption, UnknownName
+from wherefrom.errors import InvalidInput, InvalidOption, RunConflict, UnknownName
 from wherefrom.model.loading import refuse_unfinished
 
 WEIGHTS = "model.safetensors"
@@ -28,6 +28,8 @@ def average(folders: Sequence[Path], out: Path) -> None:
         refuse_unfinished(str(folder), str(folder))
         if not (folder / WEIGHTS).is_file():
             raise UnknownName(f"{folder}: no {WEIGHTS} there; name folders that `wherefrom train` wrote")
+    if (out / WEIGHTS).exists():
+        raise RunConflict(f"{out} holds a model already; choose another folder for the average")
     first = load_file(folders[0] / WEIGHTS)
     total = {name: tensor.to(torch.float64) for name, tensor in first.items()}
     labels = _labels(folders[0])
