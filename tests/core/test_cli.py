@@ -322,7 +322,9 @@ def test_a_row_that_is_none_is_named_and_counted(folder: str, tmp_path: Path, ty
     texts.write_text('{"text": "a cat"}\nno json\n{"text": "a dog"}\n', encoding="utf-8")
     found = typed("explain", "-m", folder, "--file", str(texts), "--out", str(out))
     assert found.returncode == 0
-    assert "row 2 is not JSON" in " ".join(found.stderr.split())
+    said = " ".join(found.stderr.split())
+    assert said.startswith("warning: 1 of 3 inputs was skipped: input 1: row 2 of texts.jsonl is not JSON")
+    assert said.count("warning") == 1
     assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
     texts.rename(tmp_path / "texts.json")
     found = typed("explain", "-m", folder, "--file", str(tmp_path / "texts.json"), "--out", str(out))

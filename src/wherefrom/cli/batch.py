@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from wherefrom.errors import InvalidOption, UnknownName, WherefromError, warn
+from wherefrom.errors import InvalidInput, InvalidOption, UnknownName, WherefromError
 
 STDIN = "-"
 
@@ -38,8 +38,7 @@ def _cells(path: Path, names: list[str]) -> Iterator[Any]:
 
     for number, row in tables.attempts(path):
         if isinstance(row, tables.BadRow):
-            warn(f"{path}: row {number} {row}")
-            yield None  # left out and counted, as a text that cannot be explained
+            yield InvalidInput(f"row {number} of {path.name} {row}")  # left out and counted, as any other
             continue
         if unknown := [name for name in names if name not in row]:
             raise UnknownName(

@@ -84,7 +84,7 @@ def evaluate_command(
             draw=draw,
             out=out,
             target=target,
-            names=named(name),
+            names=named(name, "--name 0={}"),
             batch_size=batch_size,
             shard=shard,
             truncate=truncate,
@@ -109,10 +109,10 @@ def resumable(out: Path | None) -> Iterator[None]:
         raise
 
 
-def named(pairs: list[str] | None) -> dict[str, str] | None:
+def named(pairs: list[str] | None, example: str = "--column text={}") -> dict[str, str] | None:
     """`--column text=review` or `--name 0=negative`, as often as given."""
     if bare := [each for each in pairs or [] if "=" not in each]:
-        raise InvalidOption(f"'{bare[0]}' stands alone; expected what it is and =, as in --column text={bare[0]}")
+        raise InvalidOption(f"'{bare[0]}' stands alone; expected what it is and =, as in {example.format(bare[0])}")
     apart = [each.partition("=") for each in pairs or []]
     return {name.strip(): value for name, _, value in apart} or None  # a column's name may begin with a blank
 

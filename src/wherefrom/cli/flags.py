@@ -110,7 +110,8 @@ Save = Annotated[
     typer.Option(
         "--save",
         "-o",
-        help="Write to a .json, .npz, .csv, .parquet, .jsonl or .html file, or a .png, .svg or .pdf picture.",
+        help="Write to a .json, .csv, .parquet, .jsonl or .html file, of one method also .npz, or a .png, .svg or .pdf "
+        "picture.",
     ),
 ]
 Kind = Annotated[

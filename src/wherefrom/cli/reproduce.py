@@ -55,7 +55,7 @@ def reproduce_command(
             device=device,
             seed=seed,
             folder=folder,
-            names=named(names),
+            names=named(names, "--name 0={}"),
         )
         for each in result if isinstance(result, list) else [result]:
             each.show()

@@ -10,7 +10,7 @@ from typing import Any
 
 RENAMED = {"columns": "column", "names": "name"}  # Python's argument, and the option that is given once for each entry
 ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|True\b|(?=[\s;,.)]|$))")
-LAYERS = re.compile(r"\blayers is \((-?\d+), (-?\d+)\)")
+LAYERS = re.compile(r"\blayers is \((-?\d+), (-?\d+|None)\)")
 INTERRUPTED = "interrupted; the same command, repeated, resumes it"
 
 

@@ -116,7 +116,7 @@ def read(folder: Path) -> dict[str, Any]:
     """The manifest of a run folder."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise UnknownName(f"'{folder}' is not a run folder: it has no {FILE}") from error
     except (OSError, ValueError) as error:
         raise DamagedFile(f"'{folder / FILE}' cannot be read: {error}") from error

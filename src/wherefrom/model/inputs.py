@@ -145,6 +145,8 @@ class Reader:
         try:
             if isinstance(item, list) and item and (ids := as_ints(item)) is not None:
                 return self._of_ints(ids)
+            if isinstance(item, InvalidInput):  # whoever made the inputs says why this is none
+                raise item
             if missing(item):
                 raise InvalidInput("the cell is empty; expected a text")
             if not self.in_words and isinstance(item, list) and len(item) == 2 and all(map(_is_str, item)):
