@@ -131,3 +131,13 @@ def test_recipes_take_such_models(tmp_path: Path) -> None:
 def test_a_recipe_takes_no_object_for_a_model() -> None:
     with pytest.raises(WherefromError, match="model is a BertForSequenceClassification; expected a shipped model"):
         wherefrom.reproduce("globenc/table1", model=tiny.model(), limit=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("labels", [[1, 2], ["1", "2"], [1, 2, 3, 4, 5], [0, 1, 2]])
+def test_numbers_that_count_otherwise_are_not_taken_for_ids(labels: list[Any]) -> None:
+    """Of two classes: 1 is not the second where there is a 2, too."""
+    with pytest.raises(WherefromError, match=r"are not the ids of the model's classes .* would be taken for '[ab]'"):
+        gold_classes({0: "a", 1: "b"}, labels)
+    assert gold_classes({0: "a", 1: "b"}, [1, 2], names={0: "1", 1: "2"}) == {"1": 0, "2": 1}
+    assert gold_classes({0: "a", 1: "b"}, [0, 1, -1]) == {}  # as tests without labels have it: such rows fail
+    assert gold_classes({0: "1", 1: "2"}, labels[:2]) == {}

@@ -30,6 +30,7 @@ def gold_classes(
     named = {str(label): class_index(classes, given, "class") for given, label in (names or {}).items()}
     every = list(labels)
     unknown = sorted(str(label) for label in every if str(label) not in named and not _has(classes, label))
+    _refuse_other_numbers(classes, [str(label) for label in every if str(label) not in named], unknown)
     if len(unknown) < len(every) or not every:  # a single label that the model does not have fails where it occurs
         return named
     if close := _forms(classes, unknown):
@@ -42,11 +43,31 @@ def gold_classes(
             f"{shown}; where that is wrong, say what a class is: names={{0: '{by_id[0]}', …}} or --name 0={by_id[0]}"
         )
         return {label: index for index, label in ordered.items()}
-    shown = ", ".join(f"{index} '{label}'" for index, label in list(classes.items())[:20])
     raise InvalidOption(
-        f"the dataset's labels {', '.join(map(repr, unknown[:5]))} are none of the model's classes ({shown}); say "
-        f"what a class is: names={{0: {unknown[0]!r}, …}} or --name 0={unknown[0]}; or leave out what asks for the "
-        f"gold class (target='label', masked-accuracy)"
+        f"the dataset's labels {', '.join(map(repr, unknown[:5]))} are none of the model's classes "
+        f"({_shown(classes)}); {_what_to_say(unknown[0])}"
+    )
+
+
+def _refuse_other_numbers(classes: Mapping[int, str], labels: list[str], unknown: list[str]) -> None:
+    """Refuse numbers of which some are ids of the model and others are not: 1 and 2, or stars, count otherwise."""
+    taken = [each for each in labels if each.isdecimal() and int(each) in classes and each not in classes.values()]
+    if taken and any(each.isdecimal() for each in unknown):
+        raise InvalidOption(
+            f"the dataset's labels {', '.join(sorted(labels)[:8])} are not the ids of the model's classes "
+            f"({_shown(classes)}): {min(taken)} would be taken for '{classes[int(min(taken))]}'; "
+            f"{_what_to_say(min(labels))}"
+        )
+
+
+def _shown(classes: Mapping[int, str]) -> str:
+    return ", ".join(f"{index} '{label}'" for index, label in list(classes.items())[:20])
+
+
+def _what_to_say(label: str) -> str:
+    return (
+        f"say what a class is: names={{0: {label!r}, …}} or --name 0={label}; or leave out what asks for the gold "
+        f"class (target='label', masked-accuracy)"
     )
 
 
