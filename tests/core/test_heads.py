@@ -100,5 +100,5 @@ def test_a_reward_model_explains_its_one_number() -> None:
 
 def test_a_choice_among_several_texts_is_refused() -> None:
     config = transformers.BertConfig(**tiny.SHAPE)
-    with pytest.raises(WherefromError, match="BertForMultipleChoice has a head that wherefrom does not know"):
+    with pytest.raises(WherefromError, match="BertForMultipleChoice reads several texts at once"):
         open_model(transformers.BertForMultipleChoice(config))

@@ -495,3 +495,19 @@ def test_a_cell_may_be_a_whole_book(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     table.write_text("text,label\n" + "word " * 40_000 + ",1\n", encoding="utf-8")
     assert len(only(read(table)).text) == 200_000
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_break_inside_a_cell_stays(end: str, tmp_path: Path) -> None:
+    for ending, between in (("csv", ","), ("tsv", "\t")):
+        table = tmp_path / f"mine.{ending}"
+        rows = [f"text{between}label", f'"not bad{end}at all"{between}1', f"a film{between}0", ""]
+        table.write_bytes(end.join(rows).encode())
+        assert [(each.text, each.label) for each in read(table)] == [("not bad\nat all", 1), ("a film", 0)]
+
+
+def test_quotes_that_are_not_in_order_swallow_no_rows_of_a_tsv(tmp_path: Path) -> None:
+    table = tmp_path / "mine.tsv"
+    texts = ['"great" they said', '"a film', "a plot", 'the 5" disk', 'and so on"']
+    table.write_text("text\tlabel\n" + "".join(f"{text}\t1\n" for text in texts), encoding="utf-8")
+    assert [each.text for each in read(table)] == texts

@@ -123,7 +123,7 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
     csv.field_size_limit(
         max(csv.field_size_limit(), LARGEST)
     )  # Python's own is 131,072 characters: some texts are longer
-    reader = csv.reader(lines(path), delimiter=delimiter)
+    reader = csv.reader(_whole_lines(path), delimiter=delimiter, quoting=_quoting(path, delimiter))
     try:
         header = next(reader, None)
         if not header:
@@ -139,6 +139,18 @@ def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise DamagedFile(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+
+
+def _quoting(path: Path, delimiter: str) -> Any:
+    """Quotes are part of the text in a tsv in which they are not in order, as where nobody ever thought of them."""
+    if delimiter != "\t":
+        return csv.QUOTE_MINIMAL
+    try:
+        for _ in csv.reader(_whole_lines(path), delimiter=delimiter, strict=True):
+            pass
+    except csv.Error:
+        return csv.QUOTE_NONE
+    return csv.QUOTE_MINIMAL
 
 
 def _names(path: Path, header: Sequence[str]) -> list[str]:
@@ -171,11 +183,15 @@ def side_by_side(files: Mapping[str, Path]) -> Iterator[tuple[int, Row]]:
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, packed or not, without their ends."""
+    return (line.removesuffix("\n") for line in _whole_lines(path))
+
+
+def _whole_lines(path: Path) -> Iterator[str]:
+    """The same with their ends, which may stand inside a quoted cell."""
     with open_packed(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
         try:
-            for line in text:
-                yield line.rstrip("\n")
+            yield from text
         except UnicodeDecodeError as error:
             raise DamagedFile(
                 f"{path}: line {_first_undecoded(path)} is not UTF-8: {error.reason}; save the file as UTF-8"

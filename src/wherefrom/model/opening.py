@@ -263,6 +263,10 @@ def _with_own_head(opened: Model) -> Model:
     try:
         short, long = (_probed(opened, n) for n in PROBED)
     except Exception as error:
+        if opened.family.name.endswith("ForMultipleChoice"):
+            raise UnsupportedModel(
+                f"{opened.family.name} reads several texts at once: multiple choice is not explained"
+            ) from error
         raise UnsupportedModel(
             f"{opened.family.name} has a head that wherefrom does not know, and it gives no logits for input_ids and "
             f"attention_mask alone ({type(error).__name__}: {error})"
