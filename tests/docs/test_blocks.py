@@ -1,4 +1,4 @@
-"""Every block of code in the book runs; of those that cannot, the page says why."""
+"""Every block of code in the book runs, one after another on a blank page; of those that cannot, the page says why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 import typer.main
-from pages import BEFORE, COMMANDS_RUN, DOCS, PAGES, STANDS_FOR, blocks, commands
+from pages import BEFORE, COMMANDS_RUN, DOCS, PAGES, blocks, commands
 from typer.testing import CliRunner
 
 from wherefrom.cli import app
@@ -40,15 +40,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 @pytest.mark.parametrize("page", EVERY)
 def test_python(page: str) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(BEFORE.get(page, ""), names)
     missing = set()
     for block in blocks(page, "python"):
         lacks = {name for name in PACKAGES if f"import {name}" in block.source and not find_spec(name)}
         missing |= lacks
         if block.why is None and not lacks:
             source = "\n" * (block.line - 1) + block.source  # so that a traceback names the line of the page
-            for named, shipped in STANDS_FOR.items():
-                source = source.replace(named, shipped)
             exec(compile(source, page, "exec"), names)
     if missing:
         pytest.skip(f"{', '.join(sorted(missing))} not installed: their blocks of the book were left out")
@@ -57,7 +54,7 @@ def test_python(page: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(COMMANDS_RUN)])
 def test_commands_run(page: str) -> None:
-    exec(BEFORE.get(page, ""), {"__name__": "__main__"})
+    Path("texts.txt").write_text(BEFORE.get(page, ""), encoding="utf-8")
     for block in blocks(page, "sh"):
         for command in commands(block.source) if block.why is None else ():
             _, *arguments = shlex.split(command)
