@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from wherefrom.api import explain
-from wherefrom.defaults import DEFAULT_METHOD, SPEAKER
+from wherefrom.defaults import DEFAULT_METHOD, SPEAKER, UNMAPPED
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, TooLong
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
@@ -29,7 +29,7 @@ from wherefrom.model.target import EACH
 from wherefrom.model.two_streams import TARGET
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
-from wherefrom.pipeline.auto import is_default
+from wherefrom.pipeline.auto import is_default, suited
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
@@ -74,7 +74,7 @@ def generate(
         writes a target for a source: each token is then explained over the source and what was written before it.
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer. "auto" is
-        alti-logit, and alti of an encoder with a decoder.
+        alti-logit, alti of an encoder with a decoder, and where the blocks are not known what `explain` takes.
     target: a text that is taken as said, so that nothing is generated.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
     max_new_tokens: an answer that has so many tokens just stops there. That holds for a translation, too: no end is
@@ -135,10 +135,15 @@ def refuse_phrase(found: Explanation, tokens: int, foil: int | str) -> None:
 
 def spoken_by(opened: Model, method: MethodLike) -> MethodSpec:
     """The method that explains what a model says, log-probabilities where nothing else was asked for."""
-    usual = "alti" if opened.two_streams else "alti-logit"
-    chosen = choose(usual if is_default(method) else method)
+    chosen = choose(_usual(opened) if is_default(method) else method)
     takes = chosen.method.class_specific and "of" in chosen.method.options
     return replace(chosen, options={"of": "log-probability", **chosen.options}) if takes else chosen
+
+
+def _usual(opened: Model) -> str:
+    if not opened.family.mapped:
+        return (suited(opened, UNMAPPED) or UNMAPPED)[0]
+    return "alti" if opened.two_streams else "alti-logit"
 
 
 def followed(opened: Model, sentence: Sentence, target: str) -> Sentence:

@@ -425,3 +425,40 @@ def test_a_file_where_a_folder_should_be_is_named(
         assert found.returncode == 2
         assert str(file) in found.stderr.replace("\n", "")
     assert file.read_text(encoding="utf-8") == "x"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["explain", "the cat", "--kind", "map"], "--kind is of a picture"),
+        (["explain", "the cat", "--kind", "map", "--save", "x.json"], "--kind is of a picture"),
+        (["explain", "-", "--column", "review", "--out", "x.csv"], "leave --column review out"),
+        (["generate", "the cat", "--seed", "3"], "--seed is of a sampled answer"),
+        (["generate", "the cat", "--unit", "wrd"], "unknown --unit 'wrd'"),
+        (
+            [
+                "evaluate",
+                "--methods",
+                "alti",
+                "--metrics",
+                "aopc",
+                "--data",
+                "texts.csv",
+                "--split",
+                "test",
+                "--out",
+                "x",
+            ],
+            "texts.csv is one file",
+        ),
+    ],
+)
+def test_what_would_be_left_unread_is_refused(
+    typed: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("texts.csv").write_text("text\nthe cat\n", encoding="utf-8")
+    found = typed(*arguments)
+    assert found.returncode == 2
+    assert told in " ".join(found.stderr.split())
+    assert [each.name for each in tmp_path.iterdir()] == ["texts.csv"]

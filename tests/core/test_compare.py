@@ -165,3 +165,13 @@ def test_rows_of_a_table_say_which_explanation_they_are_of(tmp_path: Path) -> No
 def test_a_comparison_is_of_explanations_by_name(given: Any) -> None:
     with pytest.raises(InvalidInput, match="a comparison is of explanations by name"):
         wherefrom.Comparison(given)
+
+
+def test_a_name_that_is_not_there_is_told_which_are() -> None:
+    found = Comparison(dict(two_models()), failed={"alti": "no blocks"})
+    with pytest.raises(KeyError, match="no 'zz' among these; there are before, after"):
+        found["zz"]
+    with pytest.raises(KeyError, match=r"no 'alti' among these \(it failed: no blocks\)"):
+        found["alti"]
+    assert found.get("zz") is None
+    assert "zz" not in found

@@ -184,3 +184,11 @@ def test_blanks_go_with_a_word() -> None:
     assert found.groups == [[0], [1, 2, 3], [4, 5], [6]]
     assert found.words().tokens == ["<s>", "a", "a", "</s>"]
     assert wherefrom.data.token_mask(found, [(0, 7)]).tolist() == [False, False, True, False, True, False, False]
+
+
+def test_a_row_of_a_table_is_no_list_of_texts() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "author": ["Ann", "Bob", "Cid"]})
+    with pytest.raises(WherefromError, match=r"a row of a table was given.*pass row\['text'\]"):
+        wherefrom.explain(frame.iloc[0], MODEL, TOKENIZER)
+    same(wherefrom.explain(frame.set_index("author")["text"], MODEL, TOKENIZER), EXPECTED)

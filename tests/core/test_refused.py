@@ -32,6 +32,17 @@ def test_a_misspelt_argument_is_refused() -> None:
         wherefrom.compare("the cat", model, TOKENIZER, method="alti")  # type: ignore[call-arg]
 
 
+def test_a_misspelt_argument_of_the_tokenizer_is_refused() -> None:
+    meant = r"tokenizer_kwargs has 'is_split_into_word'; did you mean 'is_split_into_words'\?"
+    refused(meant, ["the", "cat"], tiny.model(), TOKENIZER, tokenizer_kwargs={"is_split_into_word": True})
+    wherefrom.explain("the cat", tiny.model(), TOKENIZER, tokenizer_kwargs={"split_special_tokens": True})
+
+
+def test_a_class_is_no_similarity() -> None:
+    target = wherefrom.similarity("a dog")
+    refused("similarity to 'a dog' is of a sentence embedder", "the cat", tiny.model(), TOKENIZER, target=target)
+
+
 def test_an_architecture_that_fits_no_shape_is_refused() -> None:
     config = transformers.AutoConfig.for_model("bitnet", **{**tiny.GROUPED, "head_dim": 6})
     model = transformers.AutoModel.from_config(config)

@@ -161,9 +161,7 @@ def test_language_models_and_taggers_are_explained() -> None:
     tagged = wherefrom.explain(tiny.ids(5), model("convbert", "token-classification"), method="saliency", position=2)
     assert tagged.target.kind == "class"
     for method in ("auto", "saliency"):  # what follows blocks is no way out here
-        with pytest.raises(
-            WherefromError, match=r"say with position= which one is meant: its index, or the word itself$"
-        ):
+        with pytest.raises(WherefromError, match=r"which one is meant: its index, or the word itself$"):
             wherefrom.explain(tiny.ids(5), model("convbert", "token-classification"), method=method)
 
 
@@ -349,3 +347,11 @@ def test_a_model_that_cannot_run_is_refused_on_opening(tmp_path: Any) -> None:
     with pytest.raises(wherefrom.WherefromError, match="the model's own forward pass fails, with or without wherefrom"):
         wherefrom.open_model(model)
     assert not wherefrom.doctor(model).opens
+
+
+def test_what_such_a_model_says_is_explained_too() -> None:
+    ids = tiny.ids(5, low=5)
+    said = wherefrom.generate(ids, model("diffllama", "causal-lm"), max_new_tokens=3, eos_token_id=None)
+    assert said.whole.method == "gradient-x-input"  # no token stands for nothing, which integrated gradients begin at
+    again = wherefrom.explain(ids, model("diffllama", "causal-lm"), of="log-probability", target=said.ids[5])
+    np.testing.assert_allclose(said[0].scores, again.scores, atol=1e-6)

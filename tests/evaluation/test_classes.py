@@ -141,3 +141,9 @@ def test_numbers_that_count_otherwise_are_not_taken_for_ids(labels: list[Any]) -
     assert gold_classes({0: "a", 1: "b"}, [1, 2], names={0: "1", 1: "2"}) == {"1": 0, "2": 1}
     assert gold_classes({0: "a", 1: "b"}, [0, 1, -1]) == {}  # as tests without labels have it: such rows fail
     assert gold_classes({0: "1", 1: "2"}, labels[:2]) == {}
+
+
+def test_a_name_the_wrong_way_round_is_told_the_right_one() -> None:
+    with pytest.raises(WherefromError, match=r"no class '2', but it has 'positive': .* --name positive=2"):
+        gold_classes(dict(enumerate(POLARITY)), ["1", "2"], names={"1": "negative", "2": "positive"})
+    assert gold_classes({0: "a", 1: "b"}, ["0", "1"], names={"0": "1", "1": "0"}) == {"1": 0, "0": 1}  # as documented

@@ -236,6 +236,8 @@ def test_the_last_explanations_are_kept(visit: Open) -> None:
     page.reload()
     page.locator("html[data-ready]").wait_for(state="attached")
     assert page.locator("#history li b").all_inner_texts() == ["a good film", TEXT]
+    expect(page.locator("#text")).to_have_value("a good film")  # a reload shows what was shown
+    expect(page.locator(".viewer .card h2").first).to_contain_text("attcat")
     page.locator("#history .run").nth(1).click()
     expect(page.locator(".viewer .card h2").first).to_contain_text("globenc")
     expect(page.locator(".evidence")).to_have_count(1)

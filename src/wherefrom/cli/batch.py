@@ -11,6 +11,7 @@ from typing import Any
 from wherefrom.errors import InvalidInput, InvalidOption, UnknownName, WherefromError
 
 STDIN = "-"
+COLUMN = "text"  # where none is named
 
 
 def stdin_text() -> str:
@@ -22,6 +23,8 @@ def texts(path: Path, column: str) -> Iterator[Any]:
     """The texts of a file: a line each, or of a table the column of that name (two names, "a,b": a pair of texts)."""
     from wherefrom.data import tables
 
+    if tables.kind_of(path) not in tables.TABLES and column != COLUMN:  # so is what comes in by "-"
+        raise InvalidOption(f"'{path}' is read as a text a line, and has no columns: leave --column {column} out")
     if str(path) == STDIN:
         return (line.rstrip("\n") for line in sys.stdin)
     if not path.is_file():

@@ -64,7 +64,7 @@ def explain_command(
     option: Options = None,
     shown: Asked,
     file: File = None,
-    column: Column = "text",
+    column: Column = batch.COLUMN,
     out: Out = None,
     batch_size: BatchSize = 16,
 ) -> None:
@@ -227,6 +227,8 @@ def _present(
     from wherefrom.files import write
     from wherefrom.result.serialise import PICTURES
 
+    if kind is not None and (save is None or save.suffix not in PICTURES):
+        raise InvalidOption(f"--kind is of a picture; add --save with a name ending in {', '.join(PICTURES)}")
     if html is not None and html.suffix not in (".html", ".htm"):
         raise InvalidOption(f"--html writes a page, and '{html.name}' is none; expected a name ending in .html")
     data = result.words() if words else result

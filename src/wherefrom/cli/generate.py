@@ -88,10 +88,15 @@ def generate_command(
     """Let a language model go on after a text, and show where a token of what it says comes from."""
     import wherefrom
     from wherefrom.generating import rather_than
+    from wherefrom.result.units import UNITS
     from wherefrom.view.said import show_generation
 
     if foil is not None and token is None:
         raise InvalidOption("--foil is of one token; say with --token which one is meant, from 0")
+    if unit not in UNITS:
+        raise InvalidOption(f"unknown --unit '{unit}'; expected {', '.join(UNITS)}")
+    if seed is not None and temperature is None:
+        raise InvalidOption("--seed is of a sampled answer; add --temperature, or leave it out")
     if (task := asked.pop("task", None)) not in (None, "causal-lm", "seq2seq"):
         raise InvalidOption(f"only a language model says something; leave --task {task} out")
     sampling: dict[str, Any] = {"do_sample": temperature is not None}

@@ -182,7 +182,10 @@ Numbered = tuple[int, "Row | BadRow"]
 def _files(row: Source, where: Path, split: str | None) -> tuple[str, Callable[[], Iterator[Numbered]]]:
     """The split that is read, and what reads its files."""
     if where.is_file():
-        return split or where.name.partition(".")[0], partial(_file_rows, (where,))
+        own = where.name.partition(".")[0]
+        if split not in (None, own):
+            raise InvalidOption(f"{where} is one file and has no split '{split}'; leave split= (--split) out")
+        return own, partial(_file_rows, (where,))
     for each in (split,) if split else row.splits:
         if file := _either(where, each, ENDINGS):
             return each, partial(_file_rows, (file,))

@@ -27,7 +27,7 @@ def gold_classes(
     classes: the model's, by id. labels: those that occur. by_id: the dataset's, where it numbers them. names: what the
     dataset calls a class of the model, by the class's id or name.
     """
-    named = {str(label): class_index(classes, given, "class") for given, label in (names or {}).items()}
+    named = {str(label): _named(classes, given, label) for given, label in (names or {}).items()}
     every = list(labels)
     unknown = sorted(str(label) for label in every if str(label) not in named and not _has(classes, label))
     _refuse_other_numbers(classes, [str(label) for label in every if str(label) not in named], unknown)
@@ -47,6 +47,16 @@ def gold_classes(
         f"the dataset's labels {', '.join(map(repr, unknown[:5]))} are none of the model's classes "
         f"({_shown(classes)}); {_what_to_say(unknown[0])}"
     )
+
+
+def _named(classes: Mapping[int, str], given: Any, label: Any) -> int:
+    """The class that was named; where only the label is one, the two stand in each other's place."""
+    if not _has(classes, given) and _has(classes, label):
+        raise InvalidOption(
+            f"the model has no class {given!r}, but it has {label!r}: the class stands first here, and what the data "
+            f"call it second: names={{{label!r}: {given!r}}} or --name {label}={given}"
+        )
+    return class_index(classes, given, "class")
 
 
 def _refuse_other_numbers(classes: Mapping[int, str], labels: list[str], unknown: list[str]) -> None:

@@ -43,6 +43,10 @@ def several(inputs: Any) -> Iterable[Any] | None:
         one = _of_texts(inputs, columns)
         said = ", ".join(map(str, columns))
         raise InvalidInput(f"a table was given, with the columns {said}; pass one of them: table[{one!r}]")
+    if hasattr(inputs, "to_frame") and "text" in getattr(
+        inputs, "index", ()
+    ):  # of pandas, its labels the columns' names
+        raise InvalidInput("a row of a table was given, whose cells are no inputs one after another; pass row['text']")
     for name in ("tolist", "to_list", "to_pylist"):  # pandas, polars, pyarrow
         if callable(make := getattr(inputs, name, None)):
             made = make()

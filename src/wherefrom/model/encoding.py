@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from transformers import BatchEncoding
@@ -12,6 +14,7 @@ from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.typecheck import shown
 
 RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
+NEAR = 0.85  # how alike a misspelt name is; `split_special_tokens`, which some tokenizers have, is `add_…` by 0.8
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -28,13 +31,17 @@ def check_texts(texts: Sequence[str]) -> None:
         )
 
 
-def options(own: Mapping[str, Any], truncate: bool, max_length: int | None) -> dict[str, Any]:
+def options(tokenizer: Any, own: Mapping[str, Any], truncate: bool, max_length: int | None) -> dict[str, Any]:
     """What a tokenizer is told, beside what every call tells it: the user's `own` options, and whether to cut."""
     if clash := RESERVED & set(own):
         raise InvalidOption(
             f"tokenizer_kwargs may not set {', '.join(sorted(clash))}: wherefrom sets these itself "
             f"(to cut long texts use truncate=True)"
         )
+    known = inspect.signature(type(tokenizer).__call__).parameters if own else {}
+    for name in sorted(own.keys() - known):  # a tokenizer takes whatever it is told, and most of it for nothing
+        if near := get_close_matches(name, known, n=1, cutoff=NEAR):
+            raise InvalidOption(f"tokenizer_kwargs has {name!r}; did you mean {near[0]!r}?")
     return {"max_length": max_length, **own, "truncation": max_length is not None} if truncate else dict(own)
 
 

@@ -200,7 +200,7 @@ class Reader:
 
     @property
     def _told(self) -> dict[str, Any]:
-        return options(self.tokenizer_kwargs or {}, self.truncate, self.max_length)
+        return options(self.tokenizer, self.tokenizer_kwargs or {}, self.truncate, self.max_length)
 
     @cached_property
     def _names(self) -> TokenNames:

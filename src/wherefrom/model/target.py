@@ -24,6 +24,7 @@ from wherefrom.model.parts import promote
 from wherefrom.model.pictures import readout as readout_of_picture
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, token_id, token_name
+from wherefrom.options import other_text
 from wherefrom.result.answer import Answer, Readout, Target, finite
 from wherefrom.result.words import group
 
@@ -191,8 +192,8 @@ def no_number(opened: Model, *, explained: bool = True) -> WherefromError:
     lacks = {
         "masked-lm": f"the text has no masked word; write {mask} for the word that the model should predict, or say "
         f"with position= which token is meant",
-        "token-classification": "a token classifier gives a label to every token; say with position= which one is "
-        "meant: its index, or the word itself",
+        "token-classification": "a token classifier gives a label to every token; say with position= (on the page: "
+        "At token number) which one is meant: its index, or the word itself",
     }
     usual = f"{opened.name} predicts nothing; use a model with a head"
     maps = ", or choose a method that says what a token is made of, under that heading in `wherefrom methods` (alti, …)"
@@ -460,6 +461,10 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted in labels:
         return wanted
     shown = ", ".join(f"{index} '{label}'" for index, label in list(labels.items())[:20])
+    if (other := other_text(wanted)) is not None:
+        raise InvalidTarget(
+            f"similarity to {other!r} is of a sentence embedder, and this model predicts a class; name one: {shown}"
+        )
     raise InvalidTarget(f"unknown {what} {wanted!r}; the classes of this model are {shown}")
 
 

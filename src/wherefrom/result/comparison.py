@@ -40,6 +40,9 @@ class Comparison(Mapping[str, Explanation]):
             raise InvalidInput("a comparison is of explanations by name: {'one': …, 'other': …}, each from `explain`")
 
     def __getitem__(self, name: str) -> Explanation:
+        if name not in self.explanations:
+            why = f" (it failed: {self.failed[name]})" if name in self.failed else ""
+            raise KeyError(f"no {name!r} among these{why}; there are {', '.join(self.explanations) or 'none'}")
         return self.explanations[name]
 
     def __iter__(self) -> Iterator[str]:

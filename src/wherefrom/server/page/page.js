@@ -12,6 +12,7 @@ const by = (id) => document.getElementById(id);
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const sentence = (text) => capital(text.trim()).replace(/([^.!?…])$/, "$1.");
 
+const SHOWN = "wherefrom-shown"; // when the run on the page was asked for, as long as the tab is open
 let running = null; // the AbortController of the run under way
 let shown = null; // the run on the page
 
@@ -52,6 +53,7 @@ function tell({ waiting, share, doing }) {
 
 function show(run, view) {
   shown = run;
+  if (run.payload) sessionStorage.setItem(SHOWN, run.when);
   by("results").hidden = !run.payload;
   by("results-title").textContent = run.asked.compare === "text" ? "Two texts" : run.asked.compare === "model" ? "Two models" : "Explanations";
   by("share").disabled = !run.payload;
@@ -112,6 +114,18 @@ async function explain(asks, view, models, long = "error") {
   }
 }
 
+function reopen(run, asks, view) {
+  asks.fill(run.asked);
+  view.reset();
+  complain(null);
+  try {
+    show(run, view);
+  } catch {
+    complain("this was kept by another release of wherefrom and cannot be shown; explain the text again");
+  }
+  by("status").textContent = "";
+}
+
 async function listKept(asks, view) {
   const runs = await kept();
   by("kept").hidden = !runs.length;
@@ -120,20 +134,13 @@ async function listKept(asks, view) {
       new Date(run.when).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })].filter(Boolean);
     const open = () => {
       running?.abort();
-      asks.fill(run.asked);
-      view.reset();
-      complain(null);
-      try {
-        show(run, view);
-      } catch {
-        complain("this was kept by another release of wherefrom and cannot be shown; explain the text again");
-      }
-      by("status").textContent = "";
+      reopen(run, asks, view);
       by("results").scrollIntoView({ block: "start" });
     };
     return make("li", {}, make("button", { type: "button", class: "run", onclick: open }, make("b", {}, run.title), make("span", { class: "hint" }, about.join(" · "))),
       make("button", { type: "button", class: "quiet", "aria-label": `Forget “${run.title}”`, onclick: async () => (await forget(run.id), listKept(asks, view)) }, "×"));
   }));
+  return runs;
 }
 
 async function start() {
@@ -152,7 +159,9 @@ async function start() {
   by("cancel").addEventListener("click", () => running?.abort());
   by("share").addEventListener("click", () => save(shown, view.extras()).catch((error) => complain(error.message)));
   by("forget").addEventListener("click", async () => (await forget(), listKept(asks, view)));
-  await listKept(asks, view);
+  const runs = await listKept(asks, view);
+  const before = runs.find((run) => String(run.when) === sessionStorage.getItem(SHOWN)); // a reload, or back from another page
+  if (before) reopen(before, asks, view);
   document.documentElement.dataset.ready = "";
 }
 
