@@ -86,3 +86,10 @@ def test_many_odd_bodies_give_a_sentence_or_a_result(client: Any, seed: int) -> 
     rng = random.Random(seed)
     for _ in range(800):
         ask(client, rng)
+
+
+@pytest.mark.parametrize("name", ["target", "foil", "position"])
+def test_true_is_no_class(client: Any, name: str) -> None:
+    answer = client.post("/api/explain", json={"inputs": TEXT, "model": "tiny", "method": "saliency", name: True})
+    assert answer.status_code == 422
+    assert name in answer.json()["detail"]

@@ -18,8 +18,9 @@ from wherefrom.server.limits import Limits
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 MethodName = Annotated[str, Field(min_length=1, max_length=200)]  # options may stand in it
-Choice = Annotated[str, Field(max_length=200)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
-Phrase = Annotated[str, Field(max_length=2000)] | Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+Whole = Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)]  # true is no class, nor 1.0
+Choice = Annotated[str, Field(max_length=200)] | Whole
+Phrase = Annotated[str, Field(max_length=2000)] | Whole
 LARGEST = 1000  # number in an option: each step of integrated gradients is a pass
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 

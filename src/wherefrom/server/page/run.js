@@ -45,8 +45,11 @@ function masksIn({ inputs, pair, mask }) {
   return mask ? `${inputs} ${pair ?? ""}`.split(mask).length - 1 : null;
 }
 
+/** One line, without the marks that would turn the page's own words around. */
+const titled = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "").trim().replace(/\s+/g, " ").slice(0, 120);
+
 export function newRun(asked) {
-  return { asked, when: Date.now(), title: (asked.name ?? asked.inputs).trim().replace(/\s+/g, " ").slice(0, 120), payload: null,
+  return { asked, when: Date.now(), title: titled(asked.name ?? asked.inputs), payload: null,
     evidence: {}, agreement: [], failed: [], notes: asked.long === "truncate" ? ["The text is cut where the model stops reading."] : [],
     complete: false };
 }
