@@ -41,7 +41,7 @@ from wherefrom.options import (
 )
 from wherefrom.pipeline import auto
 from wherefrom.pipeline.auto import is_default
-from wherefrom.pipeline.bulk import Given, How, beside_phrases, explained, followed, read
+from wherefrom.pipeline.bulk import ByInput, Given, How, beside_phrases, explained, followed, read
 from wherefrom.pipeline.outcome import by_name, by_target
 from wherefrom.pipeline.resolution import (
     AUTO,
@@ -229,6 +229,9 @@ def explain(
     given = read(
         opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), given_or_chat(inputs, chat), how
     )
+    if not given.sentences:  # a part of a stream in which no input can be read
+        none: Explained = ByInput(given, {}, given.failed).gathered({})
+        return none
     given, questions = _asked(opened, given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)
     sentences = list(given.sentences.values())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from wherefrom.errors import ResourceUnavailable
 
@@ -43,6 +46,22 @@ def replacing(path: Path) -> Iterator[Path]:
         publish(beside, place)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until what was begun is whole. It comes to the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda *seen: came.append(seen))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
+        if came and callable(before):
+            before(*came[0])
 
 
 def _sync(path: Path) -> None:

@@ -323,7 +323,7 @@ def test_a_row_that_is_none_is_named_and_counted(folder: str, tmp_path: Path, ty
     found = typed("explain", "-m", folder, "--file", str(texts), "--out", str(out))
     assert found.returncode == 0
     said = " ".join(found.stderr.split())
-    assert said.startswith("warning: 1 of 3 inputs was skipped: input 1: row 2 of texts.jsonl is not JSON")
+    assert said.startswith("warning: 1 input was skipped: input 1: row 2 of texts.jsonl is not JSON")
     assert said.count("warning") == 1
     assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
     texts.rename(tmp_path / "texts.json")
@@ -350,7 +350,7 @@ def test_lines_that_cannot_be_explained_are_named(folder: str, tmp_path: Path, t
     out = tmp_path / "scores.csv"
     found = typed("explain", "-m", folder, "--file", str(tmp_path / "texts.txt"), "--out", str(out), COLUMNS="200")
     assert found.returncode == 0
-    assert found.stderr.startswith("warning: 1 of 3 inputs was skipped: input 1: the text is empty")
+    assert found.stderr.startswith("warning: 1 input was skipped: input 1: the text is empty")
     assert {line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()} == {"input", "0", "2"}
 
 

@@ -102,6 +102,8 @@ def test_a_file_an_image_an_array_and_pixels_give_the_same(tmp_path: Path) -> No
         np.testing.assert_allclose(each.scores, found[0].scores)
     again = wherefrom.explain(model=model, **found[5].arguments)
     np.testing.assert_array_equal(again.scores, found[5].scores)
+    again = wherefrom.explain(photo, model=model, **found[0].arguments)  # an array is not kept, and given again
+    np.testing.assert_array_equal(again.scores, found[0].scores)
     shown = found[0].picture.pixels.astype(int)
     own = np.asarray(image.fromarray(photo).resize((12, 12), image.Resampling.BILINEAR)).astype(int)
     assert np.abs(shown - own).max() <= 1  # the normalisation is undone

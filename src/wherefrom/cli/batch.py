@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from wherefrom.errors import InvalidInput, InvalidOption, UnknownName, WherefromError
+from wherefrom.files import uninterrupted
 
 STDIN = "-"
 COLUMN = "text"  # where none is named
+LOOKED = 100  # rows of a jsonl file, none of which has the column: it is misspelt, and no row is to blame
 
 
 def stdin_text() -> str:
     """All of standard input, as one text."""
-    return sys.stdin.read().strip("\n")
+    from wherefrom.data.tables import decoded
+
+    return "".join(decoded(sys.stdin.buffer, "standard input")).strip("\n")
 
 
 def texts(path: Path, column: str) -> Iterator[Any]:
@@ -26,7 +30,7 @@ def texts(path: Path, column: str) -> Iterator[Any]:
     if tables.kind_of(path) not in tables.TABLES and column != COLUMN:  # so is what comes in by "-"
         raise InvalidOption(f"'{path}' is read as a text a line, and has no columns: leave --column {column} out")
     if str(path) == STDIN:
-        return (line.rstrip("\n") for line in sys.stdin)
+        return (line.rstrip("\n") for line in tables.decoded(sys.stdin.buffer, "standard input"))
     if not path.is_file():
         raise UnknownName(f"there is no file '{path}'")
     if tables.kind_of(path) == ".json":
@@ -39,14 +43,20 @@ def texts(path: Path, column: str) -> Iterator[Any]:
 def _cells(path: Path, names: list[str]) -> Iterator[Any]:
     from wherefrom.data import tables
 
+    anywhere = False  # whether a row had them: every row of jsonl has columns of its own
     for number, row in tables.attempts(path):
         if isinstance(row, tables.BadRow):
             yield InvalidInput(f"row {number} of {path.name} {row}")  # left out and counted, as any other
             continue
         if unknown := [name for name in names if name not in row]:
-            raise UnknownName(
-                f"{path}: there is no column '{unknown[0]}'; its columns are {', '.join(row)}: name one with --column"
-            )
+            if tables.kind_of(path) != ".jsonl" or (number > LOOKED and not anywhere):
+                raise UnknownName(
+                    f"{path}: there is no column '{unknown[0]}'; its columns are {', '.join(row)}: name one with "
+                    f"--column"
+                )
+            yield InvalidInput(f"row {number} of {path.name} has no column '{unknown[0]}', but {', '.join(row)}")
+            continue
+        anywhere = True
         cells = [row[name] for name in names]
         yield cells[0] if len(cells) == 1 else tuple(cells)
 
@@ -62,19 +72,39 @@ def explain_file(file: Path, column: str, out: Path, *, words: bool, **arguments
     tabular.check(out)
     if file.exists() and out.exists() and out.samefile(file):
         raise InvalidOption(f"--out is '{out}', the file whose texts are read; name another")
-    found = enumerate(wherefrom.explain_stream(texts(file, column), **arguments, on_error="skip"))
-    first, done = list(islice(found, 1)), 0
+    read = done = 0
+
+    def explained() -> Iterator[tuple[int, Any]]:
+        nonlocal read
+        for one in wherefrom.explain_stream(texts(file, column), **arguments, on_error="skip"):
+            read += 1
+            if one is not None:
+                yield read - 1, one
+
+    found = explained()
     try:
+        first = list(islice(found, 1))
+        if not first:
+            what = (
+                f"none of the {read} texts of '{file}' could be explained" if read else f"there is no text in '{file}'"
+            )
+            raise InvalidInput(f"{what}; '{out}' was not written")
         with tabular.opened(out) as write:
             for number, one in chain(first, found):
-                if one is not None:
-                    for each in [one] if isinstance(one, wherefrom.Explanation) else one.values():
-                        write(number, each.words() if words else each)
+                every = [one] if isinstance(one, wherefrom.Explanation) else one.values()
+                made = [each.words() if words else each for each in every]
+                with uninterrupted():  # all rows of a text, and counted, or none
+                    for each in made:
+                        write(number, each)
                     done += 1
-    except (KeyboardInterrupt, WherefromError):
-        print(f"stopped; {_count(done)} written to {out} before", file=sys.stderr)
+    except (KeyboardInterrupt, WherefromError) as stopped:
+        if done:
+            print(f"stopped; {_count(done)} written to {out} before", file=sys.stderr)
+        elif isinstance(stopped, KeyboardInterrupt):
+            print(f"stopped before a text was explained; '{out}' is as it was", file=sys.stderr)
         raise
-    print(f"{_count(done)} written to {out}")
+    left = f"; left out: {read - done} of {read} texts" if read > done else ""
+    print(f"{_count(done)} written to {out}{left}")
 
 
 def _count(done: int) -> str:

@@ -31,6 +31,7 @@ DELIMITED = {".csv": ",", ".tsv": "\t"}
 LARGEST = 2**27  # characters of a cell
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 PARQUET_ROWS = 1024  # read at a time
+UNDECODED = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of a byte that is not UTF-8
 
 
 class BadRow(Exception):
@@ -189,31 +190,29 @@ def lines(path: Path) -> Iterator[str]:
 def _whole_lines(path: Path) -> Iterator[str]:
     """The same with their ends, which may stand inside a quoted cell."""
     with open_packed(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
         try:
-            yield from text
-        except UnicodeDecodeError as error:
-            raise DamagedFile(
-                f"{path}: line {_first_undecoded(path)} is not UTF-8: {error.reason}; save the file as UTF-8"
-            ) from error
+            yield from decoded(stream, str(path))
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             if path.suffix.lower() not in PACKED:
                 raise
             raise DamagedFile(f"{path}: it cannot be unpacked, or not to its end: {error}") from error
 
 
-def _first_undecoded(path: Path) -> int:
-    """The number of the first line that is not UTF-8; text is decoded in blocks, so the error does not know it."""
-    with open_packed(path) as stream:
-        return next(number for number, line in enumerate(stream, 1) if not _is_utf8(line))
+def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Lines of UTF-8 with their ends, all of them up to one that is not."""
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
+    for number, line in enumerate(text, 1):
+        if not line.isascii() and UNDECODED.search(line):
+            raise DamagedFile(f"{name}: line {number} is not UTF-8: {_why_not(line)}; save the file as UTF-8")
+        yield line
 
 
-def _is_utf8(line: bytes) -> bool:
+def _why_not(line: str) -> str:
     try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+        line.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.reason
+    return "half of a surrogate pair"
 
 
 def split_source(source: str) -> tuple[Path, str | None]:

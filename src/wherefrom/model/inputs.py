@@ -106,7 +106,12 @@ class Reader:
                 f"cannot read inputs of type {type(inputs).__name__}; expected a text, a pair of texts, token ids, "
                 f"an encoding with input_ids, or a list of these"
             )
-        items = list(items)
+        try:
+            items = list(items)
+        except UnicodeDecodeError as error:  # an open file
+            raise InvalidInput(
+                f"the inputs are not {error.encoding}: {error.reason}; open the file as what it is"
+            ) from error
         if not items:
             raise InvalidInput("nothing to explain: the list of inputs is empty; expected at least one text")
         if not is_stream(inputs) and are_ints(items):

@@ -46,12 +46,13 @@ class Given:
     single: bool
     first: int = 0  # the number of the first, where they are a part of a stream
     failed: dict[int, str] = field(default_factory=dict)
+    in_stream: bool = False
     foils: dict[int, Sentence] = field(default_factory=dict)  # inputs whose foil is read by itself
 
     def one(self, row: int) -> Given:
         """One of the inputs alone."""
         foils = {row: self.foils[row]} if row in self.foils else {}
-        return Given({row: self.sentences[row]}, 1, True, self.first, {}, foils)
+        return Given({row: self.sentences[row]}, 1, True, self.first, foils=foils)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +70,14 @@ class ByInput:
         if self.failed:
             reasons = "; ".join(self.failed[row] for row in sorted(self.failed)[:3])
             more = " …" if len(self.failed) > 3 else ""
-            were = "was" if len(self.failed) == 1 else "were"
-            warn(f"{len(self.failed)} of {self.given.count} inputs {were} skipped: {reasons}{more}")
+            warn(f"{self._skipped()} skipped: {reasons}{more}")
         return Explanations([results.get(row) for row in range(self.given.count)], self.failed)
+
+    def _skipped(self) -> str:
+        """How many; of a stream nobody knows out of how many."""
+        one = len(self.failed) == 1
+        inputs = f"input{'s' * (not one)}" if self.given.in_stream else f"of {self.given.count} inputs"
+        return f"{len(self.failed)} {inputs} {'was' if one else 'were'}"
 
 
 def read(reader: Reader, inputs: Any, how: How) -> Given:
@@ -79,10 +85,11 @@ def read(reader: Reader, inputs: Any, how: How) -> Given:
     first = inputs.first if isinstance(inputs, Chunk) else 0
     found, single = reader.read_each(inputs, first)
     bad = {row: each for row, each in enumerate(found) if isinstance(each, WherefromError)}
-    if bad and (how.on_error == "raise" or len(bad) == len(found)):
+    in_stream = isinstance(inputs, Chunk)  # others may follow
+    if bad and (how.on_error == "raise" or (len(bad) == len(found) and not in_stream)):
         raise refused(bad, len(found), "" if single or how.on_error == "skip" else GO_ON)
     sentences = {row: each for row, each in enumerate(found) if isinstance(each, Sentence)}
-    return Given(sentences, len(found), single, first, {row: str(error) for row, error in bad.items()})
+    return Given(sentences, len(found), single, first, {row: str(error) for row, error in bad.items()}, in_stream)
 
 
 def followed(opened: Model, given: Given, questions: Sequence[Question]) -> Given:
@@ -113,7 +120,7 @@ def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: 
             found[row] = against if isinstance(against, WherefromError) else contrasted(target, against, prompt)
     outcomes = {row: each for row, each in found.items() if not isinstance(each, WherefromError)}
     errors = {row: each for row, each in found.items() if isinstance(each, WherefromError)}
-    if not outcomes:  # the call was wrong, and not an input
+    if errors and not outcomes and not given.first:  # the call was wrong, and not an input
         raise next(iter(errors.values()))
     failed = {row: f"input {given.first + row}: {error}" for row, error in errors.items()}
     return ByInput(given, outcomes, {**given.failed, **failed})

@@ -170,7 +170,7 @@ class Explanation:
         """What makes it again: `wherefrom.explain(model=…, **explanation.arguments)` gives the same arrays.
 
         The input, the method, the aggregation and the `options`. Model and tokenizer are the caller's to give, and so
-        is the input of scores made elsewhere that came without a text.
+        is an input that is not kept: a picture that came without a file, sound, scores made elsewhere without a text.
         """
         if self.readout.why == BEFORE_EACH:
             raise InvalidOption(

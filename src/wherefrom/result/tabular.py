@@ -8,6 +8,7 @@ when an error came is kept.
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -136,11 +137,12 @@ def opened(path: Path, *, named: bool = False) -> Iterator[Writer]:
 @contextmanager
 def _csv(path: Path, columns: dict[str, str]) -> Iterator[Writer]:
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
-        table = csv.DictWriter(file, list(columns))
-        table.writeheader()
+        csv.DictWriter(file, list(columns)).writeheader()
 
         def write(number: int, each: Explanation, name: str | None = None) -> None:
-            table.writerows(rows(number, each, name))
+            whole = io.StringIO(newline="")
+            csv.DictWriter(whole, list(columns)).writerows(rows(number, each, name))
+            file.write(whole.getvalue())
             file.flush()  # whoever is killed has lost nothing that was explained
 
         yield write
@@ -169,7 +171,7 @@ def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Writer]:
             waiting.clear()
 
         def write(number: int, each: Explanation, name: str | None = None) -> None:
-            waiting.extend(rows(number, each, name))
+            waiting.extend([*rows(number, each, name)])
             if len(waiting) >= GROUP:
                 flush()
 

@@ -19,6 +19,9 @@ const dressed = (element, style) => {
 };
 const small = { margin: "0", "font-size": "13px", "line-height": "1.5", color: "var(--soft)" };
 
+/** Words in their order, whatever their own direction is. */
+const apart = (words) => words.flatMap((word, i) => [i ? " · " : "", make("bdi", {}, word)]);
+
 /** Under one explanation. `found` is an "evidence" event. */
 export function evidence(found, number) {
   const block = dressed(make("div", { slot: `under-${number}`, class: "evidence" }), {
@@ -33,7 +36,7 @@ export function evidence(found, number) {
   text.append(
     dressed(make("p", {}, found.sentence), { ...small, color: "var(--ink)", "font-weight": "500" }),
     dressed(make("p", {}, found.verdict), small),
-    dressed(make("p", {}, "First erased: ", found.words.slice(0, 5).join(" · ")), { ...small, color: "var(--muted)", "overflow-wrap": "anywhere" }),
+    dressed(make("p", {}, "First erased: ", ...apart(found.words.slice(0, 5))), { ...small, color: "var(--muted)", "overflow-wrap": "anywhere" }),
   );
   block.append(curve(found), text);
   return block;

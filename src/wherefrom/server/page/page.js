@@ -130,7 +130,9 @@ async function listKept(asks, view) {
   const runs = await kept();
   by("kept").hidden = !runs.length;
   by("history").replaceChildren(...runs.map((run) => {
-    const about = [run.asked.model, run.asked.compare && `compared with another ${run.asked.compare}`, `${run.asked.methods.length} ${run.asked.methods.length === 1 ? "method" : "methods"}`,
+    const { target, foil, long } = run.asked;
+    const about = [run.asked.model, target && `towards ${target}`, foil && `rather than ${foil}`,
+      { windows: "in windows", truncate: "its beginning" }[long], run.asked.compare && `compared with another ${run.asked.compare}`, `${run.asked.methods.length} ${run.asked.methods.length === 1 ? "method" : "methods"}`,
       new Date(run.when).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })].filter(Boolean);
     const open = () => {
       running?.abort();

@@ -27,7 +27,7 @@ function focused(subject, state, focus) {
   const unit = unitFor(subject, state.units);
   const n = unit.tokens.length;
   const shown = arrangement(subject, state);
-  const parts = [make("b", {}, unit.tokens[focus.token])];
+  const parts = [make("b", {}, make("bdi", {}, unit.tokens[focus.token]))];
   if (focus.view === "layers" && unit.rows) {
     const there = readable(subject, unit.rows.subarray(focus.layer * n, (focus.layer + 1) * n));
     parts.push(make("span", {}, `layer ${focus.layer} `, number(there[focus.token])));
@@ -39,7 +39,7 @@ function focused(subject, state, focus) {
   const rows = Array.from({ length: n }, (_, i) => readable(subject, values.subarray(i * n, (i + 1) * n)));
   const row = rows[focus.token];
   if (focus.source !== undefined && focus.view === "map") {
-    parts.push(make("span", {}, "draws ", number(row[focus.source]), " on ", make("b", {}, unit.tokens[focus.source])));
+    parts.push(make("span", {}, "draws ", number(row[focus.source]), " on ", make("b", {}, make("bdi", {}, unit.tokens[focus.source]))));
   }
   const column = rows.map((each) => each[focus.token]);
   const others = shown.filter((i) => i !== focus.token);
@@ -51,7 +51,7 @@ function focused(subject, state, focus) {
 function listed(word, unit, tokens, values) {
   const items = tokens
     .slice(0, LISTED) // a short text has fewer
-    .flatMap((token) => [make("span", { class: "item" }, unit.tokens[token], " ", number(values[token])), " "]);
+    .flatMap((token) => [make("span", { class: "item" }, make("bdi", {}, unit.tokens[token]), " ", number(values[token])), " "]);
   return make("span", {}, make("i", {}, word), " ", ...items);
 }
 
