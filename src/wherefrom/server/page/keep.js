@@ -43,3 +43,23 @@ export async function forget(id) {
   const all = await store("readwrite");
   await request(id === undefined ? all.clear() : all.delete(id));
 }
+
+// Which of them is on the page, as long as the tab is open.
+
+const SHOWN = "wherefrom-shown";
+
+export function remember(run) {
+  try {
+    sessionStorage.setItem(SHOWN, run.when);
+  } catch {
+    // a browser that keeps nothing
+  }
+}
+
+export function remembered(run) {
+  try {
+    return sessionStorage.getItem(SHOWN) === String(run.when);
+  } catch {
+    return false;
+  }
+}

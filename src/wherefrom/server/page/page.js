@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { form } from "./form.js";
-import { forget, keep, kept } from "./keep.js";
+import { forget, keep, kept, remember, remembered } from "./keep.js";
 import { panel } from "./panel.js";
 import { lacks, newRun, perform } from "./run.js";
 import { save } from "./share.js";
@@ -12,7 +12,6 @@ const by = (id) => document.getElementById(id);
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const sentence = (text) => capital(text.trim()).replace(/([^.!?…])$/, "$1.");
 
-const SHOWN = "wherefrom-shown"; // when the run on the page was asked for, as long as the tab is open
 let running = null; // the AbortController of the run under way
 let shown = null; // the run on the page
 
@@ -53,7 +52,7 @@ function tell({ waiting, share, doing }) {
 
 function show(run, view) {
   shown = run;
-  if (run.payload) sessionStorage.setItem(SHOWN, run.when);
+  if (run.payload) remember(run);
   by("results").hidden = !run.payload;
   by("results-title").textContent = run.asked.compare === "text" ? "Two texts" : run.asked.compare === "model" ? "Two models" : "Explanations";
   by("share").disabled = !run.payload;
@@ -162,7 +161,7 @@ async function start() {
   by("share").addEventListener("click", () => save(shown, view.extras()).catch((error) => complain(error.message)));
   by("forget").addEventListener("click", async () => (await forget(), listKept(asks, view)));
   const runs = await listKept(asks, view);
-  const before = runs.find((run) => String(run.when) === sessionStorage.getItem(SHOWN)); // a reload, or back from another page
+  const before = runs.find(remembered); // a reload, or back from another page
   if (before) reopen(before, asks, view);
   document.documentElement.dataset.ready = "";
 }
