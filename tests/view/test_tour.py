@@ -12,6 +12,8 @@ nbclient = pytest.importorskip("nbclient", reason="nbclient (the extra dev) is n
 
 DOCS = Path(__file__).parents[2] / "docs"
 PICTURES = {"tour.ipynb": 7, "answer.ipynb": 5, "table.ipynb": 1, "own-method.ipynb": 1}
+SLOW = ("answer.ipynb", "table.ipynb")  # a kernel and a library each; two of them run by default
+RUN = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PICTURES]
 CALLS = {
     "tour.ipynb": ("wherefrom.explain(", "wherefrom.evaluate("),
     "answer.ipynb": ("wherefrom.generate(", "checks(", "foil=", "wherefrom.logit_lens(", "wherefrom.routes("),
@@ -41,7 +43,7 @@ def test_a_notebook_holds_what_it_shows_and_no_path_of_a_machine(name: str) -> N
 
 
 @pytest.mark.skipif(not DOCS.exists(), reason="the documentation is not beside the tests")
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", RUN)
 def test_a_notebook_runs_and_shows_what_is_stored(name: str) -> None:
     stored, fresh = (nbformat.read(DOCS / name, as_version=4) for _ in range(2))
     nbclient.NotebookClient(
