@@ -53,7 +53,7 @@ Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropo
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Precision = Annotated[str, typer.Option(help="auto (bf16 on CUDA), bf16 or float32.")]
 Workers = Annotated[int, typer.Option(help="Processes that prepare batches.", min=0)]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Throw away what --out holds and start again.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Throw away what a training left in --out, and start again.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 
 

@@ -300,7 +300,7 @@ class Reader:
         return self._of_ints(ids, types, visible)
 
     def _of_ints(self, ids: list[int], types: list[int] | None = None, visible: list[int] | None = None) -> Sentence:
-        self._check(ids)
+        self._check(ids, "; token ids you must cut yourself")
         special, spans, texts = self._aligned(ids)
         names = self._names.of(ids)
         given = {name: cell for name, cell in zip(COLUMNS, (ids, visible, types), strict=True) if cell is not None}
@@ -331,7 +331,7 @@ class Reader:
         back = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)  # type: ignore[misc]
         return (text, back["offset_mapping"]) if back["input_ids"] == ids else None
 
-    def _check(self, ids: list[int]) -> None:
+    def _check(self, ids: list[int], also: str = "") -> None:
         if ids and not 0 <= min(ids) <= max(ids) < self.vocabulary_size:
             outside = [i for i in ids if not 0 <= i < self.vocabulary_size]
             raise InvalidInput(
@@ -340,7 +340,7 @@ class Reader:
             )
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise TooLong(
-                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; {self.shorten}"
+                f"the text has {len(ids)} tokens but the model reads at most {self.max_length}; {self.shorten}{also}"
             )
 
 

@@ -39,13 +39,13 @@ POOLED = {
 
 
 # What to do with a text that is too long, by the model's task.
-WINDOWS = "use long='windows' to explain all of it or truncate=True to cut it; token ids you must cut yourself"
+WINDOWS = "use long='windows' to explain all of it or truncate=True to cut it"
 SHORTEN = {
     "classification": WINDOWS,
     "encoder": WINDOWS,
     "causal-lm": "shorten it; truncate=True keeps its beginning, and explains the word after that",
 }
-CUT = "shorten it around what is asked, or cut it with truncate=True; token ids you must cut yourself"
+CUT = "shorten it around what is asked, or cut it with truncate=True"
 
 
 @dataclass(frozen=True, eq=False)
