@@ -15,12 +15,14 @@ from typing import Any, Literal, TypeAlias
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import UnsupportedModel
 from wherefrom.method import lookup
+from wherefrom.method.ablation import found_way
 from wherefrom.method.base import METHODS
 from wherefrom.method.baseline import BLANKS
 from wherefrom.method.needs import undefined
 from wherefrom.model import Model, ModelLike, TokenizerLike, open_model
 from wherefrom.model.perturb import PAINT, stand_in_for, untokenized
 from wherefrom.model.proof import Proof
+from wherefrom.model.target import regression
 from wherefrom.model.traits import Traits
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.typecheck import checks_arguments
@@ -129,12 +131,16 @@ def _suit(opened: Model, name: str) -> Suit:
 
 def _told(opened: Model, name: str) -> str | None:
     """What a caller has to say because the model does not."""
-    method = lookup(name)[0]
+    method, lacks = lookup(name)[0], []
     if method.class_specific and opened.task == "encoder":
-        return "needs a target: the model predicts nothing by itself"
+        lacks.append("a target: the model predicts nothing by itself")
     if "baseline" in method.needs and stand_in_for(opened, *BLANKS, PAINT) is None:
-        return f"needs baseline=: there is no {', '.join(BLANKS[:-1])} or {BLANKS[-1]} token{untokenized(opened)}"
-    return None
+        lacks.append(f"baseline=: there is no {', '.join(BLANKS[:-1])} or {BLANKS[-1]} token{untokenized(opened)}")
+    if "over" in method.options and found_way(opened) == "unknown" and stand_in_for(opened, "unknown") is None:
+        lacks.append(f"by=: there is no token to blank others out with{untokenized(opened)}")
+    if "reruns" in method.needs and "of" in method.options and regression(opened):
+        lacks.append("of=logit: a regression has no probabilities")
+    return f"needs {'; and '.join(lacks)}" if lacks else None
 
 
 def _closer(model: Any, tokenizer: Any, how: dict[str, Any]) -> Model | None:

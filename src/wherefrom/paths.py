@@ -6,6 +6,7 @@ the routes are what is left of the graph when one goes from the token that is re
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Unpack
 
 import numpy as np
@@ -13,12 +14,12 @@ from torch import Tensor
 
 from wherefrom.api import explain
 from wherefrom.defaults import DEFAULT_MODEL
-from wherefrom.errors import InvalidInput
+from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.method.information_flow import ffn_shares
 from wherefrom.model import LayerTrace, ModelLike, OneInput, TokenizerLike, collate, open_model, stream
 from wherefrom.options import LoadOptions
 from wherefrom.result.routes import Routes
-from wherefrom.typecheck import checks_arguments, least
+from wherefrom.typecheck import checks_arguments, least, refuse_unknown
 
 Threshold = Annotated[float, least(0, 1)]
 
@@ -42,7 +43,13 @@ def routes(
     >>> all(edge.weight > 0.04 for edge in routes.edges)
     True
     """
+    refuse_unknown("routes", {**inspect.signature(routes).parameters, **LoadOptions.__annotations__}, opening)
     opened = open_model(model, tokenizer, **opening)
+    if opened.two_streams:
+        raise NotDefined(
+            f"routes are those of one stream, and {opened.name} has two, an encoder's and a decoder's; explain with "
+            f"method='information-flow' and target= has the shares of each"
+        )
     sentences, single = opened.reader().read(inputs)
     if not single:
         raise InvalidInput(f"{len(sentences)} inputs were given; routes are those of one")

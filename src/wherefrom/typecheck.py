@@ -139,11 +139,13 @@ def check_fields(record: Any) -> None:
 def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse arguments that are not of the kind that their annotation names, before anything is done."""
     signature = inspect.signature(function)
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
     known = lru_cache(maxsize=1)(lambda: {name: kind for name, kind in kinds_of(function).items() if kind is not Any})
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        _refuse_unknown(function.__name__, signature, kwargs)
+        if not open_ended:
+            refuse_unknown(function.__name__, signature.parameters, kwargs)
         given = signature.bind(*args, **kwargs)
         for name, kind in known().items():
             if name in given.arguments and signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD:
@@ -153,11 +155,8 @@ def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _refuse_unknown(name: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:
+def refuse_unknown(name: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Python's own error for an argument that there is not, with what may have been meant."""
-    own = signature.parameters
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in own.values()):
-        return
     for unknown in given.keys() - own.keys():
         raise TypeError(f"{name} has no argument {unknown!r}; {did_you_mean(unknown, own)}".rstrip("; "))
 

@@ -17,7 +17,7 @@ import pairs
 import tiny
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.diagnosis import VERDICTS
+from wherefrom.diagnosis import VERDICTS, suits
 from wherefrom.errors import WherefromError
 from wherefrom.method import choose
 from wherefrom.model import open_model
@@ -198,3 +198,31 @@ def test_a_reason_of_many_methods_is_said_once() -> None:
     said = str(wherefrom.doctor("wherefrom/translate"))
     assert said.count("it needs one stream of tokens") == 1
     assert "attcat, partial-lrp" in said
+
+
+def test_notes_say_what_a_method_must_be_told_and_then_it_answers() -> None:
+    """Every method that is said to be exact answers, once it is told what its note asks for."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_embd=24, n_layer=2, n_head=4, vocab_size=60, bos_token_id=2, eos_token_id=3)
+    told: dict[str, tuple[str, Any]] = {
+        "a target": ("target", 3),
+        "baseline=": ("baseline", 4),
+        "by=": ("by", 4),
+        "of=logit": ("of", "logit"),
+    }
+    unmapped = transformers.MambaConfig(vocab_size=60, hidden_size=24, num_hidden_layers=2, state_size=4)
+    models = (
+        transformers.GPT2Model(config),
+        tiny.model(num_labels=1),
+        tiny.model(task="encoder"),
+        transformers.MambaForCausalLM(unmapped),
+    )
+    for model in models:
+        opened = wherefrom.open_model(model.eval())
+        for suit in suits(opened):
+            if suit.verdict == "not defined here":
+                continue
+            parts = [] if suit.note is None else suit.note.removeprefix("needs ").split("; and ")
+            asked = dict(told[part.partition(":")[0]] for part in parts)
+            found = wherefrom.explain([5, 6, 7, 8, 9, 10], opened, method=suit.method, **asked)
+            assert np.isfinite(found.scores).all(), (suit, found)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.errors import InvalidTarget, Unsuited, WherefromError
+from wherefrom.errors import InvalidTarget, NotDefined, WherefromError
 
 A, B, C = "the cat was not very good", "a deep and meaningful film", "the keys to the cabinets"
 POOLED = {"mean": lambda h: h.mean(0), "first": lambda h: h[0], "last": lambda h: h[-1]}
@@ -146,8 +146,9 @@ def test_what_cannot_be_asked_is_said(asked: dict[str, Any], says: str) -> None:
 
 
 def test_relevance_that_starts_at_a_linear_layer_is_refused() -> None:
-    with pytest.raises(Unsuited, match="a similarity of a sentence embedding is none"):
-        explain(method="full-lrp")
+    for method in ("full-lrp", "partial-lrp", "transformer-attribution", "decompx"):
+        with pytest.raises(NotDefined, match="it needs an output of a linear layer, and this model has no head"):
+            explain(method=method)
     with pytest.raises(WherefromError, match="similarity to None; expected a text"):
         wherefrom.similarity(None)  # type: ignore[arg-type]
 

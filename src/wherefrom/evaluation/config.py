@@ -31,6 +31,7 @@ class Setting:
     methods: tuple[str, ...]
     metrics: tuple[str, ...]
     given: tuple[str, ...] = ()  # methods whose explanations come with the examples
+    modules: tuple[str, ...] = ()  # which register methods and metrics of somebody's own
     tokenizer: Any = None
     target: int | str | None = None
     classes: Mapping[str, int] = field(default_factory=dict)  # of gold labels that the model calls otherwise

@@ -205,7 +205,7 @@ class _Process:
         environment = {**os.environ, "OMP_NUM_THREADS": str(setting.threads)}
         command = [sys.executable, "-c", SERVE]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        self._send(setting)
+        self._send((list(sys.path), pickle.dumps(setting)))
 
     def _send(self, what: Any) -> bool:
         assert self.process.stdin is not None
@@ -276,13 +276,14 @@ def serve() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     worker: Worker | None = None
-    setting: Setting = pickle.loads(tasks.get())
+    sys.path[:], packed = pickle.loads(tasks.get())  # before what is imported from there
     while True:
-        task: ShardTask = pickle.loads(tasks.get())
+        content = tasks.get()
         try:
             if worker is None:
-                worker = Worker.open(setting)
+                worker = Worker.open(pickle.loads(packed))
                 settle()
+            task: ShardTask = pickle.loads(content)
             answer: tuple[str, Any] = ("done", compute(worker, task)[1:])
         except WherefromError as error:
             answer = ("error", error)

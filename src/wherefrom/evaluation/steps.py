@@ -39,6 +39,7 @@ from wherefrom.evaluation.gold import gold_classes
 from wherefrom.evaluation.run import Run
 from wherefrom.evaluation.survey import DataLike, Rows, Survey, choose_rows, items, survey
 from wherefrom.evaluation.task import ShardTask
+from wherefrom.evaluation.travel import check_classes, modules_of
 from wherefrom.evaluation.worker import Worker
 from wherefrom.extras import need
 from wherefrom.files import write
@@ -133,6 +134,10 @@ def evaluate(
         tokenizer_kwargs=dict(tokenizer_kwargs or {}),
     )
     check(setting)
+    if how.elsewhere:
+        setting = replace(setting, modules=modules_of(setting))
+        if engine == "local":  # Ray sends classes as they are
+            check_classes(model)
     _check_names(setting, names)
     rows = Rows(split, columns, folder, limit, draw, seed)
     source = choose_rows(data, rows)
@@ -163,6 +168,11 @@ class _Engine:
     threads: int
     gpus: float  # of each Ray actor
     progress: bool
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether other processes compute."""
+        return self.name == "ray" or self.workers > 1
 
 
 def _resolve_engine(name: str, workers: int | None, threads: int | None, gpus: float, progress: bool | None) -> _Engine:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -73,6 +74,8 @@ class Worker:
 
     @classmethod
     def open(cls, setting: Setting) -> Worker:
+        for module in setting.modules:
+            import_module(module)
         opened = open_model(
             setting.model,
             setting.tokenizer,

@@ -5,10 +5,11 @@ r"""Blank-out: how much the prediction loses when a token is taken away.
 Token i is replaced by the unknown token (Abnar & Zuidema; Value Zeroing), the mask (ALTI), padding or a token of
 choice, or deleted; or with `by="attention"` no token sees it, in any layer, and all keep their positions (the erasure
 of Yin & Neubig). `by="auto"` is the unknown token, and attention where the tokenizer has none, as in most language
-models. p is the softmax probability over all classes, or over target and foil alone where a foil is given
-(Value Zeroing, section 7; `over` decides otherwise, and with "difference" it is p(target) − p(foil) over all, Yin &
-Neubig's); `of="logit"` takes logits, `of="log-probability"` logarithms, as it does by itself of a phrase. With
-`unit="word"` all pieces of a word go at once and share its score. It takes one forward pass for each token.
+models (the mask or padding token in a model whose blocks are not known). p is the softmax probability over all classes,
+or over target and foil alone where a foil is given (Value Zeroing, section 7; `over` decides otherwise, and with
+"difference" it is p(target) − p(foil) over all, Yin & Neubig's); `of="logit"` takes logits, `of="log-probability"`
+logarithms, as it does by itself of a phrase. With `unit="word"` all pieces of a word go at once and share its score. It
+takes one forward pass for each token.
 Patches of a picture are painted over (by="mean", which is "auto", "black" or "blur": model/pictures.py).
 `ablation-pairs` takes two tokens at a time: M_ij = p(y | e) − p(y | e without i and j).
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence
 
 IDEA = "taking tokens away"
+OTHERWISE: tuple[By, ...] = ("unknown", "mask", "pad")
 Over = Literal["auto", "all", "pair", "difference"]  # among all classes, or that of target and foil alone
 Change = Callable[["Sentence", Answer, Sequence[int]], "tuple[Sentence, Answer] | None"]
 
@@ -173,10 +175,13 @@ def _over(answer: Answer, over: str) -> Answer:
 
 
 def found_way(opened: Model) -> By:
-    """The unknown token, or attention where there is none and the blocks are known; of a picture its mean colour."""
+    """The unknown token, attention where there is none, another token where the blocks are not known; of a picture its
+    mean colour."""
     if opened.images:
         return PAINT
-    return "unknown" if stand_in_for(opened, "unknown") is not None or not opened.family.mapped else "attention"
+    if opened.family.mapped:
+        return "unknown" if stand_in_for(opened, "unknown") is not None else "attention"
+    return next((way for way in OTHERWISE if stand_in_for(opened, way) is not None), "unknown")
 
 
 def changing(opened: Model, by: str | int) -> Change:

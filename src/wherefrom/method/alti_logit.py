@@ -66,6 +66,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
         "layers",
         "bare-stream",
         "linear-head",
+        "head",
         "read-token",
     },
     checks={"batch-equals-single", "sign-flips-with-foil"},
