@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from torch import nn
@@ -38,6 +39,12 @@ def _registered(setting: Setting) -> Iterator[tuple[str, Any]]:
         yield f"the method '{name}'", choose(name).method.run
     for asked in setting.asked():
         yield f"the metric '{asked.name}'", asked.metric.run
+
+
+def arrived(setting: Setting) -> None:
+    """In a worker: import what registers the methods and metrics of the run."""
+    for module in setting.modules:
+        import_module(module)
 
 
 def check_classes(model: Any) -> None:

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +23,7 @@ from wherefrom.evaluation.config import LABEL, Setting, jobs
 from wherefrom.evaluation.recording import compared_with, completed, is_of, of_all_curves, records, unexplained_answer
 from wherefrom.evaluation.reexplain import Explained, explained_again, light
 from wherefrom.evaluation.task import ExampleOutcome, MethodCurve, Record, ShardTask
+from wherefrom.evaluation.travel import arrived
 from wherefrom.metric import erasure
 from wherefrom.metric.base import Case, MetricSpec, Number, Rerun
 from wherefrom.metric.consistency import Second
@@ -74,8 +74,7 @@ class Worker:
 
     @classmethod
     def open(cls, setting: Setting) -> Worker:
-        for module in setting.modules:
-            import_module(module)
+        arrived(setting)
         opened = open_model(
             setting.model,
             setting.tokenizer,
