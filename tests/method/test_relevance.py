@@ -383,7 +383,7 @@ def test_the_model_is_untouched(fails: bool, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_explained_is_refused() -> None:
-    with pytest.raises(WherefromError, match="no number to explain"):
+    with pytest.raises(WherefromError, match="it needs an output of a linear layer, and this model has no head"):
         wherefrom.explain(tiny.ids(5), tiny.model("bert", "encoder"), method="full-lrp")
     with pytest.raises(WherefromError, match="start_layer is 3; expected a layer of the model's 3, 0 to 2"):
         wherefrom.explain(tiny.ids(5), tiny.model(), method="transformer-attribution", start_layer=3)
