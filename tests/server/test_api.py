@@ -363,3 +363,11 @@ def test_examples_suit_their_models(models: dict[str, Model]) -> None:
     assert by_model["topics"] == []
     assert not {*by_model["tones"]} & {*by_model["numbers"]}
     assert all("[MASK]" in text for text in by_model["mlm"])
+
+
+def test_methods_are_ranked_over_the_words_that_can_be_erased(client: Any) -> None:
+    asked = {"model": "tiny-mlm", "methods": ["saliency", "gradient-x-input"], "maps": False}
+    answer = client.post("/api/compare", json={"inputs": "the [MASK] sat on a mat", **asked})
+    assert answer.json()["agreement"]["over"] == "words that can be erased"
+    answer = client.post("/api/compare", json={"inputs": "the cat sat on a mat", **asked, "model": "tiny"})
+    assert answer.json()["agreement"]["over"] == "words"

@@ -204,9 +204,10 @@ def others(order: tuple[int, ...], drawn: Sequence[tuple[int, ...]], count: int)
 
 
 def agreement(explanations: Sequence[Explanation]) -> Array:
-    """Spearman's ρ of every two explanations of one input over the words of its text: [M, M].
+    """Spearman's ρ of every two explanations of one input over the words of its text that can go: [M, M].
 
-    Where one of two methods has no signs, the magnitudes are compared. NaN where scores are constant.
+    The word at which another is predicted, a mask or a prompt's last, is left out, as in the check by erasure. Where
+    one of two methods has no signs, the magnitudes are compared. NaN where scores are constant.
     """
     every = [_word_scores(each) for each in explanations]
     if any(len(scores) != len(every[0]) for scores in every):

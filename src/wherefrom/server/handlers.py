@@ -53,6 +53,7 @@ HEAD_MAPS = 100_000  # numbers of all heads' maps up to which they are given alo
 LONGEST_FLOW = 4 * LARGE_FLOW  # entries of the maps beyond which even one token's flows take more than a minute
 BATCH = 16  # texts in one pass
 PACKED = 8  # numbers packed for the viewer take the room of one written as text
+ERASABLE = "words that can be erased"  # without the one at which a word is predicted
 
 
 def check_request(asked: Body, limits: Limits) -> None:
@@ -368,7 +369,9 @@ def _ranked(explanation: Explanation) -> str:
     """What the methods put in an order: of a translation the words of its source alone, as only these can go."""
     if explanation.picture is not None:
         return "patches"
-    return f"words of the {SOURCE}" if SOURCE in explanation.segments else "words"
+    if SOURCE in explanation.segments:
+        return f"words of the {SOURCE}"
+    return ERASABLE if explanation.measured.kind in ("token", "phrase") else "words"
 
 
 def _evidence(found: Mapping[str, Explanation], opened: Model, sentence: Sentence) -> Iterator[tuple[str, Event]]:
