@@ -6,7 +6,6 @@ the routes are what is left of the graph when one goes from the token that is re
 
 from __future__ import annotations
 
-import inspect
 from typing import Annotated, Unpack
 
 import numpy as np
@@ -19,7 +18,7 @@ from wherefrom.method.information_flow import ffn_shares
 from wherefrom.model import LayerTrace, ModelLike, OneInput, TokenizerLike, collate, open_model, stream
 from wherefrom.options import LoadOptions
 from wherefrom.result.routes import Routes
-from wherefrom.typecheck import checks_arguments, least, refuse_unknown
+from wherefrom.typecheck import checks_arguments, least
 
 Threshold = Annotated[float, least(0, 1)]
 
@@ -43,7 +42,6 @@ def routes(
     >>> all(edge.weight > 0.04 for edge in routes.edges)
     True
     """
-    refuse_unknown("routes", {**inspect.signature(routes).parameters, **LoadOptions.__annotations__}, opening)
     opened = open_model(model, tokenizer, **opening)
     if opened.two_streams:
         raise NotDefined(

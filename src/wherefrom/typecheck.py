@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache, wraps
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin
 
 from wherefrom.errors import InvalidOption, did_you_mean
 
@@ -139,13 +139,13 @@ def check_fields(record: Any) -> None:
 def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse arguments that are not of the kind that their annotation names, before anything is done."""
     signature = inspect.signature(function)
-    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+    names = lru_cache(maxsize=1)(lambda: _names(function, signature))
     known = lru_cache(maxsize=1)(lambda: {name: kind for name, kind in kinds_of(function).items() if kind is not Any})
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not open_ended:
-            refuse_unknown(function.__name__, signature.parameters, kwargs)
+        if (own := names()) is not None:
+            _refuse_unknown(function.__name__, own, kwargs)
         given = signature.bind(*args, **kwargs)
         for name, kind in known().items():
             if name in given.arguments and signature.parameters[name].kind is not inspect.Parameter.VAR_KEYWORD:
@@ -155,9 +155,21 @@ def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def refuse_unknown(name: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _names(function: Callable[..., Any], signature: inspect.Signature) -> list[str] | None:
+    """What its arguments may be called, those of an `Unpack[…]` too; None where anything is taken."""
+    found = list(signature.parameters)
+    for each in signature.parameters.values():
+        if each.kind is inspect.Parameter.VAR_KEYWORD:
+            kind = eval(str(each.annotation), function.__globals__)  # as the module itself would read it
+            if get_origin(kind) is not Unpack:
+                return None
+            found += get_args(kind)[0].__annotations__
+    return found
+
+
+def _refuse_unknown(name: str, own: Sequence[str], given: Mapping[str, Any]) -> None:
     """Python's own error for an argument that there is not, with what may have been meant."""
-    for unknown in given.keys() - own.keys():
+    for unknown in given.keys() - set(own):
         raise TypeError(f"{name} has no argument {unknown!r}; {did_you_mean(unknown, own)}".rstrip("; "))
 
 

@@ -30,14 +30,6 @@ def opened() -> Model:
     return open_model(tiny.model(), tiny.tokenizer())
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model")
-    tiny.model().save_pretrained(path)
-    tiny.tokenizer().save_pretrained(path)
-    return str(path)
-
-
 def _wanted(opened: Model) -> Iterator[tuple[str, NDArray[Any]]]:
     for seed, name in enumerate((PLAIN, OTHER), 1):
         yield name, wherefrom.explain(TEXT, opened, method="random", seed=seed).scores

@@ -25,14 +25,6 @@ in_main_thread = pytest.mark.skipif(
 explain_file = partial(batch.explain_file, words=False, method="attention")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model")
-    tiny.model().save_pretrained(path)
-    tiny.tokenizer().save_pretrained(path)
-    return str(path)
-
-
 @pytest.mark.filterwarnings("ignore::wherefrom.errors.WherefromWarning")
 @pytest.mark.parametrize(
     ("name", "content", "told"),

@@ -31,7 +31,6 @@ DELIMITED = {".csv": ",", ".tsv": "\t"}
 LARGEST = 2**27  # characters of a cell
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 PARQUET_ROWS = 1024  # read at a time
-UNDECODED = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of a byte that is not UTF-8
 
 
 class BadRow(Exception):
@@ -202,17 +201,12 @@ def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
     """Lines of UTF-8 with their ends, all of them up to one that is not."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
     for number, line in enumerate(text, 1):
-        if not line.isascii() and UNDECODED.search(line):
-            raise DamagedFile(f"{name}: line {number} is not UTF-8: {_why_not(line)}; save the file as UTF-8")
+        try:
+            if not line.isascii():  # what is not UTF-8 is among it, escaped
+                line.encode("utf-8", "surrogateescape").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DamagedFile(f"{name}: line {number} is not UTF-8: {error.reason}; save the file as UTF-8") from error
         yield line
-
-
-def _why_not(line: str) -> str:
-    try:
-        line.encode("utf-8", "surrogateescape").decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.reason
-    return "half of a surrogate pair"
 
 
 def split_source(source: str) -> tuple[Path, str | None]:

@@ -82,10 +82,10 @@ class ByInput:
 
 def read(reader: Reader, inputs: Any, how: How) -> Given:
     """Every input tokenised; with on_error="skip" without those that cannot be."""
-    first = inputs.first if isinstance(inputs, Chunk) else 0
+    in_stream = isinstance(inputs, Chunk)  # others may follow
+    first = inputs.first if in_stream else 0
     found, single = reader.read_each(inputs, first)
     bad = {row: each for row, each in enumerate(found) if isinstance(each, WherefromError)}
-    in_stream = isinstance(inputs, Chunk)  # others may follow
     if bad and (how.on_error == "raise" or (len(bad) == len(found) and not in_stream)):
         raise refused(bad, len(found), "" if single or how.on_error == "skip" else GO_ON)
     sentences = {row: each for row, each in enumerate(found) if isinstance(each, Sentence)}
@@ -120,7 +120,7 @@ def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: 
             found[row] = against if isinstance(against, WherefromError) else contrasted(target, against, prompt)
     outcomes = {row: each for row, each in found.items() if not isinstance(each, WherefromError)}
     errors = {row: each for row, each in found.items() if isinstance(each, WherefromError)}
-    if errors and not outcomes and not given.first:  # the call was wrong, and not an input
+    if not outcomes and not given.first:  # the call was wrong, and not an input
         raise next(iter(errors.values()))
     failed = {row: f"input {given.first + row}: {error}" for row, error in errors.items()}
     return ByInput(given, outcomes, {**given.failed, **failed})
