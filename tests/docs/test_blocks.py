@@ -68,6 +68,7 @@ def test_commands_are_there_with_their_flags() -> None:
         for block in blocks(page, "sh"):
             for command in commands(block.source):
                 words = shlex.split(command)[1:]
+                assert "wherefrom" not in words, f"{page}:{block.line}: two commands on one line"
                 where: Any = root
                 while isinstance(where, click.Group) or hasattr(where, "commands"):
                     name = next((word for word in words if word in where.commands), None)

@@ -56,6 +56,11 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
     assert not [address for page in PAGES for address in dead(page)]
 
 
+def test_the_readme_names_every_method() -> None:
+    names = set(re.findall(r"`([\w-]+)`", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {each.name for each in (*wherefrom.methods(), *wherefrom.presets())} <= names
+
+
 def test_citation_and_changelog_name_this_version() -> None:
     cited = dict(re.findall(r"^([\w-]+): (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
     changed = re.search(r"^# ([\d.]+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)

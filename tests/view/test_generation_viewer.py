@@ -16,6 +16,7 @@ import wherefrom
 from browser import expect, settle
 from wherefrom.result.generation import Generation
 from wherefrom.view.said_html import document, fragment, payload
+from wherefrom.view.terminal import arrival
 
 PROMPT = "the cat is not very good . the dog"
 
@@ -56,6 +57,7 @@ def test_the_payload_has_what_is_shown(generation: Generation) -> None:
     assert found["units"]["turn"] == [0, generation.start]
     step, said = found["steps"][1], generation.steps[1]
     assert step["probability"] == said.probabilities[str(said.target.label)]
+    assert step["arrival"] == arrival(generation[1])
     assert [token for token, *_ in step["others"]][:2] == step["foils"] == [each.foil for each in said.foils]
     assert {name: p for _, name, p in step["others"]}.items() <= said.probabilities.items()
     arrays = {"scores": generation.scores, "foil_scores": generation.foil_scores}

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import nearest_of_256
-from wherefrom.view.terminal import ground, plain, show, style
+from wherefrom.view.terminal import arrival, ground, plain, show, style
 
 SIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, -0.9, -0.2], maps=np.ones((2, 4, 4)))
 UNSIGNED = Explanation.from_scores(["good", "and", "bad", "dull"], [1.0, 0.0, 0.5, 0.2])
@@ -81,6 +81,26 @@ def test_a_tiny_probability_is_not_shown_as_none() -> None:
 
     assert heading(0.0004).startswith("predicts <0x91> (< 0.001)")
     assert heading(0.0006).startswith("predicts <0x91> (0.001)")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (0.98, "sums to 98% of the output"),
+        (0.0, "sums to 0% of the output"),
+        (3.0, "sums to 300% of the output"),
+        (-2.0, "sums to +1.5 where the output is -0.75"),  # near zero, and a percentage alarms
+        (30.0, "sums to +1.5 where the output is +0.05"),
+        (None, ""),
+    ],
+)
+def test_a_sum_is_a_part_of_the_output_unless_that_is_near_zero(part: float | None, said: str) -> None:
+    found = Explanation.from_scores(["a", "b"], [2.0, -0.5], arrived=part)
+    assert arrival(found) == said
+    assert said in shown(found, None)
+    html = found.to_html()  # once for the viewer and once for a reader without scripts
+    assert html.count("sums to") == 2 * bool(said)
+    assert html.count(said or "sums to") == 2 * bool(said)
 
 
 def test_shares_are_called_so() -> None:

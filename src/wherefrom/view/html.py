@@ -19,7 +19,7 @@ from wherefrom.view.bundle import script, style
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
 from wherefrom.view.overlay import data_uri, overlay
 from wherefrom.view.payload import payload
-from wherefrom.view.terminal import by_input, explained_by_all, gaps, labels, predicted
+from wherefrom.view.terminal import arrival, by_input, explained_by_all, gaps, labels, predicted
 
 __all__ = ["document", "fragment", "payload"]
 
@@ -123,9 +123,8 @@ def _static_part(alike: Sequence[Explanation], called: Iterator[str]) -> str:
 def _apart(explanation: Explanation, common: str | None) -> str:
     """What it explains, where the heading does not say it; and what its scores miss of their sum, or what that is."""
     towards = "" if explanation.explained == common else f" · explained: {explanation.explained}"
-    arrived = "" if explanation.arrived is None else f" · sums to {explanation.arrived:.0%} of the output"
-    fit = "".join(f" · {said}" for said in (explanation.fit, explanation.rounding) if said)
-    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + arrived + fit
+    fit = "".join(f" · {said}" for said in (arrival(explanation), explanation.fit, explanation.rounding) if said)
+    return towards + ("" if explanation.delta is None else f" · delta {explanation.delta:+.2g}") + fit
 
 
 def _seen(explanation: Explanation) -> str:

@@ -24,7 +24,7 @@ from wherefrom.errors import InvalidInput
 from wherefrom.result import serialise
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import DARK, WHITE, Colour, hexadecimal, ink, shade
-from wherefrom.view.terminal import gaps, title
+from wherefrom.view.terminal import arrival, gaps, title
 
 Array = NDArray[np.floating[Any]]
 
@@ -90,6 +90,7 @@ def _subject(name: str, explanation: Explanation, kind: str) -> dict[str, Any]:
         "likelihood": explanation.likelihood,
         "read_at": explanation.read_at,
         "remarks": explanation.remarks,
+        "arrival": arrival(explanation),
         "rounding": explanation.rounding,
         "record": {**record, "dtypes": dtypes},
         "signed": explanation.signed,

@@ -15,7 +15,7 @@ from wherefrom.result.units import UNITS, grouped
 from wherefrom.result.words import Span
 from wherefrom.view.html import cell, coloured, escaped, page
 from wherefrom.view.payload import BUDGET, WIDTH, exact, pack, themes
-from wherefrom.view.terminal import gaps, title
+from wherefrom.view.terminal import arrival, gaps, title
 
 FORMAT = "wherefrom.view.generation"
 BLANKS = ("▁", "Ġ")  # as vocabularies write them
@@ -98,7 +98,7 @@ def _step(generation: Generation, step: int) -> dict[str, Any]:
     others = [[i, name, said.probabilities[name]] for i, name in names.items() if i != said.target.index]
     probability = said.probabilities.get(str(said.target.label))
     foils = [each.foil for each in said.foils]
-    return {"probability": probability, "others": others, "foils": foils, "arrived": said.arrived}
+    return {"probability": probability, "others": others, "foils": foils, "arrival": arrival(generation[step])}
 
 
 def _units(generation: Generation) -> dict[str, list[int]]:

@@ -39,6 +39,7 @@ from wherefrom.view.colour import (
 # Options that a title leaves out: what was read and explained stands beside it.
 TOLD = ("target", "foil", "position", "rows", "keep", "long", "overlap", "tokenizer_kwargs")
 CELL = 3  # characters of one entry of a map
+LEGIBLE = 3  # times the output, up to which a sum is said as a part of it
 COLUMN = 7  # and of one entry of the table of layers
 DARK_GROUND: Colour = (38, 40, 44)
 FEW = ("standard", "windows")  # rich's names for 16 colours
@@ -141,6 +142,20 @@ def explained_by_all(explanations: Sequence[Explanation]) -> str | None:
     return None if len(outputs) > 1 else explanations[0].explained
 
 
+def arrival(explanation: Explanation) -> str:
+    """What the scores add up to, where their method promises no sum; else nothing.
+
+    A part of the output, or both numbers where the output lies so near zero that its parts say nothing.
+    """
+    part = explanation.arrived
+    if part is None:
+        return ""
+    if 0 <= part <= LEGIBLE:
+        return f"sums to {part:.0%} of the output"
+    total = float(explanation.scores.sum())
+    return f"sums to {total:+.2g} where the output is {total / part:+.2g}"
+
+
 def predicted(explanation: Explanation) -> tuple[str, str] | None:
     """What the model says, and how likely that is."""
     if explanation.prediction is None:
@@ -175,8 +190,7 @@ def _beside(explanation: Explanation, read: Explanation, common: str | None) -> 
     """
     text = Text("" if explanation.explained == common else f"  explained: {explanation.explained}")
     missed = "" if explanation.delta is None else f"  delta {explanation.delta:+.2g}"
-    missed += "" if explanation.arrived is None else f"  sums to {explanation.arrived:.0%} of the output"
-    missed += "".join(f"  {said}" for said in (explanation.fit, explanation.rounding) if said)
+    missed += "".join(f"  {said}" for said in (arrival(explanation), explanation.fit, explanation.rounding) if said)
     took = f"  {explanation.seconds * 1000:.0f} ms" if explanation.seconds else ""
     shares = "  shares" if _are_shares(read) else ""
     return text.append(shares + missed + took, "dim")

@@ -33,11 +33,11 @@ export function card(subject, subjects, views, acts) {
 }
 
 /** What it explains, where the heading does not say it; by how much its scores miss their sum, or what that is; how long it took. */
-function facts({ explained, record, rounding }, common) {
+function facts({ explained, record, arrival, rounding }, common) {
   return [
     explained !== common && `explained: ${explained}`,
     record.delta !== null && `delta ${record.delta.toPrecision(2)}`,
-    record.arrived !== null && `sums to ${Math.round(100 * record.arrived)}% of the output`,
+    arrival,
     typeof record.surrogate?.correlation === "number" && `held-out ρ ${record.surrogate.correlation.toFixed(2)}`,
     rounding,
     record.seconds > 0 && `${Math.max(1, Math.round(1000 * record.seconds))} ms`,

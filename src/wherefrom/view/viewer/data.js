@@ -45,6 +45,7 @@ export function subjectsOf(payload) {
       likelihood: each.likelihood,
       readAt: each.read_at,
       remarks: each.remarks,
+      arrival: each.arrival, // what the scores add up to, where their method promises no sum
       rounding: each.rounding, // that all scores are rounding errors, where they are
       record: each.record,
       signed: each.signed,

@@ -228,10 +228,10 @@ function readout(said, state, found, pointed, cell) {
     return [make("b", {}, unitText(said, state.unit, place, found.end)), make("span", {}, "gives ", make("span", { class: "number" }, value))];
   }
   const share = fromSource(said, rowOf(said, state));
-  const arrived = state.from === null || state.foil !== null ? null : said.steps[state.from].arrived ?? null;
-  const part = (kind, name, number) => (number === null ? [] : [make("span", { class: kind }, name, " ", make("span", { class: "number" }, percent(number)))]);
+  const arrival = state.from === null || state.foil !== null ? "" : said.steps[state.from].arrival;
+  const part = share === null ? [] : [make("span", { class: "share" }, "from the source ", make("span", { class: "number" }, percent(share)))];
   return [make("span", {}, make("i", {}, "from"), ...listed(said, state, found).flatMap((each) => [" ", item(each)])),
-    ...part("share", "from the source", share), ...part("arrived", "of the output, all of them are", arrived)];
+    ...part, ...(arrival ? [make("span", { class: "arrived" }, arrival)] : [])];
 }
 
 /** For whom the picture is a sound. */
