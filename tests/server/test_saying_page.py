@@ -76,13 +76,18 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     page.get_by_label("Another word").fill("no such word")
     page.keyboard.press("Enter")
     expect(page.locator(".live")).to_contain_text("That did not work")
+    expect(page.get_by_label("Another word")).to_have_value("no such word")  # to be mended, not typed again
+    expect(page.get_by_label("Another word")).to_be_focused()
     with page.expect_download() as caught:
         page.get_by_role("button", name="Share as a file").click()
     caught.value.save_as(tmp_path / "shared.html")
     shared = (tmp_path / "shared.html").read_text(encoding="utf-8")
     assert re.search(r"<title>[^<]*film[^<]* · wherefrom", shared)
     assert '"format":"wherefrom.view.generation"' in shared
-    # The chat goes on; and begins anew.
+    # The chat goes on, after a reload too; and begins anew.
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(tokens).to_have_count(4)
     page.get_by_label("Message").fill("is it ?")
     page.get_by_role("button", name="Send").click()
     expect(page.locator(".who")).to_have_text(["user 1", "assistant", "user 2", "answer"])
@@ -91,6 +96,12 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     page.get_by_role("textbox", name="Prompt").fill("the dog")
     page.get_by_role("button", name="Go on").click()
     expect(page.locator(".who")).to_have_count(0)
+    expect(tokens).to_have_count(4)
+    expect(page.locator("#status")).to_contain_text("Done in")
+    page.get_by_role("link", name="Explain a text").click()
+    page.get_by_role("link", name="Let a model speak").click()
+    expect(page.get_by_role("textbox", name="Prompt")).to_have_value("the dog")  # and back: what was asked stands there
+    expect(page.get_by_label("Model")).to_have_value("plain")
     expect(tokens).to_have_count(4)
 
 

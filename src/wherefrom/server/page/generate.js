@@ -2,6 +2,7 @@
 // translator: a source, and the target that it writes or that is given.
 
 import { get, post, stream } from "./api.js";
+import { rememberAnswer, rememberedAnswer } from "./keep.js";
 import { save } from "./share.js";
 import { make, prose } from "/viewer/dom.js";
 import { mount } from "/viewer/generation.js";
@@ -123,12 +124,41 @@ function clear(question, kind) {
   }
   viewer = shown = null;
   by("panels").replaceChildren();
-  by("results").hidden = by("stream").hidden = false;
   by("share").disabled = true;
+  announce(question, kind);
+}
+
+/** Above what is said stands what was asked. */
+function announce(question, kind) {
+  by("results").hidden = by("stream").hidden = false;
   by("results-title").textContent = KINDS[kind].answer;
   const before = question.prompt ?? question.chat.at(-1).content;
   by("before").textContent = kind === "prompt" ? before : `${before}\n`;
   by("said").textContent = question.target ?? "";
+}
+
+/** A chat goes on after its answer. */
+function goOn({ chat }, said) {
+  turns = [...chat, { role: "assistant", content: said.trim() }];
+  by("anew").hidden = false;
+}
+
+/** After a reload, or back from another page: what was asked and said before, if the model is still there. */
+function reopen(models, css) {
+  const { question, payload, said } = rememberedAnswer() ?? {};
+  const model = models.find((each) => each.name === question?.model);
+  if (!model) return;
+  by("model").value = model.name;
+  by("model").dispatchEvent(new Event("change"));
+  by("method").value = question.method;
+  by("text").value = question.prompt ?? "";
+  by("given").value = question.target ?? "";
+  by("tokens").value = question.max_new_tokens ?? by("tokens").value;
+  by("how").value = question.temperature ?? "";
+  written();
+  announce(question, kindOf(model));
+  if (question.chat) goOn(question, said);
+  show(payload, question, css);
 }
 
 async function speak(models, limits, css) {
@@ -155,9 +185,10 @@ async function speak(models, limits, css) {
       else if (event.event === "generation") show(event.payload, question, css);
       else if (event.event === "done") by("status").textContent = `Done in ${event.seconds.toFixed(1)} s`;
     }, mine.signal);
+    const said = by("said").textContent;
+    rememberAnswer({ question, payload: shown.payload, said });
     if (question.chat) {
-      turns = [...question.chat, { role: "assistant", content: by("said").textContent.trim() }];
-      by("anew").hidden = false;
+      goOn(question, said);
       by("text").value = "";
     }
   } catch (error) {
@@ -194,6 +225,7 @@ async function start() {
   by("cancel").addEventListener("click", () => running?.abort());
   by("anew").addEventListener("click", () => (anew(), by("text").focus()));
   by("share").addEventListener("click", () => save(shown, [], "/generation.html").catch((error) => complain(error.message)));
+  reopen(speaking, css);
   document.documentElement.dataset.ready = "";
 }
 

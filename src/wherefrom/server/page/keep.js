@@ -63,3 +63,24 @@ export function remembered(run) {
     return false;
   }
 }
+
+// The answer on the other page, whole; one that is too large for that is not remembered.
+
+const SAID = "wherefrom-said";
+
+export function rememberAnswer(answer) {
+  try {
+    sessionStorage.removeItem(SAID);
+    sessionStorage.setItem(SAID, JSON.stringify(answer));
+  } catch {
+    // nor is any where the browser keeps nothing
+  }
+}
+
+export function rememberedAnswer() {
+  try {
+    return JSON.parse(sessionStorage.getItem(SAID));
+  } catch {
+    return null;
+  }
+}

@@ -10,6 +10,7 @@ export function othersPanel(said, { why, typed, canAsk }) {
   const element = make("aside", { class: "others", "aria-label": "What else it might have said" });
   const known = said.steps.map(({ others }) => others.length); // those typed by hand come after
   let shown = "";
+  let draft = {}; // the word that somebody types, until it is answered
 
   const update = (state, busy) => {
     const single = state.from !== null && state.from === state.to;
@@ -46,7 +47,9 @@ export function othersPanel(said, { why, typed, canAsk }) {
   };
 
   const field = (state, busy) => {
-    const input = make("input", { type: "text", maxlength: 100, "aria-label": "Another word", placeholder: "another word", spellcheck: "false", disabled: busy });
+    const input = make("input", { type: "text", maxlength: 100, "aria-label": "Another word", placeholder: "another word", spellcheck: "false", readonly: busy, "data-other": "typed" });
+    input.value = draft.step === state.from && draft.foil === state.foil ? draft.text : "";
+    input.addEventListener("input", () => (draft = { step: state.from, foil: state.foil, text: input.value }));
     const form = make("form", { class: "another" }, input, make("button", { type: "submit", disabled: busy }, "why not?"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
