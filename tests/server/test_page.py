@@ -155,6 +155,10 @@ def test_compare_two_models(visit: Open) -> None:
     assert "attcat · tiny-mlm: the text has no [MASK]: put it where the model should predict a word" in remark
     assert "position" not in remark  # a word of Python's
     assert "nothing is predicted here" in page.locator(".evidence").last.inner_text()
+    page.select_option("#target", index=2)
+    page.fill("#text", "the film is [MASK]")
+    page.click("#explain")
+    expect(page.locator("#error")).to_contain_text("(tiny-mlm)")  # which of the two has no such target
 
 
 def test_a_masked_word_and_its_foil(visit: Open) -> None:

@@ -63,7 +63,10 @@ export async function perform(run, { changed, tell, signal }) {
       if (event.event === "waiting") tell({ waiting: event.ahead });
       if (event.event === "progress") tell({ share: (which + event.done / event.of) / sides.length, doing: name(event.doing) });
       if (grow(run, inWords(event, run.asked, side), name, sides)) changed(event.event);
-    }, signal);
+    }, signal).catch((error) => {
+      if (side.label && error.name !== "AbortError") error.message += ` (${side.label})`; // which of the two it is about
+      throw error;
+    });
   }
   run.complete = true;
 }
