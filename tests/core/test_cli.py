@@ -191,7 +191,7 @@ def test_errors_name_the_options_of_the_command(folder: str, typed: Callable[...
         (("--from-layer", "3", "--to-layer", "2"), "--from-layer is 3 and --to-layer 2; expected"),
         (("--method", "attcat", "--position", "1"), "--position chooses the row of a map"),
         (("--method", "attcat", "--save", "x.png", "--kind", "maps"), "show scores (--kind text)"),
-        (("--method", "ablation", "-O", "over=pair"), "over='pair' needs a --foil"),  # over is an option of the method
+        (("--method", "ablation", "-O", "over=pair"), "-O over=pair needs a --foil"),  # an option of the method
     ):
         result = typed("explain", "the film", "--model", folder, *arguments)
         assert result.returncode == 2

@@ -11,6 +11,7 @@ from typing import Any
 RENAMED = {"columns": "column", "names": "name"}  # Python's argument, and the option that is given once for each entry
 ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|True\b|(?=[\s;,.)]|$))")
 LAYERS = re.compile(r"\blayers is \((-?\d+), (-?\d+|None)\)")
+OPTION = "--option"
 INTERRUPTED = "interrupted; the same command, repeated, resumes it"
 
 
@@ -23,13 +24,15 @@ def in_json(data: Any) -> str:
 def in_options(message: str, command: Any, words: Sequence[str]) -> str:
     """A message in which arguments that are options of the command called by these words are named as such.
 
-    What is no option of it (an option of a method) is left as it stands.
+    An option of a method goes behind -O, where the command takes those; what is neither is left as it stands.
     """
     options = _options(command, words)
 
     def option(found: re.Match[str]) -> str:
         name, value = found.groups()
         named = options.get(RENAMED.get(name, name))
+        if named is None and value and OPTION in options.values() and _is_of_a_method(name):
+            return f"-O {name}={value}"
         return found.group() if named is None else named if value is None else f"{named} {value}"
 
     if "from_layer" in options:
@@ -44,3 +47,9 @@ def _options(command: Any, words: Sequence[str]) -> dict[str, str]:
             break
         command = command.commands[word]
     return {each.name: max(each.opts, key=len) for each in command.params if each.opts[0].startswith("-")}
+
+
+def _is_of_a_method(name: str) -> bool:
+    import wherefrom
+
+    return any(name in each.options for each in wherefrom.methods())
