@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 import tiny
 import wherefrom
 from wherefrom.metric.erasure import erasure
+from wherefrom.metric.spotcheck import checks
 from wherefrom.model import Reader, collate, open_model
 from wherefrom.model import answer as ask
 from wherefrom.model.target import logit
@@ -174,6 +175,10 @@ def test_a_regression_has_no_probabilities(method: str, count: int) -> None:
     assert float(found.prediction) == pytest.approx(expected, rel=1e-3)
     with pytest.raises(wherefrom.WherefromError, match="a regression has no probabilities"):
         erasure("the film", found, model, TOKENIZER)
+    with pytest.raises(
+        wherefrom.WherefromError, match="a regression has no probabilities, by which the check measures"
+    ):
+        next(checks([found], model, TOKENIZER))
 
 
 def test_a_tagger_explains_the_label_of_the_given_token() -> None:

@@ -36,6 +36,7 @@ from wherefrom.metric.correlation import spearman
 from wherefrom.metric.erasure import TENTHS, Blank, Erased, blank_id, erasable, refuse_two_phrases, without
 from wherefrom.model import Model, Sentence, open_model
 from wherefrom.model.phrase import continued
+from wherefrom.model.target import regression
 from wherefrom.result.answer import Target
 from wherefrom.result.explanation import Explanation
 
@@ -161,6 +162,8 @@ def checks(
     is the input as the model reads it, where that is known already.
     """
     opened = open_model(model, tokenizer)
+    if regression(opened):
+        raise NotDefined("a regression has no probabilities, by which the check measures")
     chance: dict[Target, Array] = {}
     for explanation in explanations:
         sentence = _read(opened, explanation, sentence)
