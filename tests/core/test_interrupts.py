@@ -300,6 +300,7 @@ def test_three_hundred_signals_at_any_moment(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_hundred_real_interrupts_sent_by_another_thread() -> None:
     """Ctrl-C as the terminal sends it, with Python's own handler."""
     watch = Watch(small())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,6 @@ from wherefrom.errors import InvalidInput, UnknownName, WherefromError, Wherefro
 from wherefrom.files import uninterrupted
 from wherefrom.result import tabular
 
-in_main_thread = pytest.mark.skipif(
-    threading.current_thread() is not threading.main_thread(), reason="Ctrl-C comes to the main thread alone"
-)
 explain_file = partial(batch.explain_file, words=False, method="attention")
 
 
@@ -110,7 +106,7 @@ def test_an_open_file_that_is_no_text_is_refused(folder: str, tmp_path: Path) ->
         wherefrom.explain(file, folder)
 
 
-@in_main_thread
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interruption_waits_for_what_was_begun() -> None:
     before, done = signal.getsignal(signal.SIGINT), []
 
@@ -124,9 +120,13 @@ def test_an_interruption_waits_for_what_was_begun() -> None:
         work()
     assert done == ["whole"]
     assert signal.getsignal(signal.SIGINT) is before
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as nohup does
+    work()
+    assert done == ["whole", "whole", "not reached"]
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-@in_main_thread
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_ctrl_c_leaves_whole_explanations_as_many_as_it_says(
     folder: str, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -151,7 +151,7 @@ def test_ctrl_c_leaves_whole_explanations_as_many_as_it_says(
     assert table.groupby("input").size().tolist() == [6, 6]
 
 
-@in_main_thread
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_before_the_first_text_says_so(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

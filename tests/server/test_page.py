@@ -301,6 +301,16 @@ def test_a_class_of_one_model_is_no_word_of_the_next(visit: Open) -> None:
     page = visit()
     page.select_option("#model", "wherefrom/sentiment")
     page.select_option("#target", "all")
+    for foil, said in (("negative", "Every class is explained by itself"), ("", "")):
+        page.select_option("#foil", foil)
+        page.click("#explain")
+        expect(page.locator("#error")).to_contain_text(said)
+    page.select_option("#target", index=2)
+    page.select_option("#foil", page.input_value("#target"))
+    page.click("#explain")
+    expect(page.locator("#error")).to_contain_text("are the same: choose another under Rather than")
+    page.select_option("#foil", "")
+    page.select_option("#target", "all")
     page.select_option("#model", "tiny-mlm")
     assert page.input_value("#target") == ""
     page.fill("#target", "film")

@@ -175,6 +175,7 @@ export function form({ models, methods, examples }, complain) {
       pair: by("pair").value || null,
       model: by("model").value,
       target: by("target").value || null,
+      every: by("target").tagName === "SELECT" && by("target").value === "all", // a word may be “all”
       foil: by("foil").value || null,
       position: /^-?\d+$/.test(by("position").value) ? Number(by("position").value) : by("position").value || null,
       methods: asked,

@@ -23,6 +23,8 @@ export function lacks(asked) {
   if (asked.compare === "text" && !asked.other.trim()) return "The text to compare with is empty.";
   if (asked.compare === "text" && asked.other === asked.inputs) return "The two texts are the same: change one of them.";
   if (asked.compare === "model" && asked.model === asked.otherModel) return "The two models are the same: choose another.";
+  if (asked.every && asked.foil) return "Every class is explained by itself: choose one of them under Explained, or nothing under Rather than.";
+  if (asked.foil && asked.foil === asked.target) return "What is explained and what it is compared with are the same: choose another under Rather than.";
   return lacksMask(asked);
 }
 
