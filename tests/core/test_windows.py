@@ -142,4 +142,7 @@ def test_options_that_windows_cannot_have_are_refused() -> None:
         wherefrom.explain(LONG, MODEL, TOKENIZER, long="cut")
     with pytest.raises(WherefromError, match="102 tokens but the model reads at most 40; use long='windows'"):
         wherefrom.explain(LONG, MODEL, TOKENIZER)
+    for asked in (wherefrom.explain, wherefrom.compare):
+        with pytest.raises(WherefromError, match="overlap=3 is of windows, and none are asked for; say long='windows'"):
+            asked(["a cat", "a dog"], MODEL, TOKENIZER, overlap=3)
     assert len(wherefrom.explain(LONG, MODEL, TOKENIZER, long="truncate")) == 40

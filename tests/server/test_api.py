@@ -201,6 +201,8 @@ def test_windows_share_what_was_asked_for_up_to_half(client: Any, models: dict[s
     compared = Comparison.from_dict(client.post("/api/compare", json=asked).json())
     assert compared["attcat"].notes == expected.notes
     assert np.allclose(compared["attcat"].scores, expected.scores, atol=1e-5)
+    alone = client.post("/api/compare", json={**asked, "inputs": "a cat", "long": "error"})
+    assert (alone.status_code, alone.json()["code"]) == (422, "invalid-option")
     refused = client.post("/api/compare", json={**asked, "overlap": 1000})
     assert "at most half" in refused.json()["detail"]
 

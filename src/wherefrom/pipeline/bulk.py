@@ -16,7 +16,7 @@ from wherefrom.pipeline.execution import Advance
 from wherefrom.pipeline.outcome import Outcomes
 from wherefrom.pipeline.phrases import contrasted, with_phrases
 from wherefrom.pipeline.resolution import Job, Question
-from wherefrom.pipeline.windows import run_whole
+from wherefrom.pipeline.windows import refuse_overlap, run_whole
 from wherefrom.progress import bar
 from wherefrom.result.explanations import Explanations
 from wherefrom.typecheck import kind_of
@@ -82,6 +82,7 @@ class ByInput:
 
 def read(reader: Reader, inputs: Any, how: How) -> Given:
     """Every input tokenised; with on_error="skip" without those that cannot be."""
+    refuse_overlap(how.overlap, reader)
     in_stream = isinstance(inputs, Chunk)  # others may follow
     first = inputs.first if in_stream else 0
     found, single = reader.read_each(inputs, first)

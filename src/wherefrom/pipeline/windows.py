@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget
-from wherefrom.model import Model, Sentence, answers, collate
+from wherefrom.model import Model, Reader, Sentence, answers, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.pipeline.execution import Advance, run_all
 from wherefrom.pipeline.outcome import Outcome, Outcomes
@@ -77,6 +77,12 @@ def at_once(opened: Model, sentence: Sentence) -> int:
 def _most(opened: Model) -> int | None:
     """How many tokens fit; each of two streams has its own room, which was looked at when it was read."""
     return None if opened.two_streams else opened.max_length
+
+
+def refuse_overlap(overlap: int | None, reader: Reader) -> None:
+    """Only windows overlap; where none are asked for, somebody forgot to."""
+    if overlap is not None and not reader.any_length:
+        raise InvalidOption(f"overlap={overlap} is of windows, and none are asked for; say long='windows' with it")
 
 
 def as_read(opened: Model, sentences: Sequence[Sentence], overlap: int | None = None) -> list[Sentence]:

@@ -40,7 +40,7 @@ from wherefrom.pipeline.execution import attempt
 from wherefrom.pipeline.outcome import Outcome, by_name
 from wherefrom.pipeline.resolution import AUTO, Job, Question, Wanted, refuse_unseen_targets, resolve_job, resolve_jobs
 from wherefrom.pipeline.shelf import LARGE_FLOW
-from wherefrom.pipeline.windows import at_once
+from wherefrom.pipeline.windows import at_once, refuse_overlap
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import SOURCE
@@ -130,6 +130,7 @@ def _read(asked: Body, opened: Model, limits: Limits) -> list[Sentence]:
         expected = '{"image": "the bytes of a file in base64"}'
         raise InvalidInput(f"{opened.name} reads images, and no text; expected {expected}")
     reader = opened.reader(truncate=asked.truncate, long=asked.long)
+    refuse_overlap(asked.overlap, reader)
     sentences, _ = reader.read(texts[0] if asked.single else texts)
     if asked.overlap is not None and opened.max_length is not None and asked.overlap > opened.max_length // 2:
         raise OverLimit(
