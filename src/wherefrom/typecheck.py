@@ -73,6 +73,18 @@ class above(NamedTuple):
         return self.low < number and (self.high is None or number <= self.high)
 
 
+class only(NamedTuple):
+    """Of what a choice can be had, in `Annotated`; whether this is one is seen later."""
+
+    where: str
+
+    def __str__(self) -> str:
+        return f" ({self.where})"
+
+    def holds(self, _: Any) -> bool:
+        return True
+
+
 class _Unfit(Exception):
     """The value is of another kind."""
 
@@ -209,7 +221,7 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 def _word(kind: Any) -> str:
     if get_origin(kind) is Annotated:
         base, bounds = get_args(kind)
-        return f"{WORDS[base]}{bounds}"
+        return f"{WORDS.get(base) or described(base)}{bounds}"
     if _is_list(kind):
         return f"a list of {LISTS[get_args(kind)[0]]}"
     if get_origin(kind) is os.PathLike:

@@ -77,6 +77,8 @@ def test_indexing_by_layer_and_token() -> None:
         ((0, "dog"), "'dog' does not stand among the tokens"),
         (("film",), "expected"),
         ((0, 1, 2, 3), "expected"),
+        (1.5, r"expected \[layer\] or \[layer, token, token\]; got 1.5"),
+        ((0, 1.5), "expected"),
     ):
         with pytest.raises(wherefrom.WherefromError, match=message):
             found[key]

@@ -59,6 +59,13 @@ def test_each_token_is_explained_as_by_itself(model: Any, method: str) -> None:
         assert one.position == n - 1
 
 
+def test_the_token_that_a_map_is_of_is_named_as_explain_names_it() -> None:
+    found = wherefrom.generate("The keys to", "wherefrom/lm", max_new_tokens=2, method="attention", do_sample=False)
+    alone = wherefrom.explain("The keys to", "wherefrom/lm", method="attention")
+    assert found[0].explained == alone.explained == "what 'to' is made of, not towards a class or word"
+    assert found[1].explained == f"what '{found.tokens[0].strip()}' is made of, not towards a class or word"
+
+
 def test_the_answer_as_one_is_the_phrase(model: Any) -> None:
     """After a prompt whose answer, as a text, is read back as the same tokens."""
     for prompt in ("the cat", "a dog is", "good film and", "the keys to", "not very", "deep", "was", "the bad film"):

@@ -209,7 +209,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
         ("cannot be taken at '@layers'", "globenc", "aopc@layers", {}),
         ("has no option 'way'", "globenc", "aopc(way=mask)", {}),
         (
-            "by='fire'; expected 'auto', 'unknown', 'mask', 'pad', 'delete', 'attention', 'mean', 'black', 'blur' or",
+            "by='fire'; expected 'auto', 'unknown', 'mask', 'pad', 'delete', 'attention', 'mean', 'black' or",
             "globenc",
             "aopc(by=fire)",
             {},
@@ -400,6 +400,9 @@ def test_the_commands_evaluate_show_compare_and_export(tmp_path: Path, monkeypat
     assert r"\begin{tabular}" in latex
     assert r"\textbf{" in latex
     called("runs", "export", "runs/first", "--out", "means.md")
+    for idle in (("--kind", "bars"), ("--figure", "aopc", "--format", "csv", "--out", "a.png")):
+        with pytest.raises(WherefromError, match="is of a figure" if idle[0] == "--kind" else "are of the table"):
+            called("runs", "export", "runs/first", *idle)
     for name, expected in {
         "means.csv": csv,
         "means.tex": called("runs", "export", "runs/first", "-f", "latex"),

@@ -284,6 +284,21 @@ def test_a_regression_is_measured_by_its_number() -> None:
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["aopc"], threads=1)
 
 
+def test_a_token_classifiers_maps_are_measured_and_no_output() -> None:
+    tagger = wherefrom.open_model(tiny.model(task="token-classification"), TOKENIZER)
+    run = wherefrom.evaluate(TEXTS, tagger, methods=["alti"], metrics=["spearman:attention"], threads=1)
+    assert np.isfinite(run.mean("alti", "spearman:attention"))
+    for method, metric, what in (
+        ("alti", "comprehensiveness", "'comprehensiveness' measures"),
+        ("alti", "aopc(by=mask)", r"'aopc\(by=mask\)' measures"),
+        ("alti", "lerf-morf", "'lerf-morf' measures"),
+        ("alti", "spearman:saliency", "'saliency' explains"),
+        ("cp-lrp", "spearman:attention", "'cp-lrp' explains"),
+    ):
+        with pytest.raises(WherefromError, match=f"{what} one output, and .* is a token classifier, which has one for"):
+            wherefrom.evaluate(TEXTS, tagger, methods=[method], metrics=[metric], threads=1)
+
+
 def test_a_mean_of_layers_asks_for_the_layer() -> None:
     run = evaluate(TEXTS, ["globenc"], ["randomisation"])
     with pytest.raises(

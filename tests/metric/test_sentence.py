@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,25 @@ def test_words_go_in_the_order_of_their_scores() -> None:
             assert probability == pytest.approx(float(logits.softmax(-1)[explanation.measured.index]), abs=1e-6)
         assert check.random.shape == (19, len(check.taken))
         assert np.allclose(check.random[:, 0], check.probabilities[0])
+
+
+@pytest.mark.parametrize("text", ["film good", "the film is", "a good film !"])
+def test_of_a_short_text_random_words_are_any_of_its_words(text: str) -> None:
+    """Against the mean over all ways to take as many words, those of the explanation's own order among them."""
+    model = tiny.model(initializer_range=0.5)
+    found = wherefrom.explain(text, model, TOKENIZER, method="attcat")
+    (made,) = checks([found], model, TOKENIZER)
+    words, expected = text.split(), []
+    for order in permutations(range(len(words))):
+        left = [" ".join(words[i] for i in sorted(order[k:])) for k in made.taken]
+        with torch.no_grad():
+            logits = torch.stack([model(**TOKENIZER(each, return_tensors="pt")).logits[0] for each in left])
+        expected.append(logits.softmax(-1)[:, found.measured.index].numpy())
+    exact, own = np.mean(expected, 0), made.probabilities
+    assert np.abs(exact - own).max() > 1e-4
+    if len(words) < 4:  # every order is there
+        np.testing.assert_allclose(made.chance, exact, atol=1e-6)
+    np.testing.assert_allclose(made.chance, own / (n := factorial(len(words))) + made.random.mean(0) * (1 - 1 / n))
 
 
 def test_random_orders_are_the_same_for_every_method() -> None:

@@ -235,8 +235,12 @@ def export_command(
 
         if out is None:
             raise InvalidOption("a figure needs a file; say which with --out, e.g. --out measured.png")
+        if form is not None or layers:
+            raise InvalidOption("--format and --layers are of the table; leave them out beside --figure")
         print(f"written to {plot.save(plot.measured(Run(run), figure, kind), out)}")
         return
+    if kind is not None:
+        raise InvalidOption("--kind is of a figure; say with --figure which metric it draws")
     endings = {".csv": "csv", ".tex": "latex"}
     text = export(Run(run), form or (endings.get(out.suffix, "md") if out else "md"), layers=layers)
     if out is None:

@@ -131,7 +131,9 @@ def check_model(opened: Model, setting: Setting) -> None:
     from wherefrom.model.perturb import ways
     from wherefrom.model.target import class_index
 
-    jobs(opened, setting)
+    found = jobs(opened, setting)
+    if opened.task == "token-classification":
+        _check_tagger(opened, setting, found)
     if opened.two_streams and setting.target is not None:
         raise InvalidOption(
             f"{opened.name} is an encoder with a decoder, each of whose examples has a target text of its own; leave "
@@ -156,6 +158,17 @@ def check_model(opened: Model, setting: Setting) -> None:
             raise NotDefined(f"'{asked.name}' is the accuracy of a classifier, and {opened.name} is not one")
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
             raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is not one")
+
+
+def _check_tagger(opened: Model, setting: Setting, found: Mapping[str, Job]) -> None:
+    """Refuse what looks at an output: a token classifier has one for every token, and no example says which."""
+    looking = [f"'{name}' explains" for name, job in found.items() if job.method.class_specific]
+    reading = [f"'{each.name}' measures" for each in setting.asked() if each.way is not None or each.rerun is not None]
+    for what in (*looking, *reading):
+        raise NotDefined(
+            f"{what} one output, and {opened.name} is a token classifier, which has one for every token; `evaluate` "
+            f"measures its maps alone (alti, …), by metrics that look at no output (spearman:attention, stability)"
+        )
 
 
 def check_second(ours: Model, theirs: Model) -> None:

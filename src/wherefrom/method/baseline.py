@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, Unsuited
-from wherefrom.model.perturb import PAINT, stand_in_for, untokenized
+from wherefrom.model.perturb import PAINT, Painted, stand_in_for, untokenized
 from wherefrom.model.pictures import PAINTS
 from wherefrom.typecheck import shown
 
 if TYPE_CHECKING:
     from wherefrom.model import Model, OutputTrace, Sentence, Trace
 
-# Every token of the text replaced by this one, or all tokens by these; "zero" is the zero vector.
-Baseline = Literal["auto", "mask", "pad", "unknown", "zero", "mean", "black", "blur"] | int | list[int]
+# Every token of the text replaced by this one, or all tokens by these.
+Swapped = Literal["auto", "mask", "pad", "unknown"] | Painted | int | list[int]
+Baseline = Swapped | Literal["zero"]  # the zero vector, which is no token's
 BLANKS = ("mask", "pad", "unknown")  # what "auto" takes: the first that the tokenizer has; of a picture PAINT
 IDS = ("a token id", "a list of token ids")
 
 
-def swapped(output: OutputTrace, baseline: Baseline) -> Iterator[Trace]:
+def swapped(output: OutputTrace, baseline: Swapped) -> Iterator[Trace]:
     """The pass on the sentences, and the pass on their baselines."""
     from wherefrom.model.capture import capture
     from wherefrom.model.sentences import collate

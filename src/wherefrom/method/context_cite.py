@@ -128,8 +128,8 @@ def removable(sentence: Sentence, answers: Sequence[Answer], unit: Parts) -> lis
         found = units("word")
     if not found:
         raise NotDefined(
-            "there is no part of the text that could be left out: the last one, at whose end the answer is read, "
-            "always stays; expected a longer context, or smaller parts (unit='word')"
+            "there is no part of the text that could be left out: one with a special token, or with that at which the "
+            "answer is read, always stays; expected a longer context, or smaller parts (unit='word')"
         )
     return found
 

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from wherefrom.errors import InvalidOption, Unsuited
+from wherefrom.errors import Unsuited
 from wherefrom.method.base import Of, Scores, method
-from wherefrom.method.baseline import Baseline, advised, check_layer, rerun, swapped
+from wherefrom.method.baseline import Swapped, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
 from wherefrom.method.quadrature import averaged
 from wherefrom.model.keys import Side, product_beside, product_of
@@ -70,22 +70,16 @@ LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
     additive=True,
     class_specific=True,
 )
-def deeplift(output: OutputTrace, *, baseline: Baseline = "auto", of: Of = "auto", layer: int | None = None) -> Scores:
+def deeplift(output: OutputTrace, *, baseline: Swapped = "auto", of: Of = "auto", layer: int | None = None) -> Scores:
     """Differences from a baseline, propagated back by the rescale rule."""
     check_layer(output, layer)
-    opened = output.trace.opened
-    if baseline == "zero":
-        raise InvalidOption(
-            f"deeplift compares two {'pictures' if opened.images else 'sentences'}, and 'zero' is not one; pass "
-            f"baseline= {advised(opened, zero=False)}"
-        )
     take = partial(_taken_back, baseline=baseline, of=of, start=layer or 0)
     if not output.several:
         return take([output])[0]
     return output.together(f"deeplift {baseline} {of} {layer}", take)
 
 
-def _taken_back(outputs: list[OutputTrace], baseline: Baseline, of: str, start: int) -> list[Scores]:
+def _taken_back(outputs: list[OutputTrace], baseline: Swapped, of: str, start: int) -> list[Scores]:
     """The scores of each of several numbers."""
     first = outputs[0]
     real, base = (trace.layers for trace in _passes(first, baseline))
@@ -98,7 +92,7 @@ def _taken_back(outputs: list[OutputTrace], baseline: Baseline, of: str, start: 
     return [_checked(each, *head[1:]) for each, head in zip(scores, heads, strict=True)]
 
 
-def _passes(output: OutputTrace, baseline: Baseline) -> tuple[Trace, ...]:
+def _passes(output: OutputTrace, baseline: Swapped) -> tuple[Trace, ...]:
     """On the sentences and on their baselines: once for several numbers."""
     if not output.several:
         return tuple(swapped(output, baseline))

@@ -62,7 +62,7 @@ class Check:
     words: list[str]  # in the order in which they go
     taken: list[int]  # how many words are gone at each step, 0 first
     probabilities: Array  # [K]
-    random: Array  # [R, K]: one row for each random order
+    random: Array  # [R, K]: one row for each random order, none of them this one
     kept: str = ""  # the word that stays because the answer is read there
     of: str = "sentence"  # or "picture", whose words are its patches
 
@@ -70,6 +70,12 @@ class Check:
     def step(self) -> int:
         """The step of which the sentence speaks: two words, or a fifth of a longer text."""
         return self.taken.index(_spoken(len(self.words)))
+
+    @property
+    def chance(self) -> Array:
+        """The mean over all orders, [K]: this one, which the random ones leave out, is one of n! alike."""
+        others = self.random.mean(0)
+        return np.asarray(others + (self.probabilities - others) / factorial(min(len(self.words), OTHERS)))
 
     @property
     def beaten(self) -> int:
@@ -107,7 +113,7 @@ class Check:
         """The numbers of the sentence as it writes them: nothing gone, the top words gone, random words gone."""
         start, here = self.probabilities[[0, self.step]]
         digits = _format(start)
-        return format(start, digits), format(here, digits), format(self.random[:, self.step].mean(), digits)
+        return format(start, digits), format(here, digits), format(self.chance[self.step], digits)
 
     @property
     def _falls(self) -> bool:

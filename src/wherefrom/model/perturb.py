@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from wherefrom.model.model import Model
 from wherefrom.model.pictures import PAINTS
+from wherefrom.typecheck import only
 
-# How a token is taken away, or a token's id; the last three are for pictures (pictures.py). "auto" is what suits the
-# method or metric.
-By = Literal["auto", "unknown", "mask", "pad", "delete", "attention", "mean", "black", "blur"] | int
+Painted = Annotated[Literal["mean", "black", "blur"], only("of a picture")]  # pictures.py
+# How a token is taken away, or a token's id. "auto" is what suits the method or metric.
+By = Literal["auto", "unknown", "mask", "pad", "delete", "attention"] | Painted | int
 PAINT: Literal["mean"] = "mean"  # what "auto" is of pictures
 UNSEEN = "attention"  # no token stands in, and none is deleted
 NAMES = {"unknown": "unk_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}

@@ -263,12 +263,14 @@ class Explanation:
         array = self.maps if self.maps is not None else self.layer_scores
         if array is None:
             raise NotDefined(f"'{self.method}' has no layers to index; its answer is in scores")
-        if isinstance(keys[0], str) or len(keys) > array.ndim:
-            raise InvalidOption(f"expected [layer] or [layer, token{', token' * (array.ndim - 2)}]; got {key!r}")
         layers, *tokens = keys
         if isinstance(layers, int) and not -len(array) <= layers < len(array):
             raise InvalidOption(f"layer {layers} is outside the model's {len(array)} layers")
-        found: Array | np.floating[Any] = array[(layers, *(self._token(token) for token in tokens))]
+        try:
+            found: Array | np.floating[Any] = array[(layers, *(self._token(token) for token in tokens))]
+        except IndexError:  # of a key that is none, or of too many
+            expected = f"[layer] or [layer, token{', token' * (array.ndim - 2)}]"
+            raise InvalidOption(f"expected {expected}; got {key!r}") from None
         return found
 
     def _token(self, token: Any) -> Any:

@@ -17,6 +17,7 @@ from wherefrom.files import write
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
 from wherefrom.result.explanation import Array, Explanation, Unit
 from wherefrom.result.serialise import PICTURES, not_a, store, stored, target_of
+from wherefrom.result.words import as_written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +107,7 @@ class Generation:
         said, n, looks = self.steps[step], self.start + step, self.whole.target.towards
         found = replace(
             _first(self.whole, n, self.scores[step, :n]),
-            target=said.target if looks else Target("none", label=self.whole.pieces[n - 1]),
+            target=said.target if looks else self._represented(n - 1),
             measured=said.target,
             prediction=said.prediction,
             probabilities=said.probabilities,
@@ -118,6 +119,11 @@ class Generation:
             notes=[],
         )
         return replace(found, options={**found.options, **({"target": self.ids[n]} if looks else {})})
+
+    def _represented(self, place: int) -> Target:
+        """What a method explains that does not look at what was said: the token before it."""
+        whole = self.whole
+        return Target("none", label=as_written(whole.tokens[place], whole.texts, whole.spans[place]))
 
     def _given(self, n: int) -> dict[str, list[int]]:
         """What the model read before a token: its first n ids, which of an encoder with a decoder are two streams."""

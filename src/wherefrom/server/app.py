@@ -273,8 +273,9 @@ def _sentence(error: RequestValidationError) -> str:
     if first["type"] == "extra_forbidden":
         return f"unknown field {where[-1]!r}; /api/openapi.json describes every field"
     if not where:
-        return 'the request is empty; expected an object such as {"inputs": "a text"}'
+        return 'the request is no object, or an empty one; expected one such as {"inputs": "a text"}'
     message = str(first["msg"])
     if first["type"] == "missing" and len(where) > 1:
         message = f"an object without {where[-1]!r}; a text is written as a string"
-    return f"{where[0]}: {message[:1].lower()}{message[1:]}; /api/openapi.json describes every field"
+    field = f"options: {where[1]}" if where[0] == "options" and len(where) > 1 else where[0]
+    return f"{field}: {message[:1].lower()}{message[1:]}; /api/openapi.json describes every field"

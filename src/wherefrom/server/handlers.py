@@ -397,7 +397,7 @@ def _written(found: Evidence) -> Event:
         "over": "patches" if found.of == "picture" else "words",
         "taken": found.taken,
         "probabilities": _rounded(found.probabilities),
-        "random": _rounded(found.random.mean(0)),
+        "random": _rounded(found.chance),
         "random_low": _rounded(np.quantile(found.random, 0.25, axis=0)),
         "random_high": _rounded(np.quantile(found.random, 0.75, axis=0)),
         "orders": len(found.random),

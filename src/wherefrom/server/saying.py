@@ -82,7 +82,7 @@ class WhyNotBody(BaseModel):
     decoder_ids: list[TOKEN] | None = Field(
         None, min_length=1, max_length=100_000, description="Of a translator: its start token and what it has written."
     )
-    target: TOKEN = Field(description="The token that was said.")
+    target: TOKEN = Field(description="The token that was said: its id.")
     foil: Choice = Field(description="Another: its id, or a word.")
     model: str | None = MODEL
     method: MethodName = METHOD

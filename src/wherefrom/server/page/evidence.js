@@ -65,7 +65,7 @@ function curve(found) {
     dressed(draw("circle", { cx: x(found.taken[found.step]), cy: y(found.probabilities[found.step]), r: 3.4 }), { fill: "var(--accent)" }),
     dressed(draw("text", { x: LEFT, y: HEIGHT - 3 }, "0"), { fill: "var(--muted)" }),
     dressed(draw("text", { x: WIDTH - 8, y: HEIGHT - 3, "text-anchor": "end" }, `${last} ${over(found)} erased`), { fill: "var(--muted)" }),
-    draw("title", {}, `${GONE[found.by] ?? `Words replaced by the ${found.by}`}, highest scores first; dashed: the mean of ${found.orders} random orders; half of them lie on the grey ground`),
+    draw("title", {}, `${GONE[found.by] ?? `Words replaced by the ${found.by}`}, highest scores first; dashed: the mean over all orders, as ${found.orders} others tell it; half of these lie on the grey ground`),
   );
   return svg;
 }
@@ -113,7 +113,7 @@ function entry(value, same, cell, title) {
   if (same) return dressed(make("td", {}, "·"), { ...cell, color: "var(--muted)" });
   if (value === null) return dressed(make("td", { title: `${title}: one of them gives every word the same score` }, "none"), { ...cell, color: "var(--muted)" });
   const hue = value < 0 ? "var(--against)" : "var(--accent)";
-  return dressed(make("td", { title }, value.toFixed(2).replace("-", "−")), {
+  return dressed(make("td", { title }, (Math.round(100 * value) / 100 || 0).toFixed(2).replace("-", "−")), {
     ...cell, color: "var(--ink)", background: `color-mix(in srgb, ${hue} ${Math.round(55 * Math.abs(value))}%, transparent)`,
   });
 }

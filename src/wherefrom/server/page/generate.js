@@ -24,6 +24,7 @@ let shown = null; // { payload, title } of the answer on the page
 let viewer = null;
 let state; // what was chosen in it
 let turns = []; // of the chat, so far
+let picked = null; // the method that somebody chose, for the next model too
 
 function complain(text) {
   by("error").replaceChildren(...prose(text ? capital(text) : ""));
@@ -43,7 +44,7 @@ function lists(models, methods) {
     complain(null); // what was wrong with what another model was asked
     const model = models.find((each) => each.name === by("model").value);
     const there = methods.filter((each) => !model.undefined[each.name]);
-    const wanted = [by("method").value, ...FIRST].filter(Boolean);
+    const wanted = [picked, ...FIRST];
     by("method").replaceChildren(...GROUPS.map(([label, towards]) => make("optgroup", { label },
       ...there.filter((each) => each.class_specific === towards).map((each) =>
         make("option", { value: each.name, title: each.summary }, each.name)))));
@@ -57,6 +58,7 @@ function lists(models, methods) {
     anew();
   };
   by("model").addEventListener("change", fit);
+  by("method").addEventListener("change", () => (picked = by("method").value));
   by("given").addEventListener("input", written);
   fit();
 }
@@ -149,8 +151,8 @@ function reopen(models, css) {
   const model = models.find((each) => each.name === question?.model);
   if (!model) return;
   by("model").value = model.name;
+  picked = question.method;
   by("model").dispatchEvent(new Event("change"));
-  by("method").value = question.method;
   by("text").value = question.prompt ?? "";
   by("given").value = question.target ?? "";
   by("tokens").value = question.max_new_tokens ?? by("tokens").value;
