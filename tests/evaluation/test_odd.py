@@ -280,8 +280,38 @@ def test_a_regression_is_measured_by_its_number() -> None:
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["morf"], threads=1)
     with pytest.raises(WherefromError, match="a regression has no probability, which insertion measures"):
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["insertion(by=mask)"], threads=1)
+    several = wherefrom.open_model(tiny.model(num_labels=3, problem_type="regression"), TOKENIZER)
+    for soft in ("soft-sufficiency", "soft-comprehensiveness(distance=hellinger)"):
+        with pytest.raises(
+            WherefromError, match=r"a regression has no probabilities, which soft .*lerf-morf\(of=logit"
+        ):
+            wherefrom.evaluate(TEXTS, several, methods=["saliency"], metrics=[soft], threads=1)
     with pytest.raises(WherefromError, match="a regression has no probabilities; say of='logit'"):
         wherefrom.evaluate(TEXTS, number, methods=["saliency"], metrics=["aopc"], threads=1)
+
+
+def test_labels_that_do_not_compete_are_dimmed_one_by_one() -> None:
+    """Soft comprehensiveness of a classifier of several labels at once, by the sigmoid of the explained one."""
+    model, metric = (
+        tiny.model(num_labels=3, problem_type="multi_label_classification"),
+        "soft-comprehensiveness(samples=4)",
+    )
+    run = wherefrom.evaluate(TEXTS[:1], model, TOKENIZER, methods=["saliency"], metrics=[metric], threads=1)
+    found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="saliency")
+    ids = TOKENIZER(TEXTS[0])["input_ids"]
+    words = model.get_input_embeddings().weight[ids]
+
+    def p(kept: Any) -> float:
+        with torch.no_grad():
+            logits = model(inputs_embeds=(words * torch.as_tensor(kept).to(words))[None]).logits[0]
+        return float(logits[found.target.index].sigmoid())
+
+    whole, none = p(np.ones(words.shape)), p(np.zeros(words.shape))
+    share = found.scores / found.scores.max()
+    draws = np.random.default_rng([0, *ids]).random((4, *words.shape))
+    gone = np.mean([max(0, whole - p(each < 1 - share[:, None])) for each in draws])
+    assert whole - none > 1e-4
+    assert run.mean("saliency", metric) == pytest.approx(gone / (whole - none), rel=1e-4)
 
 
 def test_a_token_classifiers_maps_are_measured_and_no_output() -> None:
@@ -295,7 +325,7 @@ def test_a_token_classifiers_maps_are_measured_and_no_output() -> None:
         ("alti", "spearman:saliency", "'saliency' explains"),
         ("cp-lrp", "spearman:attention", "'cp-lrp' explains"),
     ):
-        with pytest.raises(WherefromError, match=f"{what} one output, and .* is a token classifier, which has one for"):
+        with pytest.raises(WherefromError, match=f"{what} one output, and .* is a token classifier, which has one for every"):
             wherefrom.evaluate(TEXTS, tagger, methods=[method], metrics=[metric], threads=1)
 
 

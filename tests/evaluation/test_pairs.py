@@ -64,6 +64,43 @@ def test_the_source_goes_and_the_target_is_measured(run: Any, method: str) -> No
         assert run.mean(method, name) == pytest.approx(np.mean(each), rel=1e-6, abs=1e-12), name
 
 
+@pytest.mark.parametrize("kind", ["marian", "bart", "t5"])
+def test_the_source_is_dimmed(kind: str) -> None:
+    """Soft comprehensiveness by its definition, with the source's embeddings handed to the model."""
+    sizes = {"vocab_size": len(TOKENIZER), **({"decoder_vocab_size": len(TOKENIZER)} if kind == "marian" else {})}
+    model, example = pairs.model(kind, **sizes), EXAMPLES[0]
+    names = ["soft-comprehensiveness(samples=3)", "soft-sufficiency(samples=3)"]
+    run = wherefrom.evaluate([example], model, TOKENIZER, ["saliency"], names, threads=1)
+    found = wherefrom.explain(example.text, model, TOKENIZER, method="saliency", target=example.target)
+    source, said = (TOKENIZER(each)["input_ids"] for each in (example.text, example.target))
+    prefix = [int(model.config.decoder_start_token_id), *said[:-1]]
+    with torch.no_grad():
+        words = model.get_encoder().get_input_embeddings()(torch.tensor([source]))[0]
+        own = model(torch.tensor([source]), decoder_input_ids=torch.tensor([prefix])).logits[0].softmax(-1)
+    if kind == "marian":  # the others scale inside of what embeds
+        words = words * model.get_encoder().embed_scale
+
+    def choices(kept: Any) -> Any:
+        given = words * torch.as_tensor(kept).to(words)
+        with torch.no_grad():
+            found = model(inputs_embeds=given[None], decoder_input_ids=torch.tensor([prefix])).logits[0]
+        return found.softmax(-1)[range(len(said)), said].numpy()
+
+    whole = choices(np.ones(words.shape))
+    np.testing.assert_allclose(whole, own[range(len(said)), said], rtol=1e-5)
+
+    def lost(kept: Any) -> float:
+        return float(np.maximum(0, whole - choices(kept)).mean())
+
+    share = found.scores[: len(source)] / found.scores[: len(source)].max()
+    draws = np.random.default_rng([0, *source, *prefix]).random((3, *words.shape))
+    none = lost(np.zeros(words.shape))
+    assert none > 1e-6
+    gone, stay = (np.mean([lost(each < part[:, None]) for each in draws]) for part in (1 - share, share))
+    assert run.mean("saliency", names[0]) == pytest.approx(gone / none, rel=1e-4)
+    assert run.mean("saliency", names[1]) == pytest.approx(max(0, none - stay) / none, rel=1e-4, abs=1e-6)
+
+
 def next_token(source: list[int], prefix: list[int]) -> torch.Tensor:
     """The probabilities of what comes after a prefix, by the model itself."""
     with torch.no_grad():

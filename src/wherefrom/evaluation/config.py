@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from wherefrom.model import Model
 
 LABEL = "label"  # the target that is each example's gold class
+UNREAD = {  # tasks of which no one output is measured, and why
+    "encoder": "a bare encoder, which has none",
+    "token-classification": "a token classifier, which has one for every token",
+}
 READ = "Wherefrom, isn't it? 42 naïve [MASK] words"  # what tokenizers must cut alike beside having the same words
 
 
@@ -132,8 +136,8 @@ def check_model(opened: Model, setting: Setting) -> None:
     from wherefrom.model.target import class_index
 
     found = jobs(opened, setting)
-    if opened.task == "token-classification":
-        _check_tagger(opened, setting, found)
+    if opened.task in UNREAD:
+        _check_unread(opened, setting, found)
     if opened.two_streams and setting.target is not None:
         raise InvalidOption(
             f"{opened.name} is an encoder with a decoder, each of whose examples has a target text of its own; leave "
@@ -144,30 +148,26 @@ def check_model(opened: Model, setting: Setting) -> None:
     for asked in setting.asked():
         if asked.way is not None:
             blank = blank_id(opened, asked.way.by)
-            if opened.task == "encoder":
-                raise NotDefined(f"'{asked.name}' measures a probability, and {opened.name} is a bare encoder")
             if blank is None and opened.task != "classification" and not opened.two_streams:
                 instead = next(iter(ways(opened)), "TOKEN_ID")
                 raise NotDefined(
                     f"'{asked.name}' deletes tokens, which moves the one where {opened.name} predicts; let them go "
                     f"otherwise: {asked.metric.name}(by={instead})"
                 )
-        if asked.rerun is not None and opened.task == "encoder":
-            raise NotDefined(f"'{asked.name}' measures an output, and {opened.name} is a bare encoder")
         if asked.metric.gold and opened.task != "classification":
             raise NotDefined(f"'{asked.name}' is the accuracy of a classifier, and {opened.name} is not one")
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
             raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is not one")
 
 
-def _check_tagger(opened: Model, setting: Setting, found: Mapping[str, Job]) -> None:
-    """Refuse what looks at an output: a token classifier has one for every token, and no example says which."""
+def _check_unread(opened: Model, setting: Setting, found: Mapping[str, Job]) -> None:
+    """Refuse what looks at an output, of a model that has none, or one for every token and no word of which."""
     looking = [f"'{name}' explains" for name, job in found.items() if job.method.class_specific]
     reading = [f"'{each.name}' measures" for each in setting.asked() if each.way is not None or each.rerun is not None]
     for what in (*looking, *reading):
         raise NotDefined(
-            f"{what} one output, and {opened.name} is a token classifier, which has one for every token; `evaluate` "
-            f"measures its maps alone (alti, …), by metrics that look at no output (spearman:attention, stability)"
+            f"{what} one output, and {opened.name} is {UNREAD[opened.task]}; `evaluate` measures its maps alone "
+            f"(alti, …), by metrics that look at no output (spearman:attention, stability)"
         )
 
 

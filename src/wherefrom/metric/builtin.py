@@ -185,7 +185,7 @@ def _curves(case: Case, asked: MetricSpec, of: str) -> flipping.Flipped:
     if of not in found:
         raise InvalidOption(
             f"a regression has no {of}, which {asked.metric.name} measures; morf, lerf and lerf-morf measure its "
-            f"number: morf(of=logit)"
+            f"number: {asked.metric.name if 'of' in asked.metric.options else 'morf'}(of=logit)"
         )
     return found[of]
 

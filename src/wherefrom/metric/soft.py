@@ -5,9 +5,10 @@ r"""Soft sufficiency and comprehensiveness: every token is dimmed as much as its
 
     Soft-NS  =  max(0, S(x') − S(0)) / (1 − S(0))             Soft-NC  =  (1 − S(x')) / (1 − S(0))
 
-x_i is the word embedding of token i, 0 the input with all of them 0, and a_i its score, those below 0 as 0, divided by
-the largest. `distance="hellinger"` compares all of the next word's distribution, as ReAGent's code does for language
-models: S(x') = 1 − Σ_w (√p_w − √q_w)² / √2, over an answer of several tokens their mean. Means over `samples` draws.
+x_i is the word embedding of token i (of an encoder with a decoder, of the source's tokens alone), 0 the input with all
+of them 0, and a_i its score, those below 0 as 0, divided by the largest; p of one of several labels is its sigmoid.
+`distance="hellinger"` compares all of the next word's distribution, as ReAGent's code does for language models:
+S(x') = 1 − Σ_w (√p_w − √q_w)² / √2, over an answer of several tokens their mean. Means over `samples` draws.
 
 Scores that are large on average keep more of the text and so look more sufficient. With `retain=0.5` they are scaled
 until every method keeps the same share of the text on average, a_i = min(1, c a_i) with mean a = 0.5 (π-Soft of Huang &
@@ -19,7 +20,7 @@ Zhao & Shan (2024), ReAGent: A Model-agnostic Feature Attribution Method for Gen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -28,10 +29,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from wherefrom.errors import NotDefined
+from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.model.output import choices
+from wherefrom.model.target import regression
+from wherefrom.model.two_streams import SOURCE
 from wherefrom.model.undo import hook
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import check_fields, least, within
@@ -82,11 +85,17 @@ class Dimming:
     def _one(self, opened: Model, sentence: Sentence, explanation: Explanation) -> Softened:
         if not explanation.measured.towards:
             raise NotDefined("tokens are dimmed to see what becomes of an output, and nothing is predicted here")
-        share = shares(explanation.scores, self.retain)
+        if regression(opened):
+            raise InvalidOption(
+                "a regression has no probabilities, which soft sufficiency and comprehensiveness compare; morf, lerf "
+                "and lerf-morf measure its number: lerf-morf(of=logit)"
+            )
+        n = explanation.segments.count(SOURCE) or len(sentence)
+        share = shares(explanation.scores[:n], self.retain)
         share = share if self.keep else 1 - share
         width = opened.width
-        draws = np.random.default_rng([self.seed, *sentence.ids]).random((self.samples, len(sentence), width))
-        whole, none = np.ones((1, len(sentence), width)), np.zeros((1, len(sentence), width))
+        draws = np.random.default_rng([self.seed, *sentence.ids]).random((self.samples, n, width))
+        whole, none = np.ones((1, n, width)), np.zeros((1, n, width))
         kept = torch.from_numpy(np.concatenate([whole, none, draws < share[:, None]]))
         said = _distributions(opened, sentence, explanation, kept)
         lost = [
@@ -136,11 +145,20 @@ def _distributions(opened: Model, sentence: Sentence, explanation: Explanation, 
         seen.append(True)
         return output * kept.to(output)
 
+    words = opened.pretrained.get_encoder().get_input_embeddings() if opened.two_streams else opened.words
+
     @torch.no_grad()
     def run() -> Any:
-        hook(opened.words, dim)
+        hook(words, dim)
         return opened.forward(batch)
 
     output = rerunning(opened, run, own_attention=True)
-    found = [list(choices(opened, output, row, answer, len(sentence))) for row in range(len(kept))]
-    return [[(scores.double().softmax(-1), int(said or 0)) for scores, said in each] for each in found]
+    return [_made(opened, choices(opened, output, row, answer, len(sentence))) for row in range(len(kept))]
+
+
+def _made(opened: Model, among: Iterator[tuple[Tensor, int | None]]) -> list[Choice]:
+    """The choices as probabilities; each of several labels is there or not, whatever the others."""
+    if opened.task == "classification" and opened.config.problem_type == "multi_label_classification":
+        here = [scores[said].double().sigmoid() for scores, said in among]
+        return [(torch.stack([p, 1 - p]), 0) for p in here]
+    return [(scores.double().softmax(-1), int(said or 0)) for scores, said in among]
