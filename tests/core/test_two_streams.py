@@ -13,7 +13,7 @@ import transformers
 import pairs
 import tiny
 import wherefrom
-from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, TooLong, Unsuited, UnsupportedModel
+from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, NotDefined, TooLong, Unsuited, UnsupportedModel
 from wherefrom.model import Model, collate
 from wherefrom.model.capture import capture
 from wherefrom.view.terminal import gaps
@@ -315,6 +315,12 @@ def test_one_token_after_a_prefix() -> None:
     assert found.prediction == str(int(logits.argmax()))
     assert found.target.index == 11
     assert found.readout.position == 6
+    own = wherefrom.explain({name: ids[0] for name, ids in given.items()}, model, method="alti", position=1)
+    assert own.prediction is None  # at a token of the source nothing is
+    assert own.probabilities == {}
+    for asked in ({"method": "saliency"}, {"method": "auto"}, {"method": "saliency", "target": 11}):
+        with pytest.raises(NotDefined, match="at a token of the source .* predicts nothing"):
+            wherefrom.explain({name: ids[0] for name, ids in given.items()}, model, position=1, **asked)
 
 
 def test_each_stream_has_room_of_its_own() -> None:

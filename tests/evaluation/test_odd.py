@@ -325,7 +325,9 @@ def test_a_token_classifiers_maps_are_measured_and_no_output() -> None:
         ("alti", "spearman:saliency", "'saliency' explains"),
         ("cp-lrp", "spearman:attention", "'cp-lrp' explains"),
     ):
-        with pytest.raises(WherefromError, match=f"{what} one output, and .* is a token classifier, which has one for every"):
+        with pytest.raises(
+            WherefromError, match=f"{what} one output, and .* is a token classifier, which has one for every"
+        ):
             wherefrom.evaluate(TEXTS, tagger, methods=[method], metrics=[metric], threads=1)
 
 

@@ -23,6 +23,7 @@ from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
 from wherefrom.model.pictures import readout as readout_of_picture
 from wherefrom.model.sentences import Sentence
+from wherefrom.model.two_streams import SOURCE
 from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, token_id, token_name
 from wherefrom.options import other_text
 from wherefrom.result.answer import Answer, Readout, Target, finite
@@ -194,6 +195,8 @@ def no_number(opened: Model, *, explained: bool = True) -> WherefromError:
         f"with position= which token is meant",
         "token-classification": "a token classifier gives a label to every token; say with position= (on the page: "
         "At token number) which one is meant: its index, or the word itself",
+        "seq2seq": f"at a token of the source {opened.name} predicts nothing; let position= name one of what the "
+        f"decoder has read, or leave it out for the last of these",
     }
     usual = f"{opened.name} predicts nothing; use a model with a head"
     maps = ", or choose a method that says what a token is made of, under that heading in `wherefrom methods` (alti, …)"
@@ -273,6 +276,10 @@ def _language(
     readout = _readout(opened, sentence, position, default=default)
     if readout.position is None:
         raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
+    if sentence.segments and sentence.segments[readout.position] == SOURCE:
+        if asked:
+            raise no_number(opened)
+        return Answer(Target("none"), readout, None, {})
     logs = output.logits[row, readout.position].float().log_softmax(-1)
     best = int(logs.argmax())
     index = best if target is None else token_id(opened, target, sentence)
