@@ -319,7 +319,7 @@ def test_one_token_after_a_prefix() -> None:
     assert own.prediction is None  # at a token of the source nothing is
     assert own.probabilities == {}
     for asked in ({"method": "saliency"}, {"method": "auto"}, {"method": "saliency", "target": 11}):
-        with pytest.raises(NotDefined, match="at a token of the source .* predicts nothing"):
+        with pytest.raises(NotDefined, match=r"at a token of the source .* predicts nothing"):
             wherefrom.explain({name: ids[0] for name, ids in given.items()}, model, position=1, **asked)
 
 
