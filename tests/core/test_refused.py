@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 
+import pairs
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError, WherefromWarning
@@ -41,6 +42,8 @@ def test_a_misspelt_argument_of_the_tokenizer_is_refused() -> None:
 def test_a_class_is_no_similarity() -> None:
     target = wherefrom.similarity("a dog")
     refused("similarity to 'a dog' is of a sentence embedder", "the cat", tiny.model(), TOKENIZER, target=target)
+    for model in (tiny.model("gpt2", "causal-lm"), tiny.model("bert", "masked-lm"), pairs.model("bart")):
+        refused("similarity to 'a dog' is of a sentence embedder", "the [MASK]", model, TOKENIZER, target=target)
 
 
 def test_an_architecture_that_fits_no_shape_is_refused() -> None:

@@ -323,6 +323,20 @@ def test_one_token_after_a_prefix() -> None:
             wherefrom.explain({name: ids[0] for name, ids in given.items()}, model, position=1, **asked)
 
 
+def test_what_was_asked_can_be_asked_again() -> None:
+    """Of every method that is defined there, by the result's own arguments."""
+    model, tokenizer, repeated = pairs.model("bart", dtype=torch.float64), tiny.tokenizer(), []
+    for each in (*wherefrom.methods(), *wherefrom.presets()):
+        try:
+            found = wherefrom.explain("a good film", model, tokenizer, target="a film", method=each.name)
+        except NotDefined:
+            continue
+        again = wherefrom.explain(model=model, tokenizer=tokenizer, **found.arguments)
+        np.testing.assert_allclose(again.scores, found.scores, rtol=1e-9, atol=1e-12, err_msg=each.name)
+        repeated.append(each.name)
+    assert {"generic-attention", "alti", "value-zeroing", "cp-lrp", "context-cite"} <= set(repeated)
+
+
 def test_each_stream_has_room_of_its_own() -> None:
     """A model of 40 positions reads 30 tokens and writes 30; more of either is too long."""
     model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()

@@ -428,6 +428,8 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
         ),
         ("attcat", {"aggregate": "rollout"}, "nothing to aggregate"),
         ("attcat", {"layers": (0, 1)}, "no layer maps"),
+        ("ablation-pairs", {"layers": (0, 1)}, "no layer maps"),
+        ("ablation-pairs", {"aggregate": "rollout"}, "gives one map of pairs: there is nothing to aggregate"),
     ],
 )
 def test_wrong_options_are_refused(method: str, options: dict[str, Any], message: str) -> None:

@@ -20,16 +20,23 @@ from wherefrom.model.paired import paired
 from wherefrom.model.phrase import continued, phrase_of
 from wherefrom.model.two_streams import TARGET
 from wherefrom.model.vocabulary_words import token_id
+from wherefrom.options import other_text
 from wherefrom.pipeline.outcome import Outcome, Outcomes
 from wherefrom.pipeline.resolution import Question
 from wherefrom.result.answer import Readout
 from wherefrom.result.explanation import Array, Explanation
 
 FOIL = "foil"
+SPEAKING = ("causal-lm", "masked-lm", "seq2seq")  # tasks of which a target is a text
 
 
 def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple[Sentence, Sentence | None]:
     """The sentence as it is read for what is asked of it; and for a foil that is read by itself, another."""
+    similar = next(filter(None, map(other_text, (question.target, question.foil))), None)
+    if similar is not None and opened.task in SPEAKING:
+        raise InvalidTarget(
+            f"similarity to {similar!r} is of a sentence embedder, and {opened.name} predicts words; name one of these"
+        )
     if opened.two_streams and TARGET in sentence.segments:  # with what was written so far: one token is asked about
         return sentence, None
     if opened.two_streams:

@@ -117,7 +117,7 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
             f"receptive_field corrects for tokens that see only those before them, and every token of "
             f"{opened.name} sees all; leave it out"
         )
-    if method.kind == "scores" and (start, end) != (0, opened.depth):
+    if (method.kind == "scores" or method.pairs) and (start, end) != (0, opened.depth):
         raise InvalidOption(f"'{name}' has no layer maps to choose from; leave layers out")
     if wanted.head is not None and method.heads is None:
         raise InvalidOption(f"'{name}' does not take single heads; leave head out")
@@ -139,7 +139,8 @@ def _over_streams(opened: Model, chosen: MethodSpec, wanted: Wanted) -> Wanted:
     method, name = chosen.method, chosen.asked
     if wanted.head == "all" and len({block.heads for block in opened.blocks}) > 1:
         raise InvalidOption("encoder and decoder have unlike numbers of heads; ask for one by its number (head=0)")
-    if method.class_specific and method.aggregate is not None and wanted.asks_maps(opened.depth):
+    own = replace(wanted, aggregate=AUTO) if wanted.aggregate == method.aggregate else wanted  # as `arguments` names it
+    if method.class_specific and method.aggregate is not None and own.asks_maps(opened.depth):
         raise InvalidOption(
             f"'{name}' joins the layers of an encoder with a decoder by rules of its own; leave aggregate and layers "
             f"out"
@@ -207,10 +208,9 @@ def resolve_jobs(
 def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: bool) -> str | None:
     if aggregate == AUTO:
         aggregate = chosen.method.aggregate if chosen.preset is None else chosen.preset.aggregate
-    elif chosen.method.kind == "scores" and aggregate not in (None, "none"):
-        raise InvalidOption(
-            f"'{chosen.asked}' gives scores and no maps: there is nothing to aggregate by {shown(aggregate)}"
-        )
+    elif (chosen.method.kind == "scores" or chosen.method.pairs) and aggregate not in (None, "none"):
+        gives = "one map of pairs" if chosen.method.pairs else "scores and no maps"
+        raise InvalidOption(f"'{chosen.asked}' gives {gives}: there is nothing to aggregate by {shown(aggregate)}")
     return check_aggregation(aggregate, receptive_field)
 
 
