@@ -355,6 +355,8 @@ def test_what_does_not_go_over_two_streams_says_so() -> None:
         wherefrom.capture("a good film", model, tokenizer)
     with pytest.raises(InvalidInput, match="one stream of tokens"):
         wherefrom.explain({"input_ids": [5, 6], "decoder_input_ids": [2]}, tiny.model(), tokenizer)
+    with pytest.raises(InvalidTarget, match=r"leave position out, or call `generate` with this target"):
+        wherefrom.explain("a good film", model, tokenizer, target="film", position=5)
     with pytest.raises(Unsuited, match="the logit lens"):
         wherefrom.logit_lens("a good film", model, tokenizer, target="a film")
     with pytest.raises(InvalidOption, match="unlike numbers of heads"):
