@@ -306,9 +306,9 @@ def _probable(logs: Mapping[str, float]) -> dict[str, float]:
 def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: Any) -> Answer:
     """Several tokens after the prompt, each read at the token before it."""
     if position is not None:
-        single = "call `generate` with this target, which explains each of its tokens"
-        single = single if opened.two_streams else "give a target that is one token"
-        raise InvalidTarget(f"a phrase is read token by token, where each is predicted; leave position out, or {single}")
+        each = "call `generate` with this target, which explains each of its tokens"
+        instead = each if opened.two_streams else "give a target that is one token"
+        raise InvalidTarget(f"a phrase is read where each of its tokens is predicted; leave position out, or {instead}")
     said, rows = sentence.said, after_prompt(sentence)
     logs = output.logits[row, list(rows)].float().log_softmax(-1)
     names = likeliest(opened, logs[0])
