@@ -105,5 +105,7 @@ def test_the_correction_is_refused_where_it_has_no_meaning() -> None:
         wherefrom.explain(tiny.ids(4), tiny.model(), receptive_field=True)
     with pytest.raises(wherefrom.WherefromError, match="corrects rollout and flow, not none"):
         wherefrom.explain(tiny.ids(4), tiny.model("gpt2", "encoder"), method="raw-attention", receptive_field=True)
+    with pytest.raises(wherefrom.WherefromError, match="which 'saliency' has not; leave it out"):
+        wherefrom.explain(tiny.ids(4), tiny.model("gpt2", "causal-lm"), method="saliency", receptive_field=True)
     with pytest.raises(wherefrom.WherefromError, match="look ahead"):
         aggregate("rollout", np.ones((2, 3, 3)), receptive_field=True)

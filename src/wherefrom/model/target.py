@@ -31,6 +31,7 @@ from wherefrom.result.words import group
 
 OF_WORDS = ("masked-lm", "causal-lm", "seq2seq")  # tasks that choose from a vocabulary
 
+POOLED = ("classification", "encoder")  # tasks that may read the mean over all tokens
 EDGES = ("start", "end", "answer")
 PHRASE = "mean over the tokens that are read, one before each of the phrase's"
 MARK = "_wherefrom_classes"
@@ -417,10 +418,10 @@ def _readout(opened: Model, sentence: Sentence, position: int | str | None, defa
         what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
         hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
         raise InvalidInput(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
-    return Readout(_place_of(sentence, str(name)), "given")
+    return Readout(_place_of(opened, sentence, str(name)), "given")
 
 
-def _place_of(sentence: Sentence, name: str) -> int:
+def _place_of(opened: Model, sentence: Sentence, name: str) -> int:
     """Where a word or a token of the text stands; a word in pieces is its first piece, as taggers have it."""
     words = group(sentence.texts, sentence.spans, sentence.word_ids)
     spelt = {word[0]: _span_text(sentence, word[0], word[-1]).strip() for word in words}
@@ -434,9 +435,9 @@ def _place_of(sentence: Sentence, name: str) -> int:
                 f"{name!r} stands {len(places)} times in the text, at {', '.join(map(str, places))}; say which one is "
                 f"meant by its index"
             )
-    raise InvalidInput(
-        f"unknown position {name!r}; expected a token index, a word of the text, 'first', 'last', 'mean' or 'mask'"
-    )
+    named = ["'first'", "'last'", *(["'mean'"] * (opened.task in POOLED)), *(["'mask'"] * (opened.mask_id is not None))]
+    own = "the index of a patch, 'patches'" if opened.images else "a token index, a word of the text"
+    raise InvalidInput(f"unknown position {name!r}; expected {own}, {', '.join(named[:-1])} or {named[-1]}")
 
 
 def _last(opened: Model, sentence: Sentence) -> int:

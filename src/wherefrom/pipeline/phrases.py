@@ -18,6 +18,7 @@ from wherefrom.errors import InvalidTarget, Unsuited, WherefromError
 from wherefrom.model import Model, Sentence
 from wherefrom.model.paired import paired
 from wherefrom.model.phrase import continued, phrase_of
+from wherefrom.model.target import OF_WORDS
 from wherefrom.model.two_streams import TARGET
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import other_text
@@ -27,13 +28,12 @@ from wherefrom.result.answer import Readout
 from wherefrom.result.explanation import Array, Explanation
 
 FOIL = "foil"
-SPEAKING = ("causal-lm", "masked-lm", "seq2seq")  # tasks of which a target is a text
 
 
 def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple[Sentence, Sentence | None]:
     """The sentence as it is read for what is asked of it; and for a foil that is read by itself, another."""
     similar = next(filter(None, map(other_text, (question.target, question.foil))), None)
-    if similar is not None and opened.task in SPEAKING:
+    if similar is not None and opened.task in OF_WORDS:
         raise InvalidTarget(
             f"similarity to {similar!r} is of a sentence embedder, and {opened.name} predicts words; name one of these"
         )
@@ -87,7 +87,7 @@ def _difference(target: Explanation, foil: Explanation, prompt: int) -> Explanat
     if not (target.signed and target.target.towards):
         raise Unsuited(
             f"{target.method} has no signs, so that it says nothing of the difference of two phrases; leave the foil "
-            f"out, or choose a method that has: gradient-x-input, attn-lrp, alti-logit, ablation"
+            f"out, or choose a method that has, such as gradient-x-input or ablation"
         )
 
     def less(ours: Array | None, theirs: Array | None) -> Array | None:

@@ -206,9 +206,12 @@ def resolve_jobs(
 
 
 def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: bool) -> str | None:
+    unjoined = chosen.method.kind == "scores" or chosen.method.pairs
+    if unjoined and receptive_field:
+        raise InvalidOption(f"receptive_field corrects rollout and flow, which '{chosen.asked}' has not; leave it out")
     if aggregate == AUTO:
         aggregate = chosen.method.aggregate if chosen.preset is None else chosen.preset.aggregate
-    elif (chosen.method.kind == "scores" or chosen.method.pairs) and aggregate not in (None, "none"):
+    elif unjoined and aggregate not in (None, "none"):
         gives = "one map of pairs" if chosen.method.pairs else "scores and no maps"
         raise InvalidOption(f"'{chosen.asked}' gives {gives}: there is nothing to aggregate by {shown(aggregate)}")
     return check_aggregation(aggregate, receptive_field)
@@ -283,7 +286,7 @@ def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: S
     foils = any(each.foil is not None for each in questions)  # of a foil of several tokens the others say nothing
     looking = [each for each in _defined(opened, class_specific=True) if each.signed or not foils]
     answering = ", ".join(each.name for each in looking)
+    out = "the foil" if opened.two_streams else "target and foil"  # a decoder's target is what it reads
     raise InvalidTarget(
-        f"{names} {say}, the same for every target; leave target and foil out, or choose a method that looks at "
-        f"them: {answering}"
+        f"{names} {say}, the same for every target; leave {out} out, or choose a method that looks at them: {answering}"
     )
