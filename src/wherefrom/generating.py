@@ -7,6 +7,8 @@ side by side (model/backward.py), and of tokens taken away one pass has what eve
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -37,10 +39,12 @@ from wherefrom.result.bytewise import by_bytes
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
 from wherefrom.result.words import in_sight
-from wherefrom.typecheck import checks_arguments, least
+from wherefrom.typecheck import checks_arguments, least, shown
 
 SEEDS = 2**31
 MOST_FOILS = 10  # of a token
+USUAL_LENGTH = 20  # tokens of an answer
+ONE = {"return_dict_in_generate": False, "num_return_sequences": 1}  # whatever a configuration says
 OURS = ("input_ids", "attention_mask", "return_dict_in_generate", "num_return_sequences", "inputs_embeds")
 
 
@@ -53,7 +57,7 @@ def generate(
     *,
     chat: Chat | None = None,
     target: str | None = None,
-    max_new_tokens: Annotated[int, least(1)] = 20,
+    max_new_tokens: Annotated[int, least(1)] | None = None,
     seed: int | None = None,
     alternatives: Annotated[int, least(0, MOST_FOILS)] = 0,
     aggregate: str | None = AUTO,
@@ -76,9 +80,11 @@ def generate(
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer. "auto" is
         alti-logit, alti of an encoder with a decoder, and where the blocks are not known what `explain` takes.
     target: a text that is taken as said, so that nothing is generated.
-    sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, …; the result records it.
-    max_new_tokens: an answer that has so many tokens just stops there. That holds for a translation, too: no end is
-        written that the model did not choose (`forced_eos_token_id=` brings it back).
+    sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, stop_strings, a
+        generation_config, …; the result records it, what is no plain value in short.
+    max_new_tokens: an answer that has so many tokens just stops there, of 20 where neither this nor a generation_config
+        says how many. That holds for a translation, too: no end is written that the model did not choose
+        (`forced_eos_token_id=` brings it back).
     seed: of a sampled answer; drawn and recorded if None.
     alternatives: explain each token also rather than each of so many others that were likeliest in its place
         (`g.why_not(3, "she")`; the viewer shows it). Methods that look at no output have nothing to say of that.
@@ -90,6 +96,8 @@ def generate(
     """
     if unfit := sorted(set(OURS) & set(sampling)):
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
+    if "max_length" in sampling:
+        raise InvalidOption("max_length counts the prompt's tokens, too; say max_new_tokens, which counts the answer's")
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     chosen = spoken_by(opened, method)
     if opened.task not in ("causal-lm", "seq2seq"):
@@ -101,11 +109,12 @@ def generate(
     if not single and len(read) != 1:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))
-    if seed is None and sampling.get("do_sample"):
+    most = max_new_tokens or getattr(sampling.get("generation_config"), "max_new_tokens", None) or USUAL_LENGTH
+    if seed is None and target is None and _set(opened, sampling, "do_sample"):
         seed = int(torch.randint(SEEDS, ()))
     if target is None:
-        _fits(opened, read[0], max_new_tokens)
-        sentence = _said(opened, read[0], max_new_tokens, seed, sampling)
+        _fits(opened, read[0], most)
+        sentence = _said(opened, read[0], most, seed, sampling)
     else:
         sentence = followed(opened, read[0], target)
     foils = alternatives if chosen.method.class_specific else 0
@@ -113,9 +122,27 @@ def generate(
     outcome = run_whole(opened, [sentence], [each], {chosen.asked: job}, 1)[0][chosen.asked]
     if outcome.error is not None:
         raise outcome.error
-    record = {"max_new_tokens": max_new_tokens, **sampling} if target is None else {}
+    record = {"max_new_tokens": most, **sampling} if target is None else {}
     record.pop("streamer", None)  # which listens, and changes nothing
-    return _gathered(opened, sentence, outcome.explanations, record, seed)
+    return _gathered(
+        opened, sentence, outcome.explanations, {name: _recorded(each) for name, each in record.items()}, seed
+    )
+
+
+def _set(opened: Model, sampling: Mapping[str, Any], name: str) -> Any:
+    """A setting of the model's `generate`: as it is asked for, of a configuration that is given, or the model's own."""
+    own = (sampling.get("generation_config"), getattr(opened.model, "generation_config", None))
+    every = (sampling.get(name), *(getattr(each, name, None) for each in own))
+    return next((each for each in every if each is not None), None)
+
+
+def _recorded(value: Any) -> Any:
+    """What a record has of an argument: itself where JSON has it, what a configuration sets, else its name."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return _recorded(value.to_diff_dict()) if hasattr(value, "to_diff_dict") else shown(value)
+    return value
 
 
 def rather_than(generation: Generation, token: int, foil: int | str, model: ModelLike) -> Explanation:
@@ -164,6 +191,21 @@ def _fits(opened: Model, sentence: Sentence, most: int) -> None:
         )
 
 
+def _settings(opened: Model, most: int, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model's `generate` is told. It takes a configuration or settings; these go into a copy of it."""
+    config, others = copy.deepcopy(sampling.get("generation_config")), {**sampling}
+    others.pop("generation_config", None)
+    padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
+    # A translator's own configuration often has a max_length, beside which transformers warns of max_new_tokens.
+    whole = opened.two_streams and not opened.hears
+    length = {"max_length": most + 1, "max_new_tokens": None} if whole else {"max_new_tokens": most}
+    # Many translators are told to end at the length limit; a token that was not chosen is none that the model said.
+    free = {"forced_eos_token_id": None} if opened.two_streams else {}
+    reads = {} if _set(opened, sampling, "stop_strings") is None else {"tokenizer": opened.tokenizer}
+    told = {**padding, **length, **free, **ONE, **others}
+    return {**told, **reads} if config is None else {**config.update(**told), **reads, "generation_config": config}
+
+
 def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampling: Mapping[str, Any]) -> Sentence:
     """The prompt and what the model says after it, by its own `generate`."""
     ids = torch.tensor([sentence.ids], device=opened.device)
@@ -171,12 +213,6 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
     given = {"input_ids": ids, "attention_mask": mask}
     if opened.hears:
         given = {FEATURES: features_of([sentence]).to(opened.device, opened.pretrained.dtype)}
-    padding = {} if opened.pad_id is None else {"pad_token_id": opened.pad_id}
-    # A translator's own configuration often has a max_length, beside which transformers warns of max_new_tokens.
-    length = {"max_length": most + 1} if opened.two_streams and not opened.hears else {"max_new_tokens": most}
-    # Many translators are told to end at the length limit; a token that was not chosen is none that the model said.
-    free = {"forced_eos_token_id": None} if opened.two_streams else {}
-    arguments = {**padding, **length, **free, **sampling}
 
     @torch.no_grad()
     def run() -> torch.Tensor:
@@ -184,7 +220,7 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
             if seed is not None:
                 torch.manual_seed(seed)
             try:
-                found: torch.Tensor = opened.model.generate(**given, **arguments)
+                found: torch.Tensor = opened.model.generate(**given, **_settings(opened, most, sampling))
             except (TypeError, ValueError) as error:  # transformers' word on what it was given
                 raise InvalidOption(f"{opened.name} does not generate so: {error}") from error
         return found

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from transformers import GenerationConfig, LogitsProcessorList
 from typer.testing import CliRunner
 
+import pairs
 import tiny
 import wherefrom
 from wherefrom.cli import app
@@ -135,6 +137,44 @@ def test_sampling_is_recorded_and_repeated(model: Any) -> None:
     assert first.sampling == {"max_new_tokens": 6, "do_sample": True, "temperature": 2.0}
     with pytest.raises(InvalidOption, match="num_return_sequences"):
         wherefrom.generate(PROMPT, model, num_return_sequences=2)
+
+
+@pytest.mark.parametrize("kind", ["causal", "translator"])
+def test_what_a_configuration_sets_is_followed(model: Any, kind: str, tmp_path: Path) -> None:
+    """Its length, and that the answer is drawn: that is made again by its seed. The configuration stays as it is."""
+    opened = model if kind == "causal" else wherefrom.open_model(pairs.model("bart", vocab_size=60), tiny.tokenizer())
+    config = GenerationConfig(max_new_tokens=3, do_sample=True, temperature=2.0, num_return_sequences=2)
+    before = config.to_dict()
+    found = wherefrom.generate(PROMPT, opened, method="attention", generation_config=config)
+    assert config.to_dict() == before
+    assert len(found) <= 3
+    assert found.seed is not None
+    again = wherefrom.generate(PROMPT, opened, method="attention", generation_config=config, seed=found.seed)
+    assert again.ids == found.ids
+    assert found.sampling["generation_config"]["temperature"] == 2.0
+    assert wherefrom.Generation.load(found.save(tmp_path / "said.json")).sampling == found.sampling
+    assert len(wherefrom.generate(PROMPT, opened, method="attention", generation_config=config, max_new_tokens=2)) <= 2
+
+
+def test_a_models_own_sampling_has_a_seed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model.model.generation_config, "do_sample", True)
+    found = wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=6)
+    assert found.seed is not None
+    assert wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=6, seed=found.seed).ids == found.ids
+    assert wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=2, do_sample=False).seed is None
+
+
+def test_an_answer_stops_at_a_word(model: Any, tmp_path: Path) -> None:
+    whole = wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=6, do_sample=False)
+    word = whole.tokens[2].strip()
+    found = wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=6, do_sample=False, stop_strings=word)
+    assert found.ids == whole.ids[: len(found.ids)]
+    assert found.text.endswith(word)
+    heard = LogitsProcessorList()
+    silent = wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=2, logits_processor=heard)
+    assert wherefrom.Generation.load(silent.save(tmp_path / "said.json")).sampling["logits_processor"] == []
+    with pytest.raises(InvalidOption, match="say max_new_tokens"):
+        wherefrom.generate(PROMPT, model, max_length=30)
 
 
 def test_it_is_saved_tabled_and_read_again(model: Any, tmp_path: Path) -> None:

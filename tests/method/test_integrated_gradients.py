@@ -109,8 +109,20 @@ def test_not_converged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(wherefrom.WherefromWarning, match=r"after 3 steps their sum misses .*; leave n_steps out"):
         wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1, n_steps=3)
     monkeypatch.setattr(sys.modules["wherefrom.method.quadrature"], "MOST", 30)
-    with pytest.warns(wherefrom.WherefromWarning, match=r"have not converged: after 24 steps .* use a float64 model"):
+    with pytest.warns(
+        wherefrom.WherefromWarning,
+        match=r"have not converged: after 24 steps .*; use another baseline, or a larger tolerance",
+    ):
         wherefrom.explain(TEXTS[0], model, TOKENIZER, method="IG", target=1)
+    with pytest.warns(wherefrom.WherefromWarning, match=r"have not converged: after 24 steps .*; use a float64 model"):
+        wherefrom.explain(TEXTS[0], sharp(40).float(), TOKENIZER, method="IG", target=1)
+
+
+def test_where_a_model_chooses_experts_the_way_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["wherefrom.method.quadrature"], "MOST", 30)
+    model = tiny.model("mixtral", "causal-lm", dtype=torch.float64, initializer_range=1.0)
+    with pytest.warns(wherefrom.WherefromWarning, match="the model chooses among experts, and of a choice that jumps"):
+        wherefrom.explain(tiny.ids(8), model, method="IG", baseline=5)
 
 
 def test_half_precision_ends_where_rounding_begins_and_says_so() -> None:

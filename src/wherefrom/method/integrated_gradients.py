@@ -98,7 +98,9 @@ def integrated_gradients(
         tolerance=tolerance,
         together=_together(output.trace.opened, states, at_once),
     )
-    _warn(found, n_steps, tolerance, states.dtype)
+    opened = output.trace.opened
+    jumps = opened.family.mapped and any(block.opaque for block in opened.blocks)
+    _warn(found, n_steps, tolerance, states.dtype, jumps=jumps)
     parts = found.gradient * (promote(states) - promote(start)) * output.mask[..., None]
     adds_up = norm == "dot"  # norms and absolute values sum to nothing, and so miss nothing
     return Scores(REDUCE[norm](parts), delta=found.missed if adds_up else None, signed=adds_up)
@@ -115,8 +117,8 @@ def _together(opened: Model, states: Tensor, asked: int | None) -> int:
     return max(1, min(MOST, int(room / (SDPA * graph(shape)))))
 
 
-def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.dtype) -> None:
-    """Say it where the worst sentence of a batch is further off than was asked."""
+def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.dtype, *, jumps: bool) -> None:
+    """Say it where the worst sentence of a batch is further off than was asked. A model with experts jumps."""
     allowed = torch.maximum((LARGE if n_steps else tolerance) * found.travelled, NOTICED * found.largest)
     hidden = torch.zeros_like(found.hidden) if n_steps else found.hidden
     off = torch.maximum(found.missed.abs(), hidden)
@@ -134,9 +136,12 @@ def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.d
         )
         return
     advice = (
-        "leave n_steps out, and it takes as many as it needs"
+        "the model chooses among experts, and of a choice that jumps on the way no token has a share; choose a method "
+        "that follows no such way (gradient-x-input, ablation)"
+        if jumps
+        else "leave n_steps out, and it takes as many as it needs"
         if n_steps
-        else "use a float64 model, another baseline, or a larger tolerance"
+        else f"use {'' if dtype == torch.float64 else 'a float64 model, '}another baseline, or a larger tolerance"
     )
     warn(
         f"integrated gradients have not converged: after {steps} steps their sum misses the change of the output "
