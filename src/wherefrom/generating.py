@@ -39,7 +39,7 @@ from wherefrom.result.bytewise import by_bytes
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
 from wherefrom.result.words import in_sight
-from wherefrom.typecheck import checks_arguments, least, shown
+from wherefrom.typecheck import checks_arguments, kind_of, least, shown
 
 SEEDS = 2**31
 MOST_FOILS = 10  # of a token
@@ -98,6 +98,9 @@ def generate(
         raise InvalidOption(f"generate cannot be given {', '.join(unfit)}: one prompt has one answer here")
     if "max_length" in sampling:
         raise InvalidOption("max_length counts the prompt's tokens, too; say max_new_tokens, which counts the answer's")
+    config = sampling.get("generation_config")
+    if config is not None and not hasattr(config, "to_diff_dict"):
+        raise InvalidOption(f"generation_config is {kind_of(config)}; expected a GenerationConfig of transformers")
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     chosen = spoken_by(opened, method)
     if opened.task not in ("causal-lm", "seq2seq"):
@@ -109,7 +112,7 @@ def generate(
     if not single and len(read) != 1:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))
-    most = max_new_tokens or getattr(sampling.get("generation_config"), "max_new_tokens", None) or USUAL_LENGTH
+    most = max_new_tokens or getattr(config, "max_new_tokens", None) or USUAL_LENGTH
     if seed is None and target is None and _set(opened, sampling, "do_sample"):
         seed = int(torch.randint(SEEDS, ()))
     if target is None:

@@ -173,6 +173,8 @@ def test_an_answer_stops_at_a_word(model: Any, tmp_path: Path) -> None:
     heard = LogitsProcessorList()
     silent = wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=2, logits_processor=heard)
     assert wherefrom.Generation.load(silent.save(tmp_path / "said.json")).sampling["logits_processor"] == []
+    with pytest.raises(InvalidOption, match="generation_config is a dict; expected a GenerationConfig"):
+        wherefrom.generate(PROMPT, model, generation_config={"max_new_tokens": 3})
     with pytest.raises(InvalidOption, match="say max_new_tokens"):
         wherefrom.generate(PROMPT, model, max_length=30)
 
