@@ -75,6 +75,8 @@ def logit_lens(
             f"the logit lens reads the state of every layer as if it were the last, and the encoder of {opened.name} "
             f"is followed by no head; expected a model of one stream of tokens"
         )
+    if opened.task == "encoder":  # whose target would be a number of an embedding, which no head reads
+        raise no_number(opened, explained=False)
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(inputs, chat))
     if not single:
         raise InvalidInput(f"{len(read)} inputs were given; the logit lens takes one at a time")

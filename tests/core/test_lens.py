@@ -98,3 +98,9 @@ def test_it_is_shown_and_given_as_data() -> None:
         wherefrom.logit_lens(TEXT, model, tokenizer, target="good film", foil="good dog")
     pytest.importorskip("pandas", reason="tables need the extra `pandas`")
     assert set(lens.to_dataframe()["layer"]) == {0, 1, 2, 3}
+
+
+def test_a_bare_encoder_has_nothing_to_follow() -> None:
+    for target in (None, 0, wherefrom.similarity("a cat")):
+        with pytest.raises(wherefrom.errors.NotDefined, match="nothing to follow through the layers"):
+            wherefrom.logit_lens("the film", tiny.model(task="encoder"), tiny.tokenizer(), target=target)
