@@ -99,6 +99,13 @@ def test_the_layer_slider(opened: Open, one: Explanation) -> None:
     assert slider.get_attribute("aria-valuetext") == "1 (0 to 2)"
     assert near(grounds(page), expected(one.aggregated[1, one.position], False, one.position))
     assert "layer=1" in page.url
+    page.locator(".text .token", has_text="film").hover()
+    settle(page)
+    words = one.words()
+    shown = page.locator(".readout").inner_text().split()
+    assert shown[:3] == ["film", "layer", "1"]  # not the answer's score beside the colours of a layer
+    share = words.aggregated[1, words.position] / words.aggregated[1, words.position].sum()
+    assert float(shown[3]) == pytest.approx(share[words.tokens.index("film")], rel=0.01)
 
 
 def test_the_map_shows_the_layers_numbers(opened: Open, one: Explanation) -> None:

@@ -32,7 +32,7 @@ function focused(subject, state, focus) {
     const there = readable(subject, unit.rows.subarray(focus.layer * n, (focus.layer + 1) * n));
     parts.push(make("span", {}, `layer ${focus.layer} `, number(there[focus.token])));
   } else {
-    parts.push(make("span", {}, "score ", number(readable(subject, unit.scores)[focus.token])));
+    parts.push(make("span", {}, `${called(subject, state)} `, number(readable(subject, answer(subject, state))[focus.token])));
   }
   const values = matrix(subject, state, Math.max(0, layerOf(subject, state.layer)));
   if (!values) return parts;
@@ -46,6 +46,11 @@ function focused(subject, state, focus) {
   parts.push(listed("from", unit, strongest(row, others, NEAR), row));
   parts.push(listed("to", unit, strongest(column, others, NEAR), column));
   return parts;
+}
+
+/** What the number of a token is: its score, or its part in the answer of the layer that is chosen. */
+function called(subject, state) {
+  return answer(subject, state) === unitFor(subject, state.units).scores ? "score" : `layer ${layerOf(subject, state.layer)}`;
 }
 
 function listed(word, unit, tokens, values) {
@@ -64,10 +69,10 @@ export function sentence(subject, state, focus) {
   const unit = unitFor(subject, state.units);
   const values = matrix(subject, state, Math.max(0, layerOf(subject, state.layer)));
   const name = unit.tokens[focus.token];
-  const score = short(readable(subject, unit.scores)[focus.token]);
-  if (!values) return `${name}, score ${score}`;
+  const score = `${called(subject, state)} ${short(readable(subject, answer(subject, state))[focus.token])}`;
+  if (!values) return `${name}, ${score}`;
   const row = readable(subject, fromRow(subject, state, focus.token));
   const others = arrangement(subject, state).filter((i) => i !== focus.token);
   const from = strongest(row, others, 3).slice(0, 3).map((i) => `${unit.tokens[i]} ${short(row[i])}`);
-  return `${name}, score ${score}, comes from ${from.join(", ")}`;
+  return `${name}, ${score}, comes from ${from.join(", ")}`;
 }
