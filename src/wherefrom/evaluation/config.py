@@ -164,9 +164,9 @@ def _check_unread(opened: Model, setting: Setting, found: Mapping[str, Job]) -> 
     """Refuse what looks at an output, of a model that has none, or one for every token and no word of which."""
     looking = [f"'{name}' explains" for name, job in found.items() if job.method.class_specific]
     reading = [f"'{each.name}' measures" for each in setting.asked() if each.way is not None or each.rerun is not None]
-    for what in (*looking, *reading):
+    if blamed := [*looking, *reading]:
         raise NotDefined(
-            f"{what} one output, and {opened.name} is {UNREAD[opened.task]}; `evaluate` measures its maps alone "
+            f"{blamed[0]} one output, and {opened.name} is {UNREAD[opened.task]}; `evaluate` measures its maps alone "
             f"(alti, …), by metrics that look at no output (spearman:attention, stability)"
         )
 

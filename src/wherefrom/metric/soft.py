@@ -33,7 +33,7 @@ from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.model import Answer, Model, Sentence, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.model.output import choices
-from wherefrom.model.target import regression
+from wherefrom.model.target import multi_label, regression
 from wherefrom.model.two_streams import SOURCE
 from wherefrom.model.undo import hook
 from wherefrom.result.explanation import Explanation
@@ -158,7 +158,7 @@ def _distributions(opened: Model, sentence: Sentence, explanation: Explanation, 
 
 def _made(opened: Model, among: Iterator[tuple[Tensor, int | None]]) -> list[Choice]:
     """The choices as probabilities; each of several labels is there or not, whatever the others."""
-    if opened.task == "classification" and opened.config.problem_type == "multi_label_classification":
+    if opened.task == "classification" and multi_label(opened):
         here = [scores[said].double().sigmoid() for scores, said in among]
         return [(torch.stack([p, 1 - p]), 0) for p in here]
     return [(scores.double().softmax(-1), int(said or 0)) for scores, said in among]

@@ -17,7 +17,7 @@ from wherefrom.model.kept import once_in
 from wherefrom.model.later import sent
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
-from wherefrom.model.target import logit, regression
+from wherefrom.model.target import logit, multi_label, regression
 from wherefrom.model.trace import Trace
 from wherefrom.model.two_streams import gathered, leaves
 from wherefrom.result.answer import Answer, Target
@@ -192,7 +192,7 @@ def settled(of: str, answer: Answer, usual: str = "logit") -> str:
 
 def predicted(opened: Model, output: Any, answers: Sequence[Answer]) -> Tensor:
     """The id of the class or word that the model puts first for each sentence, NaN where it chooses none: [B]."""
-    if opened.task not in CHOOSING or regression(opened) or opened.config.problem_type == "multi_label_classification":
+    if opened.task not in CHOOSING or regression(opened) or multi_label(opened):
         return torch.full((len(answers),), torch.nan)
     if opened.task == "classification":
         return promote(output.logits).argmax(-1).double()
@@ -240,7 +240,7 @@ def _likelihood(opened: Any, output: Any, row: int, answer: Answer, n: int, *, l
         )
     if answer.target.foil is not None:
         return number if log else torch.sigmoid(number)
-    if answer.target.kind == "class" and opened.config.problem_type == "multi_label_classification":
+    if answer.target.kind == "class" and multi_label(opened):
         return functional.logsigmoid(number) if log else torch.sigmoid(number)
     among = functional.log_softmax if log else functional.softmax
     parts = torch.stack(
@@ -254,7 +254,7 @@ def _odds(opened: Any, output: Any, row: int, answer: Answer, n: int) -> Tensor:
     number = logit(opened, output, row, answer, n)  # says what is wrong where there is nothing to explain
     if answer.target.foil is not None or answer.target.kind in EMBEDDED or regression(opened):
         return _likelihood(opened, output, row, answer, n, log=True).double()
-    if answer.target.kind == "class" and opened.config.problem_type == "multi_label_classification":
+    if answer.target.kind == "class" and multi_label(opened):
         return number.double()
     parts = []
     for scores, index in choices(opened, output, row, answer, n):

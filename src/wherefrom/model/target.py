@@ -149,6 +149,11 @@ def regression(opened: Model) -> bool:
     return classes and (len(opened.labels) == 1 or opened.config.problem_type == "regression")
 
 
+def multi_label(opened: Model) -> bool:
+    """Whether a classifier's labels are there or not, each by itself, rather than classes to choose from."""
+    return bool(opened.config.problem_type == "multi_label_classification")
+
+
 class Term(NamedTuple):
     """One entry of the output, `sign` times which the explained number has."""
 
@@ -480,7 +485,7 @@ def class_index(labels: Mapping[int, str], wanted: int | str, what: str) -> int:
 
 def _class_probabilities(opened: Model, labels: Mapping[int, str], logits: Tensor) -> list[dict[str, float]]:
     """By label, for each row of logits."""
-    several = opened.config.problem_type == "multi_label_classification"
+    several = multi_label(opened)
     p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
     return [{labels[i]: each for i, each in enumerate(row)} for row in p.tolist()]
 
