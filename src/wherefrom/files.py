@@ -24,6 +24,8 @@ def write(path: Path, content: str | bytes) -> Path:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Say which file it was that could not be written."""
+    if "\0" in str(path):  # Python would raise a ValueError, which is not of files alone
+        raise ResourceUnavailable(f"cannot write {str(path)!r}: it holds a character that no name of a file can have")
     try:
         yield
     except OSError as error:

@@ -104,8 +104,9 @@ def generate(
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     chosen = spoken_by(opened, method)
     if opened.task not in ("causal-lm", "seq2seq"):
+        role = "a bare encoder" if opened.task == "encoder" else f"for {opened.task}"
         raise InvalidOption(
-            f"{opened.name} is for {opened.task} and says nothing; expected a causal language model, or an encoder "
+            f"{opened.name} is {role} and says nothing; expected a causal language model, or an encoder "
             f"with a decoder that writes text"
         )
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(prompt, chat))

@@ -155,6 +155,15 @@ def test_a_heading_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.splitlines()[1].split() == ["Donaudampfs…", "zwölflettern"]
 
 
+def test_every_method_that_a_refusal_names_aligns() -> None:
+    with pytest.raises(wherefrom.WherefromError) as told:
+        wherefrom.align("Das ist gut .", "That is good .", method="attcat")
+    for named in (
+        str(told.value).partition("that is: ")[2].replace("; or one that looks at no output, as", ",").split(", ")
+    ):
+        assert wherefrom.align("Das ist gut .", "That is good .", method=named.strip()).links()
+
+
 def test_by_default_the_translator_that_ships_aligns() -> None:
     assert wherefrom.align("Das ist gut .", "That is good .").model == "wherefrom/translate"
 

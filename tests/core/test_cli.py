@@ -192,6 +192,12 @@ def test_errors_name_the_options_of_the_command(folder: str, typed: Callable[...
         (("--method", "attcat", "--position", "1"), "--position chooses the row of a map"),
         (("--method", "attcat", "--save", "x.png", "--kind", "maps"), "show scores (--kind text)"),
         (("--method", "ablation", "-O", "over=pair"), "-O over=pair needs a --foil"),  # an option of the method
+        (("--overlap", "2"), "--overlap 2 is of windows, and none are asked for; say --long windows"),
+        (("--receptive-field",), "--receptive-field corrects for tokens that see only those before them"),
+        (
+            ("--task", "encoder", "--method", "saliency"),
+            "how similar the text is to another (--similar-to 'another text')",
+        ),
     ):
         result = typed("explain", "the film", "--model", folder, *arguments)
         assert result.returncode == 2

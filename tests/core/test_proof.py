@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch.nn.modules.module import register_module_forward_hook
 
 import tiny
@@ -184,3 +185,21 @@ def test_a_model_that_fails_by_itself_is_told_so() -> None:
     model = tiny.model("bert", "question-answering", num_labels=3)
     with pytest.raises(wherefrom.WherefromError, match=r"own forward pass fails.*too many values to unpack"):
         wherefrom.explain([5, 6, 7], model)
+
+
+def test_a_hook_that_fails_is_named_before_the_configuration() -> None:
+    model = tiny.model("bert", "classification")
+    held = model.bert.encoder.layer[0].register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(
+        wherefrom.WherefromError, match=r"division by zero\). Check the hooks that are registered on it"
+    ):
+        wherefrom.explain([5, 6, 7], model)
+    held.remove()
+    assert wherefrom.explain([5, 6, 7], model).prediction
+
+
+def test_two_heads_at_once_are_refused_with_a_way_out() -> None:
+    """`BertForPreTraining` has two kinds of logits and no `.logits`."""
+    config = tiny.model("bert", "classification").config
+    with pytest.raises(wherefrom.WherefromError, match="Load its checkpoint with the class of one task"):
+        wherefrom.explain([5, 6, 7], transformers.BertForPreTraining(config).eval())

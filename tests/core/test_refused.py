@@ -167,6 +167,7 @@ def test_more_wrong_inputs_and_arguments_are_refused() -> None:
     refused("batch_size='a'; expected a whole number, at least 1", [5, 6], tiny.model(), batch_size="a")
     refused("unknown target '²'", [5, 6], tiny.model(), target="²")
     refused("leave the foil out", [5, 6], tiny.model(), target="all", foil=1)
+    refused("the model has no other; leave foil out", [5, 6], tiny.model(num_labels=1), foil=0)
     refused("attcat follows the logit", [5, 6], tiny.model(), method="attcat", position=1)
 
 
@@ -244,6 +245,24 @@ def test_names_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
     refused("cannot open the model", "text", str(tmp_path))
     (tmp_path / "config.json").write_text("{")
     refused("cannot open the model", "text", str(tmp_path))
+
+
+def test_a_text_where_a_name_belongs_is_refused_however_long() -> None:
+    """Asked about a file of such a name, the system itself fails."""
+    text = "a long text of many words " * 60
+    refused("it is no name on the Hub; it looks like a text", "wherefrom/sentiment", text)
+    refused("there is no file 'a long text", text, "wherefrom/picture")
+    for read in (wherefrom.data.read, wherefrom.Explanation.load):
+        with pytest.raises(wherefrom.WherefromError, match="there is no"):
+            read(text)
+    with pytest.raises(wherefrom.WherefromError, match="it looks like a text"):
+        wherefrom.doctor(text)
+
+
+def test_a_task_that_the_architecture_has_not_is_refused() -> None:
+    refused("no marian for classification; leave task= out", "text", "wherefrom/translate", task="classification")
+    with pytest.raises(wherefrom.WherefromError, match=r"open it with the head it was trained with \(task=\)$"):
+        wherefrom.open_model("wherefrom/translate", task="encoder")  # to which "as a bare encoder" is no advice
 
 
 def test_a_head_that_was_never_trained_is_refused(tmp_path: Path) -> None:

@@ -80,3 +80,5 @@ def test_what_cannot_be_replaced_is_written_to(tmp_path: Path) -> None:
         write(tmp_path, "text")
     with pytest.raises(WherefromError, match="cannot write"):
         write(tmp_path / "no folder" / "file", "text")
+    with pytest.raises(WherefromError, match="no name of a file can have"):
+        write(tmp_path / "a\0b", "text")

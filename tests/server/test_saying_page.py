@@ -88,6 +88,7 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     page.reload()
     page.locator("html[data-ready]").wait_for(state="attached")
     expect(tokens).to_have_count(4)
+    expect(page.locator(".viewer h1")).to_contain_text("rather than")  # asked anew, as the address says
     page.get_by_label("Message").fill("is it ?")
     page.get_by_role("button", name="Send").click()
     expect(page.locator(".who")).to_have_text(["user 1", "assistant", "user 2", "answer"])

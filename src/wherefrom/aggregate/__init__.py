@@ -53,7 +53,7 @@ def check_aggregation(name: str | None, receptive_field: bool = False) -> str | 
     if receptive_field and (name is None or not AGGREGATIONS[name].paths):
         bent = [other for other, each in AGGREGATIONS.items() if each.paths]
         raise InvalidOption(
-            f"receptive_field corrects {' and '.join(bent)}, not {name or 'none'}; "
+            f"receptive_field=True corrects {' and '.join(bent)}, not {name or 'none'}; "
             f"leave it out or choose one of these aggregations"
         )
     return name

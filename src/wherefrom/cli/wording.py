@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 RENAMED = {"columns": "column", "names": "name"}  # Python's argument, and the option that is given once for each entry
-ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|True\b|(?=[\s;,.)]|$))")
+ARGUMENT = re.compile(r"\b([a-z_]+)=(?:'([^']*)'|(-?\d+(?:\.\d+)?)(?=[\s;,)]|$)|True\b|(?=[\s;,.)]|$))")
+SIMILAR = re.compile(r"\btarget=wherefrom\.similarity\(('[^']*')\)")
 LAYERS = re.compile(r"\blayers is \((-?\d+), (-?\d+|None)\)")
 OPTION = "--option"
 INTERRUPTED = "interrupted; the same command, repeated, resumes it"
@@ -29,7 +30,8 @@ def in_options(message: str, command: Any, words: Sequence[str]) -> str:
     options = _options(command, words)
 
     def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
+        name, word, number = found.groups()
+        value = word if number is None else number
         named = options.get(RENAMED.get(name, name))
         if named is None and value and OPTION in options.values() and _is_of_a_method(name):
             return f"-O {name}={value}"
@@ -37,6 +39,8 @@ def in_options(message: str, command: Any, words: Sequence[str]) -> str:
 
     if "from_layer" in options:
         message = LAYERS.sub(r"--from-layer is \1 and --to-layer \2", message)
+    if "similar_to" in options:
+        message = SIMILAR.sub(r"--similar-to \1", message)
     return ARGUMENT.sub(option, message)
 
 

@@ -35,6 +35,7 @@ from wherefrom.data.tables import (
     kind_of,
     label_names,
     open_packed,
+    shown,
     side_by_side,
 )
 from wherefrom.errors import DamagedFile, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
@@ -101,8 +102,9 @@ def _table(
             row = replace(row, columns={**row.columns, **columns})
     else:
         raise UnknownName(
-            f"there is no dataset or file '{text}'; {SOURCES.hint(name)}expected a file ({', '.join(TABLES)}), "
-            f"{HUB}owner/name, {grammar.NAME}, {', '.join(pictured.ABOUT)}, or one of {', '.join(SOURCES)}"
+            f"there is no dataset or file {shown(text, 200)}; {SOURCES.hint(name)}"
+            f"expected a file ({', '.join(TABLES)}), {HUB}owner/name, {grammar.NAME}, {', '.join(pictured.ABOUT)}, "
+            f"or one of {', '.join(SOURCES)}"
         )
     wanted = _group(row, group)
     if where is None:
@@ -118,7 +120,7 @@ def _table(
 def _is_path(text: str) -> bool:
     """Whether a file or folder is meant. A folder that only shares the name of a dataset, a model's say, is not."""
     path = Path(text)
-    return path.exists() and not (text in SOURCES and path.is_dir() and not _splits(path))
+    return os.path.exists(text) and not (text in SOURCES and path.is_dir() and not _splits(path))
 
 
 def _plain(name: str, columns: Mapping[str, str] | None) -> Source:

@@ -57,7 +57,7 @@ def _dimension(opened: Model, wanted: Any, width: int) -> int:
         return wanted
     raise InvalidTarget(
         f"{opened.name} is a bare encoder and predicts nothing: target={wanted!r} is none of its outputs. Expected the "
-        f"similarity to another text (target=wherefrom.similarity('another text'), at the terminal --similar-to) or a "
+        f"similarity to another text (target=wherefrom.similarity('another text')) or a "
         f"dimension from 0 to {width - 1}; or open the checkpoint with a head (task=)"
     )
 

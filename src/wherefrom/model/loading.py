@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seq2seq": ("AutoModelForSeq2SeqLM", ("ForConditionalGeneration", "MarianMTModel")),
     "encoder": ("AutoModel", ("Model",)),
 }
+LONGEST = 200  # letters of a name in an error: it may be a whole text
 OWN_CODE = {"trust_remote_code": False}  # left open, transformers would ask at the terminal
 DEPTH = {"num_hidden_layers", "n_layer", "n_layers"}  # options that leave layers of a checkpoint out
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -62,7 +64,7 @@ class Request:
 
     @property
     def shipped(self) -> bool:
-        return self.name.startswith("wherefrom/") and not Path(self.name).exists()
+        return self.name.startswith("wherefrom/") and not os.path.exists(self.name)
 
     @property
     def source(self) -> str:
@@ -71,20 +73,20 @@ class Request:
     @cached_property
     def cached_only(self) -> dict[str, bool]:
         """For from_pretrained: no way to the hub, where there is none. It would be tried for half a minute."""
-        of_hub = HUB_NAME.fullmatch(self.source) and not Path(self.source).exists()
+        of_hub = HUB_NAME.fullmatch(self.source) and not os.path.exists(self.source)
         return {"local_files_only": True} if of_hub and not _reachable() else {}
 
     @property
     def nowhere(self) -> bool:
         """Whether it can only be a path, and nothing is there."""
-        return not HUB_NAME.fullmatch(self.source) and not Path(self.source).exists()
+        return not HUB_NAME.fullmatch(self.source) and not os.path.exists(self.source)
 
     @property
     def found(self) -> bool:
         """Whether there is a folder of this name, or the hub's cache has its configuration."""
         of_hub = HUB_NAME.fullmatch(self.source)
         cached = of_hub and isinstance(try_to_load_from_cache(self.source, "config.json"), str)
-        return bool(cached) or Path(self.source).exists()
+        return bool(cached) or os.path.exists(self.source)
 
 
 def _reachable() -> bool:
@@ -99,7 +101,7 @@ def _reachable() -> bool:
 def stamp(source: str) -> str:
     """Changes when a local checkpoint does, so that a retrained model is not answered from memory."""
     folder = Path(source)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # as pathlib asks, but a name that no file system takes is none
         return ""
     # What a link points to; a link that leads nowhere has nothing to be stamped.
     files = [(file.name, file.stat()) for file in folder.iterdir() if file.exists()]
@@ -127,10 +129,13 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
         reason = _reason(error)
         if request.nowhere:
             reason = "there is no such folder, and it is no name on the Hub"
+            if len(request.name.split()) > 1:
+                reason += "; it looks like a text"
         elif request.cached_only and not request.found:
             reason = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
+        name = request.name if len(request.name) <= LONGEST else f"{request.name[:LONGEST]}…"
         raise (UnsupportedModel if request.found else UnknownName)(
-            f"cannot open the model '{request.name}': {reason} ({zoo.expected()})"
+            f"cannot open the model '{name}': {reason} ({zoo.expected()})"
         ) from error
 
 
@@ -156,7 +161,13 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
     options = {**OWN_CODE, **request.cached_only, "ignore_mismatched_sizes": True, **dict(request.options)}
     if request.shipped:  # bfloat16 on disk, float32 when loaded; SDPA would make a causal model of GPT-2 blocks
         options = {"dtype": torch.float32, "attn_implementation": "eager", **options}
-    model, info = auto_class(task, config).from_pretrained(source, output_loading_info=True, **options)
+    auto = auto_class(task, config)
+    if request.task and config.model_type in transformers.CONFIG_MAPPING and type(config) not in auto._model_mapping:
+        raise UnsupportedModel(
+            f"transformers has no {config.model_type} for {request.task}; leave task= out to open '{request.name}' "
+            f"with the head it was trained with"
+        )
+    model, info = auto.from_pretrained(source, output_loading_info=True, **options)
     _check_weights(request, task, info)
     if request.device is not None:
         try:
@@ -265,9 +276,10 @@ def _check_weights(request: Request, task: str, info: Mapping[str, Any]) -> None
     # A bare encoder may have been trained without the pooler, which no map looks at.
     missing = sorted(name for name in info["missing_keys"] if task != "encoder" or "pooler" not in name)
     if missing:
+        other = "the head it was trained with (task=), or as a bare encoder"
         raise UnsupportedModel(
             f"the checkpoint '{request.name}' has no weights for {some(missing)}, which would be random; open it with "
-            f"the head it was trained with (task=), or as a bare encoder"
+            f"{other if task != 'encoder' else 'the head it was trained with (task=)'}"
         )
     left = sorted(name for name in info["unexpected_keys"] if re.search(r"\.\d+\.", name))
     if left and not DEPTH.intersection(dict(request.options)):  # unless fewer layers were asked for

@@ -269,7 +269,8 @@ def _with_own_head(opened: Model) -> Model:
             ) from error
         raise UnsupportedModel(
             f"{opened.family.name} has a head that wherefrom does not know, and it gives no logits for input_ids and "
-            f"attention_mask alone ({type(error).__name__}: {error})"
+            f"attention_mask alone ({type(error).__name__}: {error}). Load its checkpoint with the class of one task, "
+            f"such as AutoModelForSequenceClassification or AutoModelForMaskedLM, or let its forward return `.logits`"
         ) from error
     classes = short[-1] if short else 0
     if short == long == [1, classes]:

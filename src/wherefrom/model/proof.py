@@ -26,7 +26,7 @@ from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
 from wherefrom.model.sentences import Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
-from wherefrom.model.stock import shape, stock
+from wherefrom.model.stock import hooked, shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
 from wherefrom.model.undo import borrowed, hook, outside_inference_mode, routing_eagerly, without_gradients
 
@@ -168,9 +168,11 @@ def refuse_broken(opened: Model) -> None:
     try:
         borrowed(run)
     except Exception as error:  # whatever the model raises
+        hooks = "the hooks that are registered on it, which run with it" if hooked(opened.pretrained) else ""
         raise UnsupportedModel(
             f"{type(opened.pretrained).__name__}: the model's own forward pass fails, with or without wherefrom "
-            f"({type(error).__name__}: {error}). Check its configuration, such as num_labels and the sizes of its heads"
+            f"({type(error).__name__}: {error}). Check "
+            f"{hooks or 'its configuration, such as num_labels and the sizes of its heads'}"
         ) from error
 
 

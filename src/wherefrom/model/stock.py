@@ -27,6 +27,11 @@ def stock(model: nn.Module) -> bool:
     return all(map(_ours, everywhere)) and all(map(_as_made, model.modules()))
 
 
+def hooked(model: nn.Module) -> bool:
+    """Whether somebody registered a hook on one of its modules."""
+    return any(not _ours(hook) for part in model.modules() for name in OWN for hook in part.__dict__[name].values())
+
+
 def shape(model: nn.Module) -> Hashable:
     """What two models that compute alike have in common beside their configuration: classes and settings by module."""
     return tuple((name, type(part), tuple(_settings(part))) for name, part in model.named_modules())

@@ -460,7 +460,8 @@ def _class(labels: Mapping[int, str], best: int, target: Any, foil: Any) -> Targ
         return Target("class", index, labels[index])
     against = class_index(labels, foil, "foil")
     if against == index:
-        raise InvalidTarget(f"target and foil are the same class, '{labels[index]}'; expected two different ones")
+        expected = "expected two different ones" if len(labels) > 1 else "the model has no other; leave foil out"
+        raise InvalidTarget(f"target and foil are the same class, '{labels[index]}'; {expected}")
     return Target("class", index, labels[index], foil=against, foil_label=labels[against])
 
 

@@ -114,7 +114,7 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     joined = _aggregation(chosen, wanted.aggregate, wanted.receptive_field)
     if wanted.receptive_field and not opened.causal:
         raise InvalidOption(
-            f"receptive_field corrects for tokens that see only those before them, and every token of "
+            f"receptive_field=True corrects for tokens that see only those before them, and every token of "
             f"{opened.name} sees all; leave it out"
         )
     if (method.kind == "scores" or method.pairs) and (start, end) != (0, opened.depth):
@@ -162,7 +162,8 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
         others = ", ".join(each.name for each in methods() if not each.blocks)
         opened.need_blocks(repr(chosen.asked), f" Methods that look at embeddings and output alone: {others}")
     if (why := undefined(method.needs, opened)) is not None:
-        alike = [each for each in _defined(opened, method.class_specific) if not each.random]
+        same = _defined(opened, method.class_specific)
+        alike = [each for each in same if not each.random and (method.pairs or not each.pairs)]
         alike.sort(key=lambda each: each.idea != method.idea)  # nearest relatives first
         towards = method.class_specific and opened.family.mapped
         maps = f"; or one that looks at no output, as {MAPS[0]}" if towards else ""
@@ -208,7 +209,9 @@ def resolve_jobs(
 def _aggregation(chosen: MethodSpec, aggregate: str | None, receptive_field: bool) -> str | None:
     unjoined = chosen.method.kind == "scores" or chosen.method.pairs
     if unjoined and receptive_field:
-        raise InvalidOption(f"receptive_field corrects rollout and flow, which '{chosen.asked}' has not; leave it out")
+        raise InvalidOption(
+            f"receptive_field=True corrects rollout and flow, which '{chosen.asked}' has not; leave it out"
+        )
     if aggregate == AUTO:
         aggregate = chosen.method.aggregate if chosen.preset is None else chosen.preset.aggregate
     elif unjoined and aggregate not in (None, "none"):

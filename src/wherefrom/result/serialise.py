@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
@@ -142,12 +143,14 @@ def load(cls: type[Explanation], path: Path) -> Explanation:
 
 def stored(path: Path, what: str) -> dict[str, Any]:
     """The data that `store` wrote, of an explanation or whatever else it is called."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UnknownName(f"there is no file '{path}'")
     try:
         if path.suffix == ".json":
             data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         elif path.suffix == ".npz":
+            if not zipfile.is_zipfile(path):  # of which numpy would think as a pickle, and name arguments of its own
+                raise DamagedFile(f"'{path.name}' is damaged or not a wherefrom {what}: a .npz is a zip file")
             with np.load(path, allow_pickle=False) as archive:
                 data = {**json.loads(str(archive["meta"])), **{k: archive[k] for k in archive if k != "meta"}}
         else:

@@ -176,7 +176,15 @@ export function mount(element, payload, options = {}) {
       // A page without an address of its own (a frame in a notebook) keeps its state to itself.
     }
   };
-  const onHash = () => set(choiceFrom(location.hash, BEGIN));
+  const onHash = () => {
+    set(choiceFrom(location.hash, BEGIN));
+    askAnew(location.hash);
+  };
+  /** An address may ask why not a token about which the payload has nothing: the page that was reloaded had asked. */
+  const askAnew = (hash) => {
+    const { from, to: last, foil } = choiceFrom(hash, BEGIN);
+    if (foil !== null && from === last && said.steps[from] && said.towards) why(from, foil);
+  };
   const onKey = (event) => {
     if (!pressed(event, to)) return;
     event.preventDefault();
@@ -187,6 +195,7 @@ export function mount(element, payload, options = {}) {
   if (options.hash) window.addEventListener("hashchange", onHash);
   const unwatch = watchTheme(dress);
   dress();
+  if (options.hash) askAnew(location.hash);
   return {
     destroy() {
       keysOn.removeEventListener("keydown", onKey);
