@@ -190,6 +190,8 @@ def test_a_text_longer_than_the_model_in_windows(client: Any, models: dict[str, 
     told = stream(client, **asked, methods=both, heads=True, evidence=True, form="viewer")
     assert [each["name"] for each in told if each["event"] == "explanation"] == both
     assert {each["event"] for each in told if each["event"] in ("failed", "error")} == set()
+    none = stream(client, **asked, methods=["attcat"], aggregate="flow")  # which has no maps
+    assert [each["event"] for each in none if each["event"] != "progress"] == ["failed", "done"]
     refused = client.post("/api/explain", json={**asked, "model": "tiny-mlm", "inputs": f"{text} [MASK]"})
     assert (refused.status_code, "classifiers" in refused.json()["detail"]) == (422, True)
 

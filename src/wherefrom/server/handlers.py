@@ -282,6 +282,8 @@ def _explanations(
             continue
         if note:
             yield {"event": "note", "detail": f"{name}: {note}"}
+    if not jobs:
+        return
 
     def passing(layer: int) -> None:
         talk.say(steps.done(f"layer {layer + 1} of {opened.depth}"))
