@@ -22,6 +22,7 @@ from wherefrom.errors import InvalidOption, UnknownName, did_you_mean, warn
 from wherefrom.typecheck import shown
 
 T = TypeVar("T")
+BETWEEN = "(),="  # in "integrated-gradients(n_steps=50)" and in lists of names
 
 
 class Registry(Mapping[str, T]):
@@ -38,6 +39,11 @@ class Registry(Mapping[str, T]):
 
     def add(self, name: str, entry: T, aliases: tuple[str, ...] = ()) -> None:
         """Enter something under a name and its aliases, none of which may be taken but by its own former version."""
+        if not isinstance(name, str) or not name.strip() or set(name) & set(BETWEEN):
+            raise InvalidOption(
+                f"a {self.noun} cannot be called {shown(name)}; expected a text without any of {' '.join(BETWEEN)}, "
+                f"which stand between a name and its options"
+            )
         if name in self._entries and not _again(self._entries[name], entry):
             raise InvalidOption(f"the {self.noun} '{name}' is registered twice; give one of them another name")
         for each in (name, *aliases):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from wherefrom.errors import WherefromError, WherefromWarning
-from wherefrom.method.base import METHODS
+from wherefrom.errors import InvalidOption, WherefromError, WherefromWarning
+from wherefrom.method.base import METHODS, method
+from wherefrom.method.citations import ABNAR_2020
 from wherefrom.metric.base import METRICS
 from wherefrom.metric.names import metrics
 from wherefrom.registry import Registry
@@ -119,3 +121,27 @@ def test_a_module_that_is_reloaded_replaces_its_own_and_nobody_elses() -> None:
     for function, namespace in (("vn", other), ("another", first)):  # another's, or one file's second of that name
         with pytest.raises(ValueError, match="the method 'vn' is registered twice"):
             exec(CELL.format(function=function, symbol="V1", summary="Third."), namespace)
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"name": "mine(x)"}, "a method cannot be called 'mine\\(x\\)'; expected a text without any of"),
+        ({"name": " "}, "cannot be called"),
+        ({"paper": "me"}, "has the paper 'me'; expected a Paper"),
+        ({"needs": "values"}, "needs 'values'; expected a set of words"),
+        ({"checks": None}, "checks None; expected a set of words"),
+        ({"kind": "vector"}, "kind='vector'; expected 'map' or 'scores'"),
+        ({"symbols": "M"}, "symbols='M'; expected a list of words"),
+    ],
+)
+def test_a_method_that_could_not_be_called_is_not_registered(odd: dict[str, Any], said: str) -> None:
+    """It would be found out at its first use, or in the list of all methods."""
+    usual: dict[str, Any] = {"name": "mine", "idea": "mine", "paper": ABNAR_2020, "needs": set(), "checks": set()}
+    known = len(METHODS)
+    with pytest.raises(InvalidOption, match=said):
+        method(**{**usual, **odd})(lambda layer: layer.attention)
+    assert len(METHODS) == known
+    method(**{**usual, "needs": ["attention"]})(lambda layer: layer.attention)  # a list does, too
+    assert METHODS.find("mine").needs == {"attention"}

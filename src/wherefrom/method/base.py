@@ -187,6 +187,7 @@ MethodLike: TypeAlias = str | MethodSpec | Method | Preset
 METHODS: Registry[Method | Preset] = Registry("method", group="wherefrom.methods", listing="wherefrom methods")
 
 
+@checks_arguments
 def method(
     name: str,
     *,
@@ -215,6 +216,8 @@ def method(
     What a map says is how much token i takes from token j, amounts that add up unless it is signed or `additive` says
     otherwise; scores do where it says so.
     """
+    if not isinstance(paper, Paper):
+        raise InvalidOption(f"'{name}' has the paper {shown(paper)}; expected a Paper of wherefrom.method.citations")
     _refuse_unknown_words(name, "needs", needs, NEEDS)
     _refuse_unknown_words(name, "prefers", prefers, NEEDS)
     _refuse_unknown_words(name, "checks", checks, CHECKS)
@@ -251,8 +254,10 @@ def method(
     return register
 
 
-def _refuse_unknown_words(name: str, what: str, given: Set[str], known: Mapping[str, str]) -> None:
-    for word in sorted(given - known.keys()):
+def _refuse_unknown_words(name: str, what: str, given: Any, known: Mapping[str, str]) -> None:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidOption(f"'{name}' {what} {shown(given)}; expected a set of words of {', '.join(known)}")
+    for word in sorted(set(given) - known.keys()):
         hint = did_you_mean(word, known)
         raise InvalidOption(f"'{name}' {what} {word!r}; {hint}expected words of {', '.join(known)}")
 
