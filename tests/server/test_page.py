@@ -343,27 +343,58 @@ def test_a_long_text_in_windows(visit: Open) -> None:
     assert not page.get_by_role("button", name="in overlapping windows").is_visible()
 
 
-def test_cancel_stops_the_work(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the second explanation takes as long as the test likes."""
-    cancelled = threading.Event()
+@pytest.fixture
+def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """After how many explanations the server waits for the end of the test."""
+    after, over = [1], threading.Event()
 
     def slow(*given: Any, **named: Any) -> Any:
         for done, each in enumerate(genuine(*given, **named)):
-            if done:
-                cancelled.wait(60)
+            if done >= after[0]:
+                over.wait(60)
             yield each
 
     genuine = handlers.attempt
     monkeypatch.setattr(handlers, "attempt", slow)
+    yield after
+    over.set()
+
+
+@pytest.mark.usefixtures("halting")
+def test_cancel_stops_the_work_and_keeps_what_was_done(visit: Open) -> None:
     page = visit()
+    page.fill("#text", TEXT)
     page.click("#explain")
     page.locator(".viewer .card").first.wait_for()  # the first is there before the last has begun
     assert page.locator("#progress").is_visible()
     page.click("#cancel")
     page.locator("#status", has_text="Cancelled").wait_for()
-    cancelled.set()
     expect(page.locator("#explain")).to_be_enabled()
-    assert 0 < page.locator(".viewer .card").count() < 4
+    for _ in range(2):
+        expect(page.locator(".remarks")).to_contain_text("stopped before its end")
+        expect(page.locator("#history li b")).to_have_text([TEXT])
+        assert 0 < page.locator(".viewer .card").count() < 4
+        expect(page.locator("#text")).to_have_value(TEXT)
+        page.reload()
+
+
+def test_a_reload_while_it_runs_loses_nothing_that_had_come(visit: Open, halting: list[int]) -> None:
+    page = visit()
+    page.fill("#text", TEXT)
+    page.click("#explain")
+    expect(page.locator("#history li b")).to_have_text([TEXT])
+    page.reload()
+    expect(page.locator(".viewer .card")).to_have_count(1)
+    expect(page.locator(".remarks")).to_contain_text("stopped before its end")
+    halting[0] = 0
+    page.fill("#text", "a good film")
+    page.click("#explain")
+    page.locator("#progress").wait_for()
+    page.reload()
+    expect(page.locator("#text")).to_have_value("a good film")  # of which nothing had come
+    expect(page.locator("#history li b")).to_have_text([TEXT])
+    page.locator("#history .run").click()
+    expect(page.locator("#text")).to_have_value(TEXT)
 
 
 def test_light_and_dark_follow_the_system_and_the_button(visit: Open) -> None:

@@ -106,6 +106,21 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     expect(tokens).to_have_count(4)
 
 
+@pytest.mark.parametrize(("model", "field"), [("plain", "Prompt"), ("chat", "Message")])
+def test_a_question_that_was_not_answered_yet_stands_after_a_reload(page: Any, model: str, field: str) -> None:
+    page.get_by_role("link", name="Let a model speak").click()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    page.route("**/api/generate", lambda _route: None)  # which nobody answers
+    page.get_by_label("Model", exact=True).select_option(model)
+    page.get_by_role("textbox", name=field).fill("is the dog good ?")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Cancel").wait_for()
+    page.reload()
+    expect(page.get_by_role("textbox", name=field)).to_have_value("is the dog good ?")
+    expect(page.get_by_label("Model", exact=True)).to_have_value(model)
+    expect(page.locator("#results")).to_be_hidden()
+
+
 def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, address: str) -> None:
     page.goto(f"{address}/generate")
     page.locator("html[data-ready]").wait_for(state="attached")

@@ -158,9 +158,18 @@ function reopen(models, css) {
   by("tokens").value = question.max_new_tokens ?? by("tokens").value;
   by("how").value = question.temperature ?? "";
   written();
+  if (!payload) return unanswered(question);
   announce(question, kindOf(model));
   if (question.chat) goOn(question, said);
   show(payload, question, css);
+}
+
+/** The page was left before an answer had come: the question stands there, to be asked again. */
+function unanswered({ chat }) {
+  if (!chat) return;
+  turns = chat.slice(0, -1);
+  by("anew").hidden = !turns.length;
+  by("text").value = chat.at(-1).content;
 }
 
 async function speak(models, limits, css) {
@@ -177,6 +186,7 @@ async function speak(models, limits, css) {
   clear(question, kindOf(models.find((each) => each.name === question.model)));
   busy(true);
   by("status").textContent = "Waiting for the server";
+  rememberAnswer({ question });
   try {
     await stream("/api/generate", question, (event) => {
       if (event.event === "waiting") by("status").textContent = event.ahead ? `Waiting: ${event.ahead} before this one` : "Waiting for the server";

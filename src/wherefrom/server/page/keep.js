@@ -18,11 +18,19 @@ async function store(mode) {
   return transaction.objectStore("kept");
 }
 
-/** Keeps a run and forgets the oldest beyond the limit. A browser without a database keeps nothing. */
-export async function keep(run) {
+let writing = Promise.resolve(); // one after the other: the first gives a run its id
+
+/** Keeps a run, or what has become of it, and forgets the oldest beyond the limit. */
+export function keep(run) {
+  writing = writing.then(() => put(run));
+  return writing;
+}
+
+/** A browser without a database keeps nothing. */
+async function put(run) {
   try {
     const kept = await store("readwrite");
-    await request(kept.add(run));
+    run.id = await request(kept.put(run));
     const keys = await request(kept.getAllKeys());
     for (const key of keys.slice(0, Math.max(0, keys.length - MOST))) kept.delete(key);
   } catch (error) {
@@ -39,28 +47,31 @@ export async function kept() {
   }
 }
 
-export async function forget(id) {
+/** One of them, or without a run all. */
+export async function forget(run) {
+  if (!run || remembered()?.when === run.when) remember(null);
   const all = await store("readwrite");
-  await request(id === undefined ? all.clear() : all.delete(id));
+  await request(run ? all.delete(run.id) : all.clear());
 }
 
-// Which of them is on the page, as long as the tab is open.
+// Which of them is on the page, as long as the tab is open, and which text was asked about: nothing may have come yet.
 
 const SHOWN = "wherefrom-shown";
 
 export function remember(run) {
   try {
-    sessionStorage.setItem(SHOWN, run.when);
+    sessionStorage.removeItem(SHOWN);
+    if (run) sessionStorage.setItem(SHOWN, JSON.stringify({ when: run.when, asked: run.asked.images ? null : run.asked }));
   } catch {
     // a browser that keeps nothing
   }
 }
 
-export function remembered(run) {
+export function remembered() {
   try {
-    return sessionStorage.getItem(SHOWN) === String(run.when);
+    return JSON.parse(sessionStorage.getItem(SHOWN));
   } catch {
-    return false;
+    return null;
   }
 }
 

@@ -12,6 +12,8 @@ const by = (id) => document.getElementById(id);
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const sentence = (text) => capital(text.trim()).replace(/([^.!?…])$/, "$1.");
 
+const HELD = 1000; // ms between two writes of a run that grows
+
 let running = null; // the AbortController of the run under way
 let shown = null; // the run on the page
 
@@ -52,7 +54,7 @@ function tell({ waiting, share, doing }) {
 
 function show(run, view) {
   shown = run;
-  if (run.payload) remember(run);
+  remember(run);
   by("results").hidden = !run.payload;
   by("results-title").textContent = run.asked.compare === "text" ? "Two texts" : run.asked.compare === "model" ? "Two models" : "Explanations";
   by("share").disabled = !run.payload;
@@ -83,6 +85,7 @@ async function explain(asks, view, models, long = "error") {
   busy(true);
   by("status").textContent = "Waiting for the server";
   const begin = performance.now();
+  let held = null; // when what has come so far was kept
   try {
     await perform(run, {
       tell,
@@ -92,6 +95,10 @@ async function explain(asks, view, models, long = "error") {
         const first = by("results").hidden;
         show(run, view);
         if (first && run.payload) reveal();
+        if (!run.payload || (held && performance.now() - held < HELD)) return;
+        const written = keep(run);
+        if (!held) written.then(() => listKept(asks, view));
+        held = performance.now();
       },
     });
     const took = ((performance.now() - begin) / 1000).toFixed(1);
@@ -101,7 +108,11 @@ async function explain(asks, view, models, long = "error") {
     if (run.payload) await keep(run);
     await listKept(asks, view);
   } catch (error) {
+    run.stopped = true;
+    if (run.payload) await keep(run);
     if (running !== mine) return; // another run has taken its place
+    show(run, view);
+    await listKept(asks, view);
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
     if (error.code === "too-long") tooLong(asked, models, (way) => explain(asks, view, models, way));
     else if (error.name !== "AbortError") complain(error.message);
@@ -115,6 +126,7 @@ async function explain(asks, view, models, long = "error") {
 
 function reopen(run, asks, view) {
   asks.fill(run.asked);
+  run.stopped = !run.complete; // the page was left while it ran
   view.reset();
   complain(null);
   try {
@@ -135,11 +147,13 @@ async function listKept(asks, view) {
       new Date(run.when).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })].filter(Boolean);
     const open = () => {
       running?.abort();
+      running = null; // it does not come back to the page
+      busy(false);
       reopen(run, asks, view);
       by("results").scrollIntoView({ block: "start" });
     };
     return make("li", {}, make("button", { type: "button", class: "run", onclick: open }, make("b", {}, run.title), make("span", { class: "hint" }, about.join(" · "))),
-      make("button", { type: "button", class: "quiet", "aria-label": `Forget “${run.title}”`, onclick: async () => (await forget(run.id), listKept(asks, view)) }, "×"));
+      make("button", { type: "button", class: "quiet", "aria-label": `Forget “${run.title}”`, onclick: async () => (await forget(run), listKept(asks, view)) }, "×"));
   }));
   return runs;
 }
@@ -161,8 +175,10 @@ async function start() {
   by("share").addEventListener("click", () => save(shown, view.extras()).catch((error) => complain(error.message)));
   by("forget").addEventListener("click", async () => (await forget(), listKept(asks, view)));
   const runs = await listKept(asks, view);
-  const before = runs.find(remembered); // a reload, or back from another page
+  const last = remembered(); // a reload, or back from another page
+  const before = last && runs.find((run) => run.when === last.when);
   if (before) reopen(before, asks, view);
+  else if (last?.asked) asks.fill(last.asked); // nothing had come yet
   document.documentElement.dataset.ready = "";
 }
 

@@ -40,7 +40,8 @@ export function panel(place, css, themed) {
       } else if (run.payload) viewer.update(run.payload);
       host?.replaceChildren(...(run.payload ? extras(run) : []));
       place.querySelector(".remarks")?.remove();
-      const remarks = [...run.failed.map(({ names, detail }) => `${names.join(", ")}: ${detail}.`), ...run.notes];
+      const remarks = [...run.failed.map(({ names, detail }) => `${names.join(", ")}: ${detail}.`), ...run.notes,
+        ...(run.stopped && run.payload ? ["This was stopped before its end: methods and evidence may be missing."] : [])];
       if (remarks.length) place.prepend(make("ul", { class: "remarks" }, ...remarks.map((each) => make("li", {}, ...prose(each)))));
     },
     /** Only the evidence: the viewer keeps its focus. */
