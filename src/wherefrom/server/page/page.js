@@ -169,7 +169,7 @@ async function start() {
     explain(asks, view, models);
   });
   by("ask").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) explain(asks, view, models);
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !running) explain(asks, view, models);
   });
   by("cancel").addEventListener("click", () => running?.abort());
   by("share").addEventListener("click", () => save(shown, view.extras()).catch((error) => complain(error.message)));
