@@ -446,6 +446,10 @@ def test_unknown_devices_and_precisions_are_refused(tiny: Path, tmp_path: Path) 
     train = write(tmp_path / "train.jsonl", reviews(20))
     with pytest.raises(WherefromError, match="expected auto, bf16 or float32"):
         classify.classify([train], run(tmp_path / "a", precision="fp8"), Columns(), model=str(tiny))
+    with pytest.raises(WherefromError, match="unknown device 'gpu'; expected one of auto, cpu, cuda"):
+        classify.classify([train], run(tmp_path / "a", device="gpu"), Columns(), model=str(tiny))
+    with pytest.raises(WherefromError, match="cannot use the device 'gpu'"):
+        lm.measure("wherefrom/lm", [str(train)], "gpu")
     if not torch.cuda.is_available():
         with pytest.raises(WherefromError, match="torch sees no GPU"):
             classify.classify([train], run(tmp_path / "b", device="cuda"), Columns(), model=str(tiny))

@@ -170,11 +170,16 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
     model, info = auto.from_pretrained(source, output_loading_info=True, **options)
     _check_weights(request, task, info)
     if request.device is not None:
-        try:
-            model = model.to(request.device)
-        except (RuntimeError, AssertionError) as error:
-            raise InvalidOption(f"cannot use the device '{request.device}': {error}") from error
+        model = placed(model, request.device)
     return model, _beside(request, model) if tokenizer is None else tokenizer
+
+
+def placed(model: Any, device: str) -> Any:
+    """The model on a device, if there is one of that name."""
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidOption(f"cannot use the device '{device}': {error}") from error
 
 
 def auto_class(task: str, config: Any) -> Any:

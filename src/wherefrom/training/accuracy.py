@@ -59,7 +59,7 @@ def labels(
     if by is not None:
         groups = {number: str(cell(row, by, data)) for number, row in rows(data)}
     asked = examples(data, columns, drop=(lambda row: row.get(columns.text) in shared) if shared else None)
-    network = checkpoints.network(model, checkpoints.CLASSIFIER).to(device).eval()
+    network = checkpoints.measured(model, checkpoints.CLASSIFIER, device)
     refuse_foreign((each.label for each in asked), list(network.config.label2id), data)
     tokenizer = checkpoints.tokenizer(model)
     encoded = classify.encode(asked, network, tokenizer, longest)
@@ -81,7 +81,7 @@ def prompts(
 ) -> list[Score]:
     """How often a masked language model prefers the target to the foil; words of several pieces are counted apart."""
     asked = prompt.read(data, columns, by)
-    network = checkpoints.network(model, checkpoints.MASKED_LM).to(device).eval()
+    network = checkpoints.measured(model, checkpoints.MASKED_LM, device)
     tokenizer = checkpoints.tokenizer(model)
     whole = [item for item in asked if None not in (prompt.piece(w, tokenizer) for w in (item.target, item.foil))]
     if not whole:
@@ -121,7 +121,7 @@ def sentences(
 ) -> list[Score]:
     """How often a language model gives the good sentence of a minimal pair the higher probability."""
     groups, pairs = _minimal_pairs(data, columns, by)
-    network = checkpoints.network(model, checkpoints.CAUSAL_LM).to(device).eval()
+    network = checkpoints.measured(model, checkpoints.CAUSAL_LM, device)
     tokenizer = checkpoints.tokenizer(model)
     encoded = [tokenizer(sentence)["input_ids"] for pair in pairs for sentence in pair]
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))  # like lengths beside each other

@@ -37,7 +37,7 @@ def measure(
 @torch.inference_mode()
 def translate(model: str, sources: list[str], device: str = "cpu", beams: int = 4, batch: int = 64) -> list[str]:
     """What the model writes, by a beam of this width; texts of like length are read together."""
-    network = checkpoints.network(model, checkpoints.TRANSLATOR).to(device).eval()
+    network = checkpoints.measured(model, checkpoints.TRANSLATOR, device)
     words = checkpoints.tokenizer(model)
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     found: dict[int, str] = {}

@@ -9,7 +9,7 @@ import transformers
 
 from wherefrom import zoo
 from wherefrom.errors import UnknownName, UnsupportedModel, warn
-from wherefrom.model.loading import quiet, refuse_unfinished, some, task_in
+from wherefrom.model.loading import placed, quiet, refuse_unfinished, some, task_in
 
 
 class Kind(NamedTuple):
@@ -73,6 +73,11 @@ def network(name: str, kind: Kind, **options: Any) -> Any:
             f"expected one, e.g. {kind.shipped}"
         )
     return found
+
+
+def measured(name: str, kind: Kind, device: str) -> Any:
+    """The same, on a device and ready to be measured."""
+    return placed(network(name, kind), device).eval()
 
 
 def with_new_head(name: str, kind: Kind, **options: Any) -> Any:

@@ -402,7 +402,7 @@ def accuracy(answers: Classifier, shown: Shown, batch: int) -> dict[str, float]:
 @torch.inference_mode()
 def measure(model: str, data: Path, columns: ImageColumns, device: str = "cpu", batch: int = 256) -> Score:
     """How often a classifier of pictures is right."""
-    network = checkpoints.network(model, checkpoints.OF_PICTURES).to(device).eval()
+    network = checkpoints.measured(model, checkpoints.OF_PICTURES, device)
     from transformers import AutoImageProcessor
 
     names = [network.config.id2label[index] for index in range(network.config.num_labels)]

@@ -137,7 +137,7 @@ def measure(model: str, sources: Sequence[str], device: str = "cpu", batch: int 
     if (task := checkpoints.task_of(model)) != "causal-lm":
         raise InvalidInput(f"'{model}' is for {task}; bits per byte are those of a causal language model")
     words = checkpoints.tokenizer(model)
-    network = checkpoints.network(model, checkpoints.CAUSAL_LM).to(device).eval()
+    network = checkpoints.measured(model, checkpoints.CAUSAL_LM, device)
     ids = np.concatenate([corpus.encode(texts.lines([source]), words, after=LINE)[:-1] for source in sources])
     if not len(ids):
         raise InvalidInput(f"{', '.join(sources)}: no text to measure on")

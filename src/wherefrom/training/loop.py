@@ -312,6 +312,8 @@ def on_cuda(run: Schedule) -> bool:
     import torch
 
     there = torch.cuda.is_available()
+    if run.device not in ("auto", "cpu", "cuda"):
+        raise InvalidOption(f"unknown device '{run.device}'; expected one of auto, cpu, cuda")
     if run.device == "cuda" and not there:
         raise InvalidOption("device 'cuda' was asked for, but torch sees no GPU; use --device cpu")
     return there and run.device != "cpu"
