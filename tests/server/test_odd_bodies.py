@@ -74,6 +74,13 @@ def test_an_object_that_is_no_image_is_said_to_be_none(client: Any, inputs: Any)
     assert "inputs: an object without 'image'" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("inputs", [5, None, [["a cat"]], [["a", "b", "c"]], [1, 2], {"image": 3}])
+def test_inputs_of_a_wrong_kind_are_told_every_right_one(client: Any, inputs: Any) -> None:
+    answer = client.post("/api/explain", json={"inputs": inputs})
+    assert answer.status_code == 422
+    assert "inputs: expected a text, an image" in answer.json()["detail"]
+
+
 def test_odd_bodies_give_a_sentence_or_a_result(client: Any) -> None:
     rng = random.Random(0)
     for _ in range(150):

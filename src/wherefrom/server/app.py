@@ -275,7 +275,10 @@ def _sentence(error: RequestValidationError) -> str:
     if not where:
         return 'the request is no object, or an empty one; expected one such as {"inputs": "a text"}'
     message = str(first["msg"])
-    if first["type"] == "missing" and len(where) > 1:
+    of_kind = first["type"].endswith("_type") or first["type"] in ("missing", "too_long", "too_short")
+    if where[0] == "inputs" and len(where) > 1 and of_kind and (first["type"], where[-1]) != ("missing", "image"):
+        message = 'expected a text, an image {"image": …}, or a list of texts, of pairs [text, text] or of images'
+    elif first["type"] == "missing" and len(where) > 1:
         message = f"an object without {where[-1]!r}; a text is written as a string"
     field = f"options: {where[1]}" if where[0] == "options" and len(where) > 1 else where[0]
     return f"{field}: {message[:1].lower()}{message[1:]}; /api/openapi.json describes every field"
