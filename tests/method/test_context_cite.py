@@ -170,3 +170,9 @@ def test_the_first_token_of_an_answer_has_what_it_has_alone(speaker: dict[str, A
     )
     assert np.allclose(g.scores[0, : g.start], first.scores, atol=1e-9)
     assert (g.scores[1, : g.start] != 0).any()
+
+
+@pytest.mark.parametrize("seed", [2**32 - 1, 2**63 - 1])
+def test_a_seed_beyond_what_numpy_takes_draws_too(seed: int) -> None:
+    found = wherefrom.explain("the cat is good", tiny.model(), tiny.tokenizer(), method="context-cite", seed=seed)
+    assert np.isfinite(found.scores).all()

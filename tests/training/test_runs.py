@@ -448,6 +448,8 @@ def test_unknown_devices_and_precisions_are_refused(tiny: Path, tmp_path: Path) 
         classify.classify([train], run(tmp_path / "a", precision="fp8"), Columns(), model=str(tiny))
     with pytest.raises(WherefromError, match="unknown device 'gpu'; expected one of auto, cpu, cuda"):
         classify.classify([train], run(tmp_path / "a", device="gpu"), Columns(), model=str(tiny))
+    with pytest.raises(WherefromError, match="seed=-1; expected a whole number from 0"):
+        classify.classify([train], run(tmp_path / "a", seed=-1), Columns(), model=str(tiny))
     with pytest.raises(WherefromError, match="cannot use the device 'gpu'"):
         lm.measure("wherefrom/lm", [str(train)], "gpu")
     if not torch.cuda.is_available():

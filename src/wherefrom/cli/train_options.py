@@ -49,7 +49,7 @@ Checks = Annotated[
     int, typer.Option(help="Validations (and checkpoints) per epoch; of a run counted in steps, in all of it.", min=1)
 ]
 Dropout = Annotated[float, typer.Option(help="Share of the activations dropped in training.", min=0, max=0.9)]
-Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropout.")]
+Seed = Annotated[int, typer.Option(help="Seed of initialisation, order and dropout.", min=0, max=2**32 - 1)]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Precision = Annotated[str, typer.Option(help="auto (bf16 on CUDA), bf16 or float32.")]
 Workers = Annotated[int, typer.Option(help="Processes that prepare batches.", min=0)]

@@ -142,7 +142,7 @@ def _given(spans: Sequence[tuple[int, int]], sentence: Sentence, token: int) -> 
 
 def random_masks(units: int, count: int, kept: float, seed: int) -> NDArray[np.bool_]:
     """True where a unit stays: [count, units]. As the authors draw them, each by a seed of its own."""
-    draws = (np.random.RandomState(seed * count + number) for number in range(count))
+    draws = (np.random.RandomState((seed * count + number) % 2**32) for number in range(count))  # which takes no more
     return np.stack([each.choice([False, True], size=units, p=[1 - kept, kept]) for each in draws])
 
 

@@ -39,7 +39,7 @@ def randomised(
     twin = replace(opened, model=copy.deepcopy(opened.model))
     deviation = float(getattr(opened.config, "initializer_range", 0.02))
     for number, (name, part) in enumerate(parts(twin, batch).items()):
-        generator = torch.Generator().manual_seed(1000 * seed + number)
+        generator = torch.Generator().manual_seed((1000 * seed + number) % 2**63)
         before = [module._parameters[key].detach().clone() for module, key in part if independent]  # type: ignore[union-attr]
         with torch.no_grad():
             for module, key in part:

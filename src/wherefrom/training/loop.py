@@ -95,6 +95,8 @@ def running(run: Schedule, settings: dict[str, Any], fresh: bool) -> Iterator[No
     """
     on_cuda(run)  # these refuse devices and precisions, before anything is read
     in_half(run)
+    if not 0 <= run.seed < 2**32:
+        raise InvalidOption(f"seed={run.seed}; expected a whole number from 0 to {2**32 - 1:,}")
     folder, there = run.out / CHECKPOINTS, run.out.exists()
     before = set() if fresh else {each.name for each in folder.glob("*")}
     prepare(run.out, settings, fresh)
