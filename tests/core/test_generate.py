@@ -399,6 +399,8 @@ def test_a_chat_is_an_input_and_its_turns_are_segments(model: Any) -> None:
     assert np.allclose(again.scores, found.scores)
     turns = found.by("turn")
     assert len(turns) == 5
+    assert found.special[0]
+    assert not any(turns.special[:3])  # though each begins with a special token
     assert turns.scores.sum() == pytest.approx(found.scores.sum())
     several = wherefrom.explain([CHAT, CHAT[:1]], model.model, tokenizer, method="alti-logit")
     assert len(several) == 2

@@ -457,3 +457,13 @@ def test_real_data_is_read_whole(name: str, split: str) -> None:
 def test_the_two_agreement_sets_share_1076_sentences() -> None:
     data = read("linzen_colorless", folder=SHARED, without="linzen_lgd")
     assert (len(data), len(data.dropped)) == (7489 - 1076, 1076)
+
+
+@pytest.mark.parametrize("odd", [[[9, 12]], "two", 1.5, "NaN", "inf", {}])
+def test_attractors_are_counted(tmp_path: Path, odd: Any) -> None:
+    file = tmp_path / "odd.jsonl"
+    rows = [{"text": "the cat", "attractors": odd}, {"text": "the dog", "attractors": 2}]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    data = read(str(file), columns={"text": "text", "attractors": "attractors"})
+    assert [each.attractors for each in data] == [2]
+    assert "not a whole number" in data.dropped[0].reason

@@ -208,3 +208,18 @@ def test_numbers_over_units_are_pythons(modules: Any, model: Any) -> None:
             for (start, end), row in zip(chosen, rows, strict=True):
                 one = found[:] if start is None else found[start : end + 1] if start < end else found[start]
                 assert np.allclose(row, one.by(unit).scores, atol=1e-9), (method, unit, start)
+
+
+def test_a_turn_that_begins_with_a_special_token_sets_the_scale(modules: Any, generation: Generation) -> None:
+    data = payload(generation)
+    data["special"] = [True, *data["special"][1:]]
+    work = """async ([data, unit]) => {
+        const { saidOf, rowOf, reading } = await import("/viewer/said.js");
+        const said = saidOf(data);
+        const { values, sources, scale } = reading(said, rowOf(said, { from: null, to: null, foil: null }), unit);
+        return [[...values.slice(0, sources)], scale];
+    }"""
+    turns, scale = modules.evaluate(work, [data, "turn"])
+    assert scale == pytest.approx(np.abs(turns).max())
+    tokens, scale = modules.evaluate(work, [data, "token"])
+    assert scale == pytest.approx(np.abs(tokens[1:-1]).max())  # neither the special token's nor the last one's own

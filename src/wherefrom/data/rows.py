@@ -7,6 +7,7 @@ used. A column written `a|b` is called a in some copies of the dataset and b in 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -256,12 +257,11 @@ def _text(row: Row, columns: Columns, part: str) -> str:
 
 
 def _whole(value: object, column: str) -> int:
-    text = label_text(value, column)
     try:
-        number = float(text)
-    except ValueError:
-        raise BadRow(f"'{column}' is {shown(value)}, not a whole number") from None
-    if number != int(number):
+        number = float(label_text(value, column))
+    except (BadRow, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number != int(number):
         raise BadRow(f"'{column}' is {shown(value)}, not a whole number")
     return int(number)
 

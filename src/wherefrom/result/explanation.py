@@ -352,7 +352,7 @@ class Explanation:
             delta=self.delta if kept else None,
             arrived=self.arrived if kept else None,
             spans=spans,
-            special=[self.special[members[0]] for members in groups],
+            special=[all(self.special[i] for i in members) for members in groups],  # a turn may begin with one
             unknown=[any(self.unknown[i] for i in members) for members in groups],
             word_ids=None if self.word_ids is None else [self.word_ids[members[0]] for members in groups],
             segments=[self.segments[members[0]] for members in groups] if self.segments else [],

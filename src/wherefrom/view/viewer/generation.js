@@ -32,6 +32,7 @@ export function mount(element, payload, options = {}) {
   let pointed = null; // the token under the pointer
   let cell = null; // and the cell of the heatmap
   let busy = false;
+  let fading = 0;
 
   // What controls and keys ask for --------------------------------------------------------------------------------
 
@@ -108,7 +109,8 @@ export function mount(element, payload, options = {}) {
   const announce = (what, seen = false) => {
     live.textContent = what;
     live.classList.toggle("seen", seen);
-    if (seen) setTimeout(() => live.classList.remove("seen"), 4000);
+    clearTimeout(fading); // an earlier word's time is not this one's
+    if (seen) fading = setTimeout(() => live.classList.remove("seen"), 4000);
   };
   const dialogs = { help: helpDialog(SAID_KEYS, HELP), save: saveDialog(save, SAVED) };
   const text = saidText(said, { choose: to.choose, point: (token) => (pointed = token, repoint()) });

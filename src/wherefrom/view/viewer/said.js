@@ -75,7 +75,8 @@ export function reading(said, { row, end }, unit) {
   if (!said.adds) for (let u = 0; u < values.length; u++) values[u] /= sizes[u] || 1;
   const sources = place[end - 1] + 1;
   const shown = Array.from({ length: sources }, (_, u) => u);
-  const special = shown.map((u) => said.special[starts[u]]);
+  const special = new Array(sources).fill(true); // a turn that begins with a special token is none
+  for (let j = 0; j < end; j++) if (!said.special[j]) special[place[j]] = false;
   return { values, sources, scale: scaleOf(values, shown, ["token", "word"].includes(unit) ? sources - 1 : null, special), end };
 }
 
