@@ -222,6 +222,23 @@ def test_the_keyboard(opened: Open, several: Comparison) -> None:
     assert page.locator(".picture.graph").count() == 2  # attcat has no maps
 
 
+@pytest.mark.parametrize(
+    ("view", "said"), [("layers", r"layer \d: .+ \S+"), ("map", " draws "), ("graph", " in layer ")]
+)
+def test_the_arrow_keys_walk_a_picture_and_say_what_is_there(
+    opened: Open, one: Explanation, view: str, said: str
+) -> None:
+    page = opened(document({"m": one}), f"view={view}")
+    stage, live = page.locator(f".picture.{view} .stage").first, page.locator(".live")
+    stage.focus()
+    heard = []
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+        expect(live).to_have_text(re.compile(said))
+        heard.append(live.text_content())
+    assert len(set(heard)) > 1
+
+
 def test_everything_has_a_name(opened: Open, several: Comparison) -> None:
     page = opened(document(several), "view=layers+map+graph")
     nameless = """() => [...document.querySelector("[data-wherefrom]").shadowRoot.querySelectorAll(

@@ -89,7 +89,7 @@ export const layersView = {
     };
   },
 
-  say({ unit }, focus) {
+  say({ subject, unit }, focus) {
     const n = unit.tokens.length;
     const row = readable(subject, unit.rows.subarray(focus.layer * n, (focus.layer + 1) * n));
     return `layer ${focus.layer}: ${unit.tokens[focus.token]} ${short(row[focus.token])}`;

@@ -35,6 +35,7 @@ export function mount(element, payload, options = {}) {
   const begin = options.hash ? fromHash(location.hash, start) : start;
   const chosen = store(fitState(begin, subjects));
   let hovered = null; // { text, token, view, layer, source }
+  let fading = 0;
   let look = null;
   let parts = null; // what is on the page now
 
@@ -149,7 +150,8 @@ export function mount(element, payload, options = {}) {
       announce(`That did not work: ${error.message}`);
     }
     parts.live.classList.add("seen");
-    setTimeout(() => parts?.live.classList.remove("seen"), 4000);
+    clearTimeout(fading); // an earlier word's time is not this one's
+    fading = setTimeout(() => parts?.live.classList.remove("seen"), 4000);
   };
 
   // What is on the page -------------------------------------------------------------------------------------------
