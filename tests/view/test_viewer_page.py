@@ -239,6 +239,20 @@ def test_the_arrow_keys_walk_a_picture_and_say_what_is_there(
     assert len(set(heard)) > 1
 
 
+def test_a_layer_in_focus_that_another_method_has_not_leaves_it_the_token(opened: Open) -> None:
+    """ablation-pairs has one map and no layers; its neighbours of the same text have three."""
+    compared = wherefrom.compare(TEXT, tiny.model(), TOKENIZER, methods=["alti", "ablation-pairs"])
+    assert len(compared["ablation-pairs"].maps) < len(compared["alti"].maps)
+    for view in ("layers", "graph"):
+        page = opened(document(compared), f"view={view}")
+        page.locator(f".picture.{view} .stage").first.focus()
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("ArrowRight")
+        token = page.locator(".readout b").first.inner_text()
+        assert [each.inner_text() for each in page.locator(".readout").locator("b").all()][:2] == [token] * 2
+        expect(page.locator(".readout").nth(1)).to_contain_text("score")
+
+
 def test_everything_has_a_name(opened: Open, several: Comparison) -> None:
     page = opened(document(several), "view=layers+map+graph")
     nameless = """() => [...document.querySelector("[data-wherefrom]").shadowRoot.querySelectorAll(

@@ -40,9 +40,10 @@ export function mount(element, payload, options = {}) {
   let parts = null; // what is on the page now
 
   const focusFor = (subject) => {
-    if (hovered?.text === subject.text) return hovered;
-    const { pin } = chosen.get();
-    return pin?.text === subject.text ? pin : null;
+    const focus = [hovered, chosen.get().pin].find((each) => each?.text === subject.text);
+    if (!focus) return null;
+    const layers = subject.depth + (focus.view === "graph" ? 1 : 0); // a graph begins with the input
+    return focus.layer === undefined || focus.layer < layers ? focus : { text: focus.text, token: focus.token };
   };
   const shownSubjects = () => subjects.filter((subject) => !chosen.get().hidden.includes(subject.name));
   const hover = (subject, focus) => {
