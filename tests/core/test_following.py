@@ -29,6 +29,8 @@ from wherefrom.model.following import as_it_follows
         ("I don", "'t know what I don't", "'t know what I don't"),
         ("John", "'s dog", "'s dog"),
         ("It costs", "$5", " $5"),
+        ("It costs $", "5", "5"),
+        ("It costs 5 €", "per day", " per day"),
         ("the house (", "old", "old"),
         ("the house", "(old)", " (old)"),
         ("a well-", "known man", "known man"),

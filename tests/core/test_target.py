@@ -292,3 +292,14 @@ def test_of_a_vocabulary_all_is_a_word() -> None:
         assert (found.target.kind, found.target.label.strip()) == ("token", "all")
         same = wherefrom.explain(text, model, target=found.target.index, method="saliency")
         assert np.array_equal(found.scores, same.scores)
+
+
+def test_the_name_of_a_listed_token_is_that_token() -> None:
+    """ "##s" and "s" are two tokens of a vocabulary."""
+    model = wherefrom.open_model("wherefrom/mlm")
+    text = "the keys to the cabinet [MASK] on the table ."
+    for name in ("##s", "s", "##ly", "are"):
+        found = wherefrom.explain(text, model, method="saliency", target=name)
+        assert (found.target.index, found.target.label) == (model.tokenizer.convert_tokens_to_ids(name), name)
+    contrast = wherefrom.explain(text, model, method="saliency", target="##s", foil="s").target
+    assert (contrast.label, contrast.foil_label) == ("##s", "s")

@@ -268,6 +268,11 @@ def test_models_that_embed_otherwise_than_they_are_given(make: Any) -> None:
         with pytest.raises(WherefromError, match="embeds tokens in another order, or more of them"):
             wherefrom.explain(inputs[0], model, method=method)
     assert not {"ablation", "ablation-pairs", "context-cite"} & {*refused}
+    with pytest.raises(WherefromError, match="and output alone: ") as told:
+        wherefrom.explain(inputs[0], model, method="attention-rollout")
+    advised = str(told.value).partition("and output alone: ")[2].split(", ")
+    assert "ablation" in advised
+    assert not {*advised} & {*refused}
     assert wherefrom.explain("a meaningful film .", model, TOKENIZER).method == "ablation"
 
 

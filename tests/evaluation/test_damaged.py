@@ -236,8 +236,8 @@ def test_what_is_too_large_to_keep_is_read_again() -> None:
         ({"group": "\udfff"}, HALF),
         ({"attractors": 2**40}, "expected a count from 0 to 2147483647"),
         ({"attractors": -1}, "expected a count"),
-        ({"attractors": "inf"}, "a cell is not as expected"),
-        ({"attractors": float("inf")}, "a cell is not as expected"),
+        ({"attractors": "inf"}, "not a whole number"),
+        ({"attractors": float("inf")}, "not a whole number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")

@@ -257,3 +257,18 @@ def test_a_target_and_a_foil_of_several_words_are_two_texts(target: str, foil: s
         list(checks([found], model, TOKENIZER))
     with pytest.raises(WherefromError, match="without the foil"):
         erasure("the cat sat on", found, model, TOKENIZER, by="attention")
+
+
+def test_another_model_than_the_one_explained_is_refused() -> None:
+    """Class 1 is the second token of a vocabulary, too, and another classifier's second class."""
+    of_class, of_word = tiny.model(), tiny.model(task="masked-lm")
+    named = wherefrom.explain(TEXT, of_class, TOKENIZER, method="saliency")
+    masked = "the cat sat on a [MASK] and slept"
+    filled = wherefrom.explain(masked, of_word, TOKENIZER, method="saliency")
+    other = tiny.model()
+    other.config.id2label = {0: "x", 1: "y", 2: "z"}
+    for found, model, text in ((named, of_word, TEXT), (named, other, TEXT), (filled, of_class, masked)):
+        with pytest.raises(WherefromError, match="pass the model that was explained"):
+            next(checks([found], model, TOKENIZER))
+        with pytest.raises(WherefromError, match="pass the model that was explained"):
+            erasure(text, found, model, TOKENIZER, by="mask")

@@ -264,7 +264,7 @@ def label_text(value: object, column: str) -> str:
         value = float(value)
     if isinstance(value, bool | int):
         return str(int(value))
-    if isinstance(value, float) and value == value and value == int(value):
+    if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, str):
         return value.strip()

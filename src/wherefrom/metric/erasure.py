@@ -190,12 +190,22 @@ def erasure(
 def _with_answer(opened: Model, sentence: Sentence, explanation: Explanation) -> Sentence:
     """The sentence with the phrase after it that was explained, where it was one."""
     refuse_two_phrases(explanation)
+    refuse_another_model(opened, explanation)
     said = explanation.measured.tokens
     if explanation.measured.kind != "phrase" or sentence.said:
         return sentence
     if opened.two_streams:
         return followed_by(opened, sentence, start_of(opened, said), said)
     return continued(opened, sentence, said)
+
+
+def refuse_another_model(opened: Model, explanation: Explanation) -> None:
+    """Class 1 of a classifier is the second token of a vocabulary: its probability would be taken for the class's."""
+    target = explanation.measured
+    classes = opened.labels if opened.task in ("classification", "token-classification") else {}
+    foreign = target.kind == "class" and (target.label or None) not in (None, classes.get(target.index or 0))
+    if foreign or (target.kind in ("token", "phrase") and classes):
+        raise InvalidInput(f"{opened.name} has no {target}, which was explained; pass the model that was explained")
 
 
 def refuse_two_phrases(explanation: Explanation) -> None:

@@ -33,7 +33,16 @@ from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, NotDefined
 from wherefrom.method.ablation import found_way
 from wherefrom.metric.correlation import spearman
-from wherefrom.metric.erasure import TENTHS, Blank, Erased, blank_id, erasable, refuse_two_phrases, without
+from wherefrom.metric.erasure import (
+    TENTHS,
+    Blank,
+    Erased,
+    blank_id,
+    erasable,
+    refuse_another_model,
+    refuse_two_phrases,
+    without,
+)
 from wherefrom.model import Model, Sentence, open_model
 from wherefrom.model.phrase import continued
 from wherefrom.model.target import regression
@@ -264,6 +273,7 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
     if opened.two_streams:
         raise NotDefined("the check erases words of one text, and here there are two; `evaluate` measures such pairs")
     refuse_two_phrases(explanation)
+    refuse_another_model(opened, explanation)
     if (not texts and explanation.picture is None) or explanation.granularity != "token":
         raise InvalidInput("the explanation carries no text, or is over words; expected what `explain` returns")
     if explanation.measured.kind == "none":

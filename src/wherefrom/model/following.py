@@ -51,7 +51,8 @@ def _parted(prompt: str, text: str) -> bool:
     kind = unicodedata.category(first)
     if last.isalpha() and CLITIC.match(text):
         return False
-    if first.isspace() or last.isspace() or (last.isdigit() and first.isdigit()):
+    number = last.isdigit() or (last and unicodedata.category(last) == "Sc")  # or an amount of money that begins
+    if first.isspace() or last.isspace() or (number and first.isdigit()):
         return False
     if last and (unicodedata.category(last) in JOINING or (last in QUOTES and _is_open(prompt, last))):
         return False

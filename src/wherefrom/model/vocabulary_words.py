@@ -35,6 +35,9 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
         index = _only(opened.tokenizer, following(opened.tokenizer, sentence, wanted))
     else:
         index = word_id(opened.tokenizer, wanted)
+    written = _only(opened.tokenizer, [opened.tokenizer.convert_tokens_to_ids(wanted.strip())])
+    if index is not None and written not in (None, index) and token_name(opened, index) != wanted.strip():
+        index = written  # "##s", by which name it is listed, is not the word "s"
     if index is None:
         pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
         raise InvalidTarget(

@@ -159,7 +159,7 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
     """Refuse a method that is not defined on this model, before anything runs."""
     method = chosen.method
     if method.blocks and not opened.family.mapped:
-        others = ", ".join(each.name for each in methods() if not each.blocks)
+        others = ", ".join(each.name for each in methods() if not each.blocks and not undefined(each.needs, opened))
         opened.need_blocks(repr(chosen.asked), f" Methods that look at embeddings and output alone: {others}")
     if (why := undefined(method.needs, opened)) is not None:
         same = _defined(opened, method.class_specific)
