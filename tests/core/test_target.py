@@ -303,3 +303,11 @@ def test_the_name_of_a_listed_token_is_that_token() -> None:
         assert (found.target.index, found.target.label) == (model.tokenizer.convert_tokens_to_ids(name), name)
     contrast = wherefrom.explain(text, model, method="saliency", target="##s", foil="s").target
     assert (contrast.label, contrast.foil_label) == ("##s", "s")
+
+
+def test_a_token_may_be_asked_for_as_its_vocabulary_writes_it() -> None:
+    model = wherefrom.open_model("wherefrom/lm")
+    for name, word in (("\u0120are", " are"), ("\u0120is", "is")):
+        found = wherefrom.explain("The keys to the cabinet", model, method="saliency", target=name).target
+        assert found.index == model.tokenizer.convert_tokens_to_ids(name)
+        assert found == wherefrom.explain("The keys to the cabinet", model, method="saliency", target=word).target

@@ -35,8 +35,8 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
         index = _only(opened.tokenizer, following(opened.tokenizer, sentence, wanted))
     else:
         index = word_id(opened.tokenizer, wanted)
-    written = _only(opened.tokenizer, [opened.tokenizer.convert_tokens_to_ids(wanted.strip())])
-    if index is not None and written not in (None, index) and token_name(opened, index) != wanted.strip():
+    written = as_written(opened, wanted)
+    if index is None or (written not in (None, index) and token_name(opened, index) != wanted.strip()):
         index = written  # "##s", by which name it is listed, is not the word "s"
     if index is None:
         pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
@@ -45,6 +45,12 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
             f"choose a word that is"
         )
     return index
+
+
+def as_written(opened: Model, name: str) -> int | None:
+    """The token that the vocabulary writes so ("Ġare"), if there is one."""
+    tokenizer: Any = opened.tokenizer
+    return _only(tokenizer, [tokenizer.convert_tokens_to_ids(name.strip())])
 
 
 def word_id(tokenizer: Any, word: str) -> int | None:
