@@ -41,6 +41,7 @@ from wherefrom.result.generation import Answered, Generation
 from wherefrom.result.words import in_sight
 from wherefrom.typecheck import checks_arguments, kind_of, least, shown
 
+DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")  # what decides how an answer is drawn
 SEEDS = 2**31
 MOST_FOILS = 10  # of a token
 USUAL_LENGTH = 20  # tokens of an answer
@@ -114,9 +115,8 @@ def generate(
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))
     most = max_new_tokens or getattr(config, "max_new_tokens", None) or USUAL_LENGTH
-    if seed is None and target is None and _set(opened, sampling, "do_sample"):
-        seed = int(torch.randint(SEEDS, ()))
     if target is None:
+        seed = _seed(opened, seed, sampling)
         _fits(opened, read[0], most)
         sentence = _said(opened, read[0], most, seed, sampling)
     else:
@@ -131,6 +131,16 @@ def generate(
     return _gathered(
         opened, sentence, outcome.explanations, {name: _recorded(each) for name, each in record.items()}, seed
     )
+
+
+def _seed(opened: Model, seed: int | None, sampling: Mapping[str, Any]) -> int | None:
+    """The seed of a sampled answer. Any other has none, nor a temperature, which transformers would pass over."""
+    if _set(opened, sampling, "do_sample"):
+        return int(torch.randint(SEEDS, ())) if seed is None else seed
+    drawn = [name for name in DRAWN if sampling.get(name) is not None] or ["seed"] * (seed is not None)
+    if drawn:
+        raise InvalidOption(f"{', '.join(drawn)} is of a sampled answer; say do_sample=True with it, or leave it out")
+    return None
 
 
 def _set(opened: Model, sampling: Mapping[str, Any], name: str) -> Any:

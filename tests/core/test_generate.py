@@ -334,6 +334,8 @@ def test_what_says_nothing_is_refused(model: Any) -> None:
     ("how", "said"),
     [
         ({"temperature": 0.0, "do_sample": True}, "does not generate so: .*strictly positive"),
+        ({"temperature": 0.7, "top_p": 0.9}, "temperature, top_p is of a sampled answer; say do_sample=True"),
+        ({"seed": 1}, "seed is of a sampled answer"),
         ({"bogus": 2}, "does not generate so: .*bogus"),
         ({"max_new_tokens": 0}, "max_new_tokens=0; expected .* 1"),
     ],
