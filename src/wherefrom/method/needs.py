@@ -62,7 +62,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "plain-ffn": (lambda t: t.gated, "a gated FFN"),
     "bare-branches": (lambda t: bool(t.branch_norms), "norms on its branches"),
     "bare-stream": (lambda t: t.normed_stream, "norms on its stream"),
-    "linear-head": (lambda t: t.bent_head, "an encoder's head, with an activation"),
+    "linear-head": (lambda t: t.bent_head, "a head with an activation"),
     "layer-norms": (lambda t: t.rms, "RMS norms"),
     "own-keys": (lambda t: t.grouped, "heads that share keys and values"),
     "unscaled": (lambda t: t.scaled, "branches that are scaled"),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from wherefrom.model.parts import Block, Norm
 
 
+ACTIVATIONS = ("torch.nn.modules.activation", "transformers.activations")  # where their modules are made
+
+
 @dataclass(frozen=True, eq=False)
 class Traits:
     """Of all blocks of a model: each is true where it is true of any of them."""
@@ -88,10 +91,16 @@ class Traits:
         """Whether a norm stands on the stream itself, as in BERT."""
         return any(b.post is not None or b.ffn_post is not None for b in self.blocks)
 
-    @property
+    @cached_property
     def bent_head(self) -> bool:
-        """Whether the head has more than a norm and a linear layer: those of encoders have an activation."""
-        return self.opened.task != "encoder" and not self.opened.family.causal and not self.opened.images
+        """Whether the head has more than a norm and a linear layer: those of encoders have an activation, and
+        ModernBERT's decoder has.
+        """
+        if self.opened.task == "encoder" or self.opened.images:
+            return False
+        inside = {id(part) for block in self.blocks for part in block.module.modules()}
+        after = (part for part in self.opened.pretrained.modules() if id(part) not in inside)
+        return not self.opened.family.causal or any(type(part).__module__ in ACTIVATIONS for part in after)
 
     @cached_property
     def norms(self) -> list[Norm]:
