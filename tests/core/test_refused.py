@@ -259,6 +259,17 @@ def test_a_text_where_a_name_belongs_is_refused_however_long() -> None:
         wherefrom.doctor(text)
 
 
+def test_every_method_advised_for_a_target_takes_it() -> None:
+    model = wherefrom.open_model(tiny.model(task="encoder"), TOKENIZER)
+    asked = {"target": wherefrom.similarity("the dog"), "position": "mean"}
+    with pytest.raises(wherefrom.WherefromError, match="looks at them: ") as told:
+        wherefrom.explain("the cat is good", model, method="alti", **asked)
+    advised = str(told.value).partition("looks at them: ")[2].split(", ")
+    assert {"cp-lrp", "saliency"} <= {*advised}
+    for method in advised:
+        assert wherefrom.explain("the cat is good", model, method=method, **asked).prediction
+
+
 def test_a_task_that_the_architecture_has_not_is_refused() -> None:
     refused("no marian for classification; leave task= out", "text", "wherefrom/translate", task="classification")
     with pytest.raises(wherefrom.WherefromError, match=r"open it with the head it was trained with \(task=\)$"):

@@ -287,7 +287,12 @@ def refuse_unseen_targets(opened: Model, questions: Sequence[Question], asked: S
     say = f"say{'s' * (len(asked) == 1)} what a representation is made of"
     say = "has random scores" if all(each.method.random for each in asked) else say
     foils = any(each.foil is not None for each in questions)  # of a foil of several tokens the others say nothing
-    looking = [each for each in _defined(opened, class_specific=True) if each.signed or not foils]
+    mean = any(each.position == "mean" for each in questions)  # of several tokens, where some look at one
+    looking = [
+        each
+        for each in _defined(opened, class_specific=True)
+        if (each.signed or not foils) and not (mean and "read-token" in each.needs)
+    ]
     answering = ", ".join(each.name for each in looking)
     out = "the foil" if opened.two_streams else "target and foil"  # a decoder's target is what it reads
     raise InvalidTarget(
