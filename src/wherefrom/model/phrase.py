@@ -31,7 +31,7 @@ def phrase_of(opened: Model, sentence: Sentence, wanted: Any) -> list[int] | Non
     if id_by_name(opened, wanted) is not None:
         return None
     found = following(opened.tokenizer, sentence, wanted)
-    if len(found) == 1 or (wanted[0] in BLANKS and as_written(opened, wanted) is not None):
+    if len(found) == 1 or (wanted[0] in BLANKS and as_written(opened.tokenizer, wanted) is not None):
         return None
     if unknown := [i for i in found if i == opened.tokenizer.unk_token_id and i not in special_ids(opened.tokenizer)]:
         name = token_names(opened.tokenizer, unknown)[0]

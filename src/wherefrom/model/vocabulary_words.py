@@ -35,7 +35,7 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
         index = _only(opened.tokenizer, following(opened.tokenizer, sentence, wanted))
     else:
         index = word_id(opened.tokenizer, wanted)
-    written = as_written(opened, wanted)
+    written = as_written(opened.tokenizer, wanted)
     if index is None or (written not in (None, index) and token_name(opened, index) != wanted.strip()):
         index = written  # "##s", by which name it is listed, is not the word "s"
     if index is None:
@@ -47,9 +47,8 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
     return index
 
 
-def as_written(opened: Model, name: str) -> int | None:
+def as_written(tokenizer: Any, name: str) -> int | None:
     """The token that the vocabulary writes so ("Ġare"), if there is one."""
-    tokenizer: Any = opened.tokenizer
     return _only(tokenizer, [tokenizer.convert_tokens_to_ids(name.strip())])
 
 
@@ -62,7 +61,7 @@ def word_id(tokenizer: Any, word: str) -> int | None:
         index = _only(tokenizer, tokenizer(form, add_special_tokens=False)["input_ids"])
         if index is not None:
             return index
-    return _only(tokenizer, [tokenizer.convert_tokens_to_ids(bare)])  # as the vocabulary writes it
+    return as_written(tokenizer, bare)
 
 
 def _only(tokenizer: Any, ids: Sequence[int | None]) -> int | None:
