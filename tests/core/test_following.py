@@ -77,3 +77,12 @@ def test_with_a_foil_methods_with_signs_are_named() -> None:
         wherefrom.explain("Paris is", model="wherefrom/lm", target=" a city", foil=" a river", method="alti")
     assert "gradient-x-input" in str(raised.value)
     assert "saliency" not in str(raised.value)
+
+
+@pytest.mark.parametrize("prompt", ["The old man walked to the u", "The dogs in the garden", "In 19", 'He said, "'])
+def test_a_token_that_is_listed_can_be_asked_for_by_its_name(prompt: str) -> None:
+    listed = wherefrom.explain(prompt, model="wherefrom/lm", method="gradient-x-input").candidates
+    for name, token in listed.items():
+        asked = wherefrom.explain(prompt, model="wherefrom/lm", method="gradient-x-input", target=name).target
+        assert (asked.kind, asked.index, asked.label) == ("token", token, name)
+    assert any(name.startswith("##") for name in listed) == prompt.endswith(" u")  # it goes on with this word

@@ -30,13 +30,18 @@ def following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
 
 
 def _following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
-    prompt = sentence.texts[0] if len(sentence.texts) == 1 else ""
+    prompt = prompt_of(sentence)
     written = as_it_follows(prompt, text)
     both = [int(i) for i in tokenizer(prompt + written, verbose=False)["input_ids"]]
     n = len(sentence)
     if prompt and both[:n] == sentence.ids and len(both) > n:
         return both[n:]
     return [int(i) for i in tokenizer(written, add_special_tokens=False, verbose=False)["input_ids"]]
+
+
+def prompt_of(sentence: Sentence) -> str:
+    """The prompt in letters, where it is one text."""
+    return sentence.texts[0] if len(sentence.texts) == 1 else ""
 
 
 def as_it_follows(prompt: str, text: str) -> str:

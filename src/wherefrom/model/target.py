@@ -292,7 +292,7 @@ def _language(
     against = None if foil is None else token_id(opened, foil, sentence)
     if against == index:
         raise InvalidTarget(f"target and foil are the same token, '{token_name(opened, index)}'; expected two")
-    names = likeliest(opened, logs, best, index, against)
+    names = likeliest(opened, logs, best, index, against, after=sentence)
     label = None if against is None else names[against]
     chosen = Target("token", index, names[index], foil=against, foil_label=label)
     return _among(names, logs, chosen, readout, names[best])
@@ -317,7 +317,7 @@ def _phrase(opened: Model, sentence: Sentence, output: Any, row: int, position: 
         raise InvalidTarget(f"a phrase is read where each of its tokens is predicted; leave position out, or {instead}")
     said, rows = sentence.said, after_prompt(sentence)
     logs = output.logits[row, list(rows)].float().log_softmax(-1)
-    names = likeliest(opened, logs[0])
+    names = likeliest(opened, logs[0], after=sentence)
     label = _text_of(opened, said)
     whole = float(logs[range(len(said)), list(said)].double().sum())
     chosen, read = Target("phrase", said[0], label, tokens=said), Readout(None, PHRASE, rows)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from wherefrom.errors import InvalidTarget
-from wherefrom.model.following import as_it_follows, following
+from wherefrom.model.following import GOES_ON, as_it_follows, following, prompt_of
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
 from wherefrom.model.sentences import Sentence
@@ -98,8 +98,21 @@ def token_name(opened: Model, index: int) -> str:
     return by_bytes(name) if not text or LOST in text else name  # ByT5 decodes half a character to nothing
 
 
-def likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> dict[int, str]:
-    """The likeliest tokens and those wanted, by their ids: each one's word.
+def name_after(opened: Model, sentence: Sentence, index: int) -> str:
+    """The name by which a token can be asked for after a prompt: of one that goes on with its last word "##pper"."""
+    name = token_name(opened, index)
+    if opened.tokenizer is None or opened.task != "causal-lm":
+        return name
+    if token_names(opened.tokenizer, [index])[0][:1] in BLANKS or as_it_follows(prompt_of(sentence), name) == name:
+        return name
+    reads = [_only(opened.tokenizer, following(opened.tokenizer, sentence, each)) for each in (name, GOES_ON + name)]
+    return GOES_ON + name if reads[0] != index == reads[1] else name
+
+
+def likeliest(
+    opened: Model, p: Tensor, *wanted: int | None, most: int = 0, after: Sentence | None = None
+) -> dict[int, str]:
+    """The likeliest tokens and those wanted, by their ids: each one's word, as it is asked for after the prompt given.
 
     Where two tokens show the same word ("Ġthe", "the") the later is named as its vocabulary has it; where that is the
     same word again, with its number.
@@ -107,7 +120,7 @@ def likeliest(opened: Model, p: Tensor, *wanted: int | None, most: int = 0) -> d
     listed = p.topk(min(max(TOP, most), len(p))).indices.tolist()
     names: dict[int, str] = {}
     for index in dict.fromkeys([*listed, *(i for i in wanted if i is not None)]):
-        spelt = token_name(opened, index)
+        spelt = token_name(opened, index) if after is None else name_after(opened, after, index)
         ways = (spelt, token_names(opened.tokenizer, [index])[0], f"{spelt} #{index}")
         names[index] = next(name for name in ways if name not in names.values())
     return names
