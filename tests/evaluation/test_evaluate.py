@@ -446,5 +446,12 @@ def test_a_text_that_is_too_long_may_be_cut(tmp_path: Path) -> None:
     texts = ["a good film", "good " * 600]
     how: dict[str, Any] = {"methods": ["attention"], "metrics": ["aopc"]}
     found = wherefrom.evaluate(texts, out=tmp_path / "whole", **how)
-    assert "shorten it, or have it cut: truncate=True" in str(found.finished)
+    assert "shorten it, or have it cut with truncate=True" in str(found.finished)
     assert not wherefrom.evaluate(texts, out=tmp_path / "cut", truncate=True, **how).finished["failures"]
+
+
+def test_where_nothing_could_be_explained_the_folder_is_free_for_the_next_try(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"methods": ["attention"], "metrics": ["aopc"], "out": tmp_path / "run"}
+    with pytest.raises(WherefromError, match=r"none of the 2 examples could be explained .* cut with truncate=True"):
+        wherefrom.evaluate(["good " * 600, "dull " * 600], **how)
+    assert not wherefrom.evaluate(["good " * 600, "dull " * 600], truncate=True, **how).failures  # as it was advised

@@ -87,7 +87,7 @@ class Worker:
         if opened.device.type == "cuda" and opened.compile == "auto":  # a shard must not depend on those before it
             opened = replace(opened, compile="always")
         reads = opened.reader(truncate=setting.truncate, tokenizer_kwargs=setting.tokenizer_kwargs)
-        reads = replace(reads, shorten="shorten it, or have it cut: truncate=True, or --truncate of the command")
+        reads = replace(reads, shorten="shorten it, or have it cut with truncate=True")
         seconds = dict.fromkeys(each.again.model for each in setting.asked() if isinstance(each.again, Second))
         others = {name: cls.open(setting.on(name, opened)) for name in seconds}
         return cls(setting, opened, reads, jobs(opened, setting), setting.asked(), others)

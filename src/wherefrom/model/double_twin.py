@@ -99,17 +99,18 @@ def _twin(opened: Model, made: dict[int, nn.Module]) -> Model:
         )
     kept = {id(parameter) for module in _modules(opened.blocks) for parameter in module._parameters.values()}
     if opened.images:
-        return replace(opened, model=_copied(opened.model, kept, made))
+        return replace(opened, model=copied(opened.model, kept, made))
     words = opened.model.get_input_embeddings()
     kept.add(id(words.weight))  # looked up, then converted: a vocabulary is large
     if (decoder := opened.model.get_output_embeddings()) is not None:
         made[id(decoder)] = nn.Identity()  # a vocabulary again, of which one or two columns are explained
-    model: Any = _copied(opened.model, kept, made)
+    model: Any = copied(opened.model, kept, made)
     made[id(words)].register_forward_hook(lambda _module, _args, output: output.double())
     return replace(opened, model=model)
 
 
-def _copied(module: nn.Module, kept: set[int], made: dict[int, nn.Module]) -> nn.Module:
+def copied(module: nn.Module, kept: set[int], made: dict[int, nn.Module]) -> nn.Module:
+    """The module with parts and hooks of its own, and with the parameters `kept`, by their ids; others in float64."""
     if id(module) in made:
         return made[id(module)]
     twin = made[id(module)] = object.__new__(type(module))
@@ -121,7 +122,7 @@ def _copied(module: nn.Module, kept: set[int], made: dict[int, nn.Module]) -> nn
     }
     parts["_buffers"] = dict(module._buffers)
     parts["_modules"] = {
-        name: None if child is None else _copied(original(child), kept, made) for name, child in module._modules.items()
+        name: None if child is None else copied(original(child), kept, made) for name, child in module._modules.items()
     }
     parts.update({name: module.__dict__[name].copy() for name in HOOKS})
     twin.__dict__.update(parts)

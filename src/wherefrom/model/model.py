@@ -45,6 +45,7 @@ SHORTEN = {
     "encoder": WINDOWS,
     "causal-lm": "shorten it; truncate=True keeps its beginning, and explains the word after that",
 }
+WHOLE = "; or load it with attention_type='original_full': in longer texts its attention leaves tokens out"
 CUT = "shorten it around what is asked, or cut it with truncate=True"
 
 
@@ -67,6 +68,7 @@ class Model:
     unread: tuple[str, ...] = ()  # what it should go through and is not there
     processor: Any | None = None  # of a model of pictures: what prepares them,
     both: Any | None = None  # and the whole of which it is the image side, beside a side for texts (CLIP)
+    dense: int | None = None  # how many tokens it reads before its attention leaves some out (model/dense.py)
     compile: Compile = "auto"  # when kernels in Triton run on a GPU
     nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
 
@@ -283,8 +285,9 @@ class Model:
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens the model can read, from its position embeddings."""
-        return self.family.longest(self.config, self.pad_id)
+        """How many tokens the model can read, from its position embeddings, and attend to, each to all."""
+        longest = self.family.longest(self.config, self.pad_id)
+        return min((most for most in (longest, self.dense) if most is not None), default=None)
 
     @property
     def pads(self) -> bool:
@@ -329,7 +332,7 @@ class Model:
             type_count=getattr(self.config, "type_vocab_size", None),
             two_streams=self.two_streams,
             pictures=self.preparing if self.images else None,
-            shorten="shorten it" if long is None else SHORTEN.get(self.task, CUT),
+            shorten=("shorten it" if long is None else SHORTEN.get(self.task, CUT)) + WHOLE * (self.dense is not None),
         )
 
     @property
@@ -343,7 +346,17 @@ class Model:
     def batches(self, sentences: Sequence[Sentence], size: int, *, tokens: float = inf) -> Iterator[list[int]]:
         """Which sentences share a batch of at most `size` (and `tokens`, with padding), by their places."""
         lengths, shapes = [len(each) for each in sentences], [each.shape for each in sentences]
-        return by_length(lengths, size if self.pads else 1, tokens=tokens, shapes=shapes)
+        return by_length(lengths, size if self.pads else 1, tokens=tokens, shapes=self.kinds(lengths, shapes))
+
+    def kinds(self, lengths: Sequence[int], shapes: Sequence[tuple[int, ...]] = ()) -> Sequence[tuple[int, ...]]:
+        """What may share a batch: pictures of one shape, and texts whose positions turn by the same angles.
+
+        LongRoPE turns all of a batch by other angles once its longest text is longer than those first trained on.
+        """
+        rope = getattr(self.config, "rope_parameters", None) or {}
+        parts = [rope, *(each for each in rope.values() if isinstance(each, Mapping))]  # of all layers, or of a kind
+        ends = {each["original_max_position_embeddings"] for each in parts if each.get("rope_type") == "longrope"}
+        return [(sum(n > end for end in ends),) for n in lengths] if ends else shapes
 
     def shape(self, lengths: tuple[int, ...]) -> BatchShape:
         """A batch of sentences so long in this model, whose blocks are known."""

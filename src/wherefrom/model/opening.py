@@ -14,6 +14,7 @@ from torch import nn
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidOption, UnsupportedModel, WherefromError
 from wherefrom.model.compiling import Compile
+from wherefrom.model.dense import attending_to_all
 from wherefrom.model.families import candidates, has_row, unmapped
 from wherefrom.model.loading import TASKS, Request, Sides, dtype_of, load, pooling, sides_of, stamp, unread
 from wherefrom.model.model import Model, pretrained_in
@@ -160,16 +161,28 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
         both = None if side is None else whole
         found = Model(model, tokenizer, unmapped(""), "encoder", name, processor=processor, both=both)
         return _of_pictures(found, prove)
-    if not isinstance(inner.get_input_embeddings(), nn.Embedding):
-        raise UnsupportedModel(f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text")
+    model, dense = attending_to_all(model)
+    if not _embeds_tokens(inner):
+        raise UnsupportedModel(
+            f"{type(inner).__name__} has no embeddings of tokens; expected a model that reads text, and looks up its "
+            f"tokens in one table"
+        )
     task = _task_of(model)
     if pair:
         _refuse_other_pairs(inner, model, task)
     if task is None:
-        return _with_own_head(Model(model, tokenizer, unmapped(type(model).__name__), "classification", name))
+        own = Model(model, tokenizer, unmapped(type(model).__name__), "classification", name, dense=dense)
+        return _with_own_head(own)
     pooling = inside.pooling if task == "encoder" else None
-    found = Model(model, tokenizer, unmapped(inner.config.model_type), task, name, pooling, then=inside.then)
-    return _mapped(found, prove)
+    family = unmapped(inner.config.model_type)
+    return _mapped(Model(model, tokenizer, family, task, name, pooling, then=inside.then, dense=dense), prove)
+
+
+def _embeds_tokens(inner: transformers.PreTrainedModel) -> bool:
+    try:
+        return isinstance(inner.get_input_embeddings(), nn.Embedding)
+    except NotImplementedError:  # transformers knows of none: sounds (Wav2Vec2), characters by their hashes (CANINE)
+        return False
 
 
 def _refuse_other_pairs(inner: transformers.PreTrainedModel, model: nn.Module, task: str | None) -> None:

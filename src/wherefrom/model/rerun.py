@@ -135,7 +135,8 @@ def begun_readings(
     def run() -> None:
         if opened.family.mapped:  # others may pad by themselves (Longformer does)
             telling()
-        for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=shapes):
+        kinds = opened.kinds(lengths, shapes)
+        for members in by_length(lengths, most, tokens=tokens, slack=slack, shapes=kinds):
             output = forward_unseen(opened, batch_of(members))
             order.extend(members)
             found.append(read(output, members).double())
