@@ -203,3 +203,37 @@ def test_two_heads_at_once_are_refused_with_a_way_out() -> None:
     config = tiny.model("bert", "classification").config
     with pytest.raises(wherefrom.WherefromError, match="Load its checkpoint with the class of one task"):
         wherefrom.explain([5, 6, 7], transformers.BertForPreTraining(config).eval())
+
+
+def test_the_kind_of_attention_is_seen(proofs: list[str]) -> None:
+    """Falcon with ALiBi computes another thing by sdpa than by its eager attention, which is what is followed."""
+    sdpa, eager = (falcon(attention) for attention in ("sdpa", "eager"))
+    for _ in range(2):
+        with pytest.raises(UnsupportedModel, match="load it with attn_implementation='eager'"):
+            open_model(sdpa)
+        open_model(eager)  # as it was advised
+    assert sorted(proofs) == ["falcon"] * len(proofs)
+
+
+def falcon(attention: str) -> Any:
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model("falcon", **tiny.SHAPE, alibi=True, initializer_range=0.5)
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
+
+
+def test_an_attention_that_somebody_registered_is_proved_each_time(
+    proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def own(*args: Any, **kwargs: Any) -> Any:
+        out, weights = sdpa(*args, **kwargs)
+        return out * factor, weights
+
+    factor, sdpa = 1.0, transformers.AttentionInterface._global_mapping["sdpa"]
+    monkeypatch.setitem(transformers.AttentionInterface._global_mapping, "own", own)
+    model = llama()
+    model.config._attn_implementation_internal = "own"
+    open_model(model)
+    factor = 2.0
+    with pytest.raises(UnsupportedModel):
+        open_model(model)
+    assert proofs == ["llama", "llama"]

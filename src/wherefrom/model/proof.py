@@ -26,9 +26,9 @@ from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
 from wherefrom.model.sentences import Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
-from wherefrom.model.stock import hooked, shape, stock
+from wherefrom.model.stock import attention_of, hooked, shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
-from wherefrom.model.undo import borrowed, hook, outside_inference_mode, routing_eagerly, without_gradients
+from wherefrom.model.undo import borrowed, configs, hook, outside_inference_mode, routing_eagerly, without_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -93,10 +93,10 @@ _BY_MODEL: WeakKeyDictionary[nn.Module, dict[Hashable, Proof]] = WeakKeyDictiona
 def proved(opened: Model) -> Proof:
     """The proof of a model, found once for all that are alike.
 
-    Two models of one class, configuration and precision are, where nothing but transformers decides what they compute
-    (stock.py) and the row is of their own architecture, which the tests prove with weights of every kind. A shape that
-    others share may fit by the weights (a bias that is 0): such a proof is for these weights. Any other model is
-    proved each time.
+    Two models of one class, configuration, precision and kind of attention are, where nothing but transformers decides
+    what they compute (stock.py) and the row is of their own architecture, which the tests prove with weights of every
+    kind. A shape that others share may fit by the weights (a bias that is 0): such a proof is for these weights. Any
+    other model is proved each time.
     """
     model = opened.model
     if not stock(model):
@@ -106,6 +106,7 @@ def proved(opened: Model) -> Proof:
         opened.family,
         opened.config.to_json_string(use_diff=False),
         shape(model),
+        *map(attention_of, configs(model)),  # which no configuration writes down
     )
     found = _BY_CLASS
     if not has_row(opened.family.name, pair=opened.two_streams):

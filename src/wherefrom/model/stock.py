@@ -13,6 +13,9 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules import module as hooks
+from transformers import AttentionInterface, PreTrainedConfig
+
+from wherefrom.model.undo import configs
 
 OURS = ("torch", "transformers", "wherefrom")
 SINGLE = (bool, int, float, str, type(None))
@@ -24,7 +27,13 @@ PASSING = {"training", "_is_hf_initialized"}  # set back for a pass, or of no ef
 def stock(model: nn.Module) -> bool:
     """Whether torch and transformers alone decide what the model computes."""
     everywhere = [hook for name in GLOBAL for hook in getattr(hooks, name).values()]
-    return all(map(_ours, everywhere)) and all(map(_as_made, model.modules()))
+    attending = [AttentionInterface._global_mapping.get(attention_of(each)) for each in configs(model)]
+    return all(map(_ours, [*everywhere, *filter(None, attending)])) and all(map(_as_made, model.modules()))
+
+
+def attention_of(config: PreTrainedConfig) -> Any:
+    """The name of the attention that a model computes by ("sdpa"), under which anybody may register one."""
+    return config._attn_implementation_internal
 
 
 def hooked(model: nn.Module) -> bool:
