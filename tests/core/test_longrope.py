@@ -57,4 +57,6 @@ def test_taking_tokens_away_is_measured_on_each_text_by_itself(model: Any) -> No
     texts = ["a good film", "a good film and a good film and a good film and a good film"]
     how: dict[str, Any] = {"model": model, "tokenizer": tiny.tokenizer(), "methods": ["random"], "metrics": ["aopc"]}
     both, *alone = (wherefrom.evaluate(each, batch_size=2, **how) for each in (texts, texts[:1], texts[1:]))
-    assert both.mean("random", "aopc") == pytest.approx(np.mean([each.mean("random", "aopc") for each in alone]), abs=1e-5)
+    assert both.mean("random", "aopc") == pytest.approx(
+        np.mean([each.mean("random", "aopc") for each in alone]), abs=1e-5
+    )
