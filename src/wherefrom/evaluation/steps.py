@@ -396,9 +396,12 @@ def _summarise(path: Path, whole: dict[str, Path], setting: Setting) -> None:
     except OSError as error:
         raise ResourceUnavailable(f"cannot write the tables of '{path}': {error.strerror or error}") from error
     if sum(totals.failures.values()) == totals.examples:
-        reasons = "; ".join(f"{count} times: {reason}" for reason, count in list(totals.failures.items())[:3])
-        for each in (*(path / name for name in _TABLES), *whole.values()):
-            each.unlink(missing_ok=True)  # the next call, which does as the reasons say, may have the same folder
+        each = [
+            (reason, f"{count} times, for one" if count > 1 else "once") for reason, count in totals.failures.items()
+        ]
+        reasons = "; ".join(f"{often}: {reason}" for reason, often in each[:3])
+        for file in (*(path / name for name in _TABLES), *whole.values()):
+            file.unlink(missing_ok=True)  # the next call, which does as the reasons say, may have the same folder
         raise NotDefined(f"none of the {totals.examples} examples could be explained ({reasons})")
     finished = {
         "examples": totals.examples,

@@ -51,6 +51,7 @@ NEEDS = {
 }
 WITHOUT_BLOCKS = {"one-stream", "gradient", "baseline", "reruns", "rerun-gradients"}
 OF_EMBEDDINGS = {"gradient", "baseline", "rerun-gradients"}  # of these, what takes the embeddings of single tokens
+BACKWARD = {"gradient", "rerun-gradients"}
 # What stands in the way of a need, where some blocks cannot give it; those last that take a pass to be seen.
 IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "one-stream": (lambda t: t.opened.two_streams, "two, an encoder's and a decoder's"),
@@ -94,6 +95,8 @@ def lacking(needs: Iterable[str], opened: Model, wants: str = "needs") -> Iterat
             yield f"it looks into the blocks, which wherefrom does not know for '{opened.family.name}'"
         elif words & OF_EMBEDDINGS and traits.embeds_otherwise:
             yield "it needs the embedding of each token, and this model embeds tokens in another order, or more of them"
+        elif words & BACKWARD and traits.refuses_gradients:
+            yield f"it {wants} {NEEDS['gradient']}, which this model's own code does not take but in training"
         return
     for word, (there, what) in IN_THE_WAY.items():
         if word in words and there(traits):

@@ -263,6 +263,8 @@ def _hook(opened: Model, recorder: _Recorder) -> None:
         return recorder.words.clone()  # CTRL multiplies it in place
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        if not isinstance(output, Tensor):  # LiLT: positions beside them, for a second stream of layouts
+            raise UnsupportedModel("the model's embeddings are more than one tensor; wherefrom cannot follow all")
         if recorder.mine():
             recorder.embeddings = output
 

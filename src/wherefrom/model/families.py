@@ -187,7 +187,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
         "gpt_oss": LLAMA_MOE,
         "granitemoe": GRANITE_MOE,
         "granitemoehybrid": (GRANITE_HYBRID, GRANITE_SHARED),
-        "granitemoeshared": GRANITE_SHARED,
+        "granitemoeshared": (GRANITE_SHARED, GRANITE_MOE),  # the latter where the shared one has no units
         "hunyuan_v1_moe": LLAMA_MOE,
         "hy_v3": LLAMA_MOE,
         "kolibri1": GLM4.but("", ffn=EXPERTS),

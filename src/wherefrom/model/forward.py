@@ -18,7 +18,7 @@ from wherefrom.model.later import sent
 from wherefrom.model.sentences import Batch
 from wherefrom.model.sound import FEATURES, features_of
 from wherefrom.model.two_streams import streams_of, taken
-from wherefrom.model.undo import borrowed, hook
+from wherefrom.model.undo import borrowed, hook, keeping_written
 from wherefrom.typecheck import kind_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,17 @@ def forward(opened: Model, batch: Batch) -> Any:
 
 
 def _run_once(opened: Model, batch: Batch) -> Any:
+    if not opened.written_on:
+        return _run(opened, batch)
+
+    def run() -> Any:
+        keeping_written(opened.written_on)
+        return _run(opened, batch)
+
+    return borrowed(run)
+
+
+def _run(opened: Model, batch: Batch) -> Any:
     with known(None if opened.two_streams else batch.padded):  # each stream has a mask of its own
         return (_two_streams if opened.two_streams else _forward)(opened, batch)
 

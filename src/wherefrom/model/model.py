@@ -27,7 +27,7 @@ from wherefrom.model.sentences import Batch, Sentence
 from wherefrom.model.side_by_side import one_block
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
-from wherefrom.model.undo import outside_inference_mode, parts_of
+from wherefrom.model.undo import outside_inference_mode, parts_of, written_on
 from wherefrom.work import BatchShape
 
 POOLED = {
@@ -128,6 +128,11 @@ class Model:
         own, modules = getattr(self.words, "weight", None), self.pretrained.modules()
         every: list[nn.Module] = [each for each in modules if isinstance(each, nn.Embedding) and each.weight is own]
         return every or [self.words]
+
+    @cached_property
+    def written_on(self) -> list[nn.Module]:
+        """The parts on which a pass of the model itself leaves something."""
+        return written_on(self.model)
 
     @property
     def width(self) -> int:

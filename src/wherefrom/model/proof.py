@@ -28,7 +28,15 @@ from wherefrom.model.sentences import Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
 from wherefrom.model.stock import attention_of, hooked, shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
-from wherefrom.model.undo import borrowed, configs, hook, outside_inference_mode, routing_eagerly, without_gradients
+from wherefrom.model.undo import (
+    borrowed,
+    configs,
+    evaluating,
+    hook,
+    outside_inference_mode,
+    routing_eagerly,
+    without_gradients,
+)
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -194,6 +202,29 @@ def embeds_otherwise(opened: Model) -> bool:
     except Exception:  # whatever the model raises: a pass that is asked for will say so
         return False
     return any(each != probe.ids.shape for each in shapes)
+
+
+def refuses_gradients(opened: Model) -> bool:
+    """Whether its own code cannot be gone back through: Reformer's asserts that it is in training."""
+    probe = collate([_probe(opened)], opened.pad_id)
+    leaves: list[Tensor] = []
+
+    def embedded(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1].clone()
+
+    def run() -> None:
+        evaluating(opened.model)
+        hook(opened.words, embedded)
+        torch.set_grad_enabled(True)
+        output = opened.forward(probe)
+        torch.autograd.grad(next(output[name] for name in OUTPUTS if name in output).sum(), leaves[0])
+
+    try:
+        outside_inference_mode(lambda: borrowed(run))
+    except Exception:  # whatever the model raises
+        return True
+    return False
 
 
 def _probe(opened: Model) -> Sentence:

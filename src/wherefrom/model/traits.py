@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wherefrom.model.frozen_pass import freezable
 from wherefrom.model.linear import sizes
-from wherefrom.model.proof import embeds_otherwise
+from wherefrom.model.proof import embeds_otherwise, refuses_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -41,6 +41,11 @@ class Traits:
     def embeds_otherwise(self) -> bool:
         """Whether an embedding is not known by its place in the batch: whose gradient is whose is not known then."""
         return not self.mapped and not self.opened.images and embeds_otherwise(self.opened)
+
+    @cached_property
+    def refuses_gradients(self) -> bool:
+        """Whether the own code of a model whose blocks are not known cannot be gone back through."""
+        return not self.mapped and not self.opened.images and refuses_gradients(self.opened)
 
     @property
     def width(self) -> int:

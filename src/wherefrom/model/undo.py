@@ -37,6 +37,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 T = TypeVar("T")
 WATCHED = "_output_capturing_hooks_installed"  # transformers' mark on a model with hooks of its own, ...
 WATCHER = "transformers.utils.output_capturing"  # ... which come from here
+WRITTEN = ("layers_are_rescaled", "recurrent_states", "conv1d_state")  # by RWKV and RecurrentGemma, on themselves
 P = ParamSpec("P")
 _LOCK = threading.RLock()
 _JOURNAL: list[Callable[[], object]] = []  # how to undo what was done, oldest first; each may run more than once
@@ -175,6 +176,28 @@ def evaluating(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> No
 
     on_leaving(undo)
     model.eval()
+
+
+def written_on(model: nn.Module) -> list[nn.Module]:
+    """The parts on which the model's own forward pass writes what it goes on from in the next one."""
+    return [part for part in parts_of(model) if any(name in vars(part) for name in WRITTEN)]
+
+
+def keeping_written(parts: Sequence[nn.Module]) -> None:
+    """What a pass writes on these is as it was; RWKV, which halves weights of its own before its first, does not."""
+    before = [(part, name, vars(part)[name]) for part in parts for name in WRITTEN if name in vars(part)]
+    halving: list[Any] = [part.config for part in parts if vars(part).get("layers_are_rescaled") is False]
+    how_often = [config.rescale_every for config in halving]
+
+    def undo() -> None:
+        for part, name, value in before:
+            vars(part)[name] = value
+        for config, every in zip(halving, how_often, strict=True):
+            config.rescale_every = every
+
+    on_leaving(undo)
+    for config in halving:
+        config.rescale_every = 0
 
 
 def _uncompiled() -> None:

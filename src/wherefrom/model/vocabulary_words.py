@@ -100,13 +100,15 @@ def token_name(opened: Model, index: int) -> str:
 
 def name_after(opened: Model, sentence: Sentence, index: int) -> str:
     """The name by which a token can be asked for after a prompt: of one that goes on with its last word "##pper"."""
-    name = token_name(opened, index)
-    if opened.tokenizer is None or opened.task != "causal-lm":
+    name, tokenizer = token_name(opened, index), opened.tokenizer
+    if tokenizer is None or opened.task != "causal-lm" or name.startswith(GOES_ON):
         return name
-    if token_names(opened.tokenizer, [index])[0][:1] in BLANKS or as_it_follows(prompt_of(sentence), name) == name:
+    if as_written(tokenizer, name) != index:  # but with the mark of a blank
         return name
-    reads = [_only(opened.tokenizer, following(opened.tokenizer, sentence, each)) for each in (name, GOES_ON + name)]
-    return GOES_ON + name if reads[0] != index == reads[1] else name
+    parted = as_it_follows(prompt_of(sentence), name)
+    if parted == name or _only(tokenizer, tokenizer(parted, add_special_tokens=False)["input_ids"]) == index:
+        return name
+    return GOES_ON + name if following(tokenizer, sentence, GOES_ON + name) == [index] else name
 
 
 def likeliest(

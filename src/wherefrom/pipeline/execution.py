@@ -33,6 +33,7 @@ from wherefrom.pipeline.fetching import on_host, one_ahead
 from wherefrom.pipeline.joint_maps import joining
 from wherefrom.pipeline.layers_together import blocks_together, waits, work
 from wherefrom.pipeline.outcome import Outcome, Outcomes
+from wherefrom.pipeline.own_code import own_code_in_a_sentence
 from wherefrom.pipeline.readout_rows import rows_alone
 from wherefrom.pipeline.remarks import notes
 from wherefrom.pipeline.resolution import Job, Question
@@ -254,7 +255,8 @@ def _passed(
         if on_layer is not None:
             on_layer(layer.index)
 
-    trace = replace(stream(opened, batch, each, grad=gradient, frozen=frozen, wait=False), layers=kept)
+    with own_code_in_a_sentence(f"{opened.name} does not read this text"):
+        trace = replace(stream(opened, batch, each, grad=gradient, frozen=frozen, wait=False), layers=kept)
     for shelf in waiting:
         assert together is not None
         with torch.no_grad(), _charged(shelf):
@@ -295,7 +297,8 @@ def _charged(shelf: Shelf) -> Iterator[None]:
     """One job's own work: its time, and its failure, after which nothing more is tried."""
     begin = time.perf_counter()
     try:
-        yield
+        with own_code_in_a_sentence(f"'{shelf.job.asked}' has no value here"):
+            yield
     except WherefromError as error:
         shelf.error = error
     shelf.seconds += time.perf_counter() - begin
