@@ -156,6 +156,20 @@ def test_prompts_leave_something_to_choose_and_to_rank() -> None:
     assert [each.foil for each in prompts(data, tiny.tokenizer(), contrast=False)] == [None, None]
 
 
+@pytest.mark.parametrize("ending", [".csv", ".md"])
+def test_a_file_of_somebodys_own_is_not_replaced(tmp_path: Path, ending: str) -> None:
+    (own_file := tmp_path / f"abnar2020/figure1{ending}").parent.mkdir()
+    own_file.write_text("my,notes\n")
+    with pytest.raises(WherefromError, match=f"figure1{ending}' is not of abnar2020/figure1"):
+        wherefrom.reproduce("abnar2020", out=tmp_path)
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["my,notes\n"]
+
+
+def test_what_was_written_before_is_replaced(tmp_path: Path) -> None:
+    for _ in range(2):
+        wherefrom.reproduce("abnar2020/figure1", out=tmp_path)
+
+
 def test_attcats_figure_4_draws_both_joins(out: Path) -> None:
     """The layers are the same however they are joined: drawn by themselves, two panels would be one picture twice."""
     found = wherefrom.reproduce("attcat/figure4", out=out)

@@ -13,7 +13,7 @@ from typing import Any
 from wherefrom.display import Listed
 from wherefrom.papers import abnar2020, alti, alti_logit, attcat, attn_lrp, decompx, globenc, value_zeroing, yin_neubig  # noqa: F401
 from wherefrom.papers.recipe import Recipe, all_recipes, lookup, resolve
-from wherefrom.papers.report import Result
+from wherefrom.papers.report import Result, refuse_foreign
 
 __all__ = ["Recipe", "Result", "lookup", "recipes", "reproduce"]
 
@@ -47,6 +47,9 @@ def reproduce(
     <abnar2020/figure1: wherefrom/agreement on “the key to the cabinets”, which it calls singular>
     """
     chosen = lookup(name)
+    if out is not None:
+        for each in chosen:
+            refuse_foreign(each, Path(out))
     results = []
     for each in chosen:
         asked = resolve(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wherefrom.errors import UnknownName
+from wherefrom.errors import RunConflict, UnknownName
 from wherefrom.files import write
 from wherefrom.metric.correlation import Summary
 from wherefrom.papers.claims import Verdict
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 HEADING = ("row", "column", "mean", "deviation", "interval", "n", "undefined", "paper", "paper deviation")
 ENDINGS = (".svg", ".png")
+
+
+def refuse_foreign(recipe: Recipe, out: Path) -> None:
+    """Refuse to replace a file of somebody's own by a table: ours begin with our heading, or with the recipe's name."""
+    for ending, heading in ((".csv", ",".join(HEADING)), (".md", f"### {recipe.name}")):
+        path = out / f"{recipe.name}{ending}"
+        if path.is_file() and not path.read_bytes().startswith(heading.encode()):
+            raise RunConflict(f"'{path}' is not of {recipe.name}, which would replace it; choose another folder")
 
 
 @dataclass(frozen=True, eq=False)
