@@ -48,29 +48,67 @@ def place_of(trace: Trace) -> torch.device:
 
 
 def head(trace: Trace, rows: Tensor) -> list[Step]:
-    """The steps from the last block's output at `rows` [B, m] to the output there, all on one device (`place_of`)."""
+    """The steps from the last block's output at `rows` [B, m] to the output there, all on one device (`place_of`).
+
+    Gone back from the last of them: what leads nowhere is passed over, as BigBird's pooler is, whose output neither its
+    classifier nor a word at a mask reads.
+    """
     place = place_of(trace)
-    start = value = at_rows(promote(trace.layers[-1].raw["output"].detach()), rows).to(place)
-    steps: list[Step] = []
-    for module, given, made in trace.after:
-        part = linear_of(module) if _linear(module) else norm_of(module, given.shape[-1])
-        if part is None:
-            continue
-        if isinstance(part, Norm):
-            part = part._replace(gamma=part.gamma.to(place), beta=part.beta.to(place))
-        else:
-            part = Linear(part.weight.to(place), part.bias.to(place))
-        x = _entered(trace, given, rows).to(place)
-        if steps and _same(x, start, given.dtype):
-            steps.clear()  # what came before leads nowhere: BigBird's classifier leaves the pooler's output unread
-        elif not _same(x, value, given.dtype):
-            steps.append(Step(_between(trace, value, x, given.dtype), value))
-        steps.append(Step(part, x))
-        value = _entered(trace, made, rows).to(place)
+    start = at_rows(promote(trace.layers[-1].raw["output"].detach()), rows).to(place)
+    ran = [each for each in (_ran(trace, *part, rows, place) for part in trace.after) if each is not None]
+    steps, value, dtype = list[Step](), ran[-1].made if ran else start, start.dtype
+    for each in reversed(ran):
+        between = _between(each.made, steps[0].x, dtype) if steps else []
+        if between is not None:
+            steps, dtype = [each.step, *between, *steps], each.dtype
+    if steps:
+        between = _between(start, steps[0].x, dtype)
+        if between is None:
+            raise _refused(trace)
+        steps = [*between, *steps]
     logits = trace.output.get("logits")
-    if logits is not None and not _same(final := _entered(trace, logits, rows).to(place), value, logits.dtype):
-        steps.append(Step(_ratio(trace, value, final), value))
+    if logits is not None:
+        final = _entered(trace, logits, rows)
+        if final is None:
+            raise _refused(trace)
+        final = final.to(place)
+        if (bias := _added(trace, value, final, logits.dtype)) is not None and isinstance(steps[-1].part, Linear):
+            steps[-1] = Step(steps[-1].part._replace(bias=steps[-1].part.bias + bias), steps[-1].x)
+        elif not _same(final, value, logits.dtype):
+            steps.append(Step(_ratio(trace, value, final), value))
     return steps
+
+
+class _Ran(NamedTuple):
+    """A part of the head, and what it made at the tokens that are read."""
+
+    step: Step
+    made: Tensor
+    dtype: torch.dtype  # in which it ran
+
+
+def _ran(
+    trace: Trace, module: nn.Module, given: Tensor, made: Tensor, rows: Tensor, place: torch.device
+) -> _Ran | None:
+    """None of what is no linear layer or norm, or does not run token by token."""
+    part = linear_of(module) if _linear(module) else norm_of(module, given.shape[-1])
+    x, out = _entered(trace, given, rows), _entered(trace, made, rows)
+    if part is None or x is None or out is None:
+        return None
+    if isinstance(part, Norm):
+        part = part._replace(gamma=part.gamma.to(place), beta=part.beta.to(place))
+    else:
+        part = Linear(part.weight.to(place), part.bias.to(place))
+    return _Ran(Step(part, x.to(place)), out.to(place), given.dtype)
+
+
+def _added(trace: Trace, value: Tensor, final: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """A bias that the model adds beside its last linear layer (ESM's), if that is what stands between the two."""
+    if value.shape != final.shape or _same(final, value, dtype):
+        return None
+    biases = [each for each in trace.opened.pretrained.parameters() if each.shape == final.shape[-1:]]
+    moved = (promote(each.detach()).to(final.device) for each in biases)
+    return next((each for each in moved if _same(final, value + each, dtype)), None)
 
 
 def _ratio(trace: Trace, value: Tensor, final: Tensor) -> Tensor:
@@ -88,22 +126,26 @@ def at_rows(t: Tensor, rows: Tensor) -> Tensor:
     return t[torch.arange(len(t), device=t.device)[:, None], rows.to(t.device)]
 
 
-def _entered(trace: Trace, t: Tensor, rows: Tensor) -> Tensor:
+def _entered(trace: Trace, t: Tensor, rows: Tensor) -> Tensor | None:
+    """What a part was given, or made, at the tokens that are read; None where it has not one for each."""
     t = promote(t.detach())
     if t.ndim == 3 and t.shape[1] == trace.batch.ids.shape[1]:
         return at_rows(t, rows)
     if t.ndim == 2 and len(t) == len(rows):  # the head has chosen its token
         return t[:, None].expand(-1, rows.shape[1], -1)
-    raise _refused(trace)
+    return None
 
 
-def _between(trace: Trace, value: Tensor, x: Tensor, dtype: torch.dtype) -> Function:
-    """The nearest of them: in half precision, several may be near enough."""
-    if value.shape == x.shape:
-        nearest = min(FUNCTIONS.values(), key=lambda function: float((function(value) - x).abs().max()))
-        if _same(nearest(value), x, dtype):
-            return nearest
-    raise _refused(trace)
+def _between(value: Tensor, x: Tensor, dtype: torch.dtype) -> list[Step] | None:
+    """What turns the one into the other: nothing, or the nearest function (in half precision, several may be near
+    enough); None where none does.
+    """
+    if value.shape != x.shape:
+        return None
+    if _same(x, value, dtype):
+        return []
+    nearest = min(FUNCTIONS.values(), key=lambda function: float((function(value) - x).abs().max()))
+    return [Step(nearest, value)] if _same(nearest(value), x, dtype) else None
 
 
 def _same(a: Tensor, b: Tensor, dtype: torch.dtype) -> bool:
