@@ -190,7 +190,7 @@ def explain(
         (deeplift at a mask, of pictures and of several tokens, attn-lrp of translations, attcat where neither is
         defined on its blocks, integrated-gradients where these are not known) and alti where it does not or a map is
         asked for (docs/methods.md); the result says which it was.
-    aggregate: the aggregation of layer maps: "rollout" unless the method's name says otherwise; None for none.
+    aggregate: the aggregation of layer maps: as the method has it ("rollout", mostly); None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token or several, the text that a decoder writes; of a bare encoder
         `wherefrom.similarity("another text")` or a dimension of its embedding; the predicted one if none is given.

@@ -123,6 +123,11 @@ def estimate(
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     if (inputs is None) == (tokens is None):
         raise InvalidOption("expected either inputs to estimate for, or tokens, the length of one")
+    if tokens is not None and opened.max_length is not None and tokens > opened.max_length:
+        raise InvalidOption(
+            f"tokens={tokens} is more than the model reads, which is {opened.max_length}; say as many at most, or "
+            f"estimate for the text itself, with long='windows' or truncate=True"
+        )
     reader = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long)
     read, single = reader.read(inputs if tokens is None else [0] * tokens)
     given = Given(dict(enumerate(read)), len(read), single)

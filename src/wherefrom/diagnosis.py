@@ -93,7 +93,7 @@ def doctor(
 ) -> Diagnosis:
     """Look a model over: the proof block by block, the shape found, and what each method can do. Nothing is explained.
 
-    Arguments as in `open_model`.
+    Arguments as in `open_model`; the processor of a model of images is passed as `tokenizer`.
 
     >>> wherefrom.doctor("wherefrom/lm").opens
     True

@@ -19,6 +19,7 @@ import wherefrom
 from wherefrom import cost
 from wherefrom.cli import app
 from wherefrom.cost import Rates
+from wherefrom.errors import InvalidOption
 from wherefrom.method import base, methods
 from wherefrom.work import BatchShape, forward
 
@@ -234,3 +235,11 @@ def test_and_of_a_short_text_in_a_small_model(name: str) -> None:
         wherefrom.explain(text, method=name)
         seconds.append(time.process_time() - begin)
     assert 0.5 <= wherefrom.estimate(text, method=name).seconds / min(seconds) <= 2
+
+
+def test_more_tokens_than_the_model_reads_are_refused_as_such() -> None:
+    with pytest.raises(InvalidOption, match=r"tokens=5000 is more than the model reads, which is 128; .* for the text"):
+        wherefrom.estimate(tokens=5000, truncate=True)
+    text = "film " * 600
+    assert wherefrom.estimate(text, truncate=True).longest == 128  # as it was advised
+    assert wherefrom.estimate(text, long="windows").longest == 128

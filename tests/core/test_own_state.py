@@ -100,3 +100,36 @@ def test_a_model_without_a_table_of_tokens_is_refused(kind: str) -> None:
     sounds = {**more, "num_conv_pos_embedding_groups": 2} if kind.startswith("Wav") else {}
     with pytest.raises(UnsupportedModel, match=f"{kind} has no embeddings of tokens"):
         wherefrom.open_model(made(made.config_class(**small, **sounds)))
+
+
+class Normed(torch.nn.Module):
+    """Somebody's own head, which draws and keeps statistics in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.norm = tiny.model("bert", "encoder"), torch.nn.BatchNorm1d(tiny.SHAPE["hidden_size"])
+        self.drop, self.vote = torch.nn.Dropout(0.5), torch.nn.Linear(tiny.SHAPE["hidden_size"], 3)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+        states = self.encoder(input_ids=input_ids, attention_mask=attention_mask)[0]
+        scores: torch.Tensor = self.vote(self.drop(self.norm(states.transpose(1, 2))).mean(2))
+        return scores
+
+
+def xlnet() -> Any:
+    """One whose blocks are not known, with such statistics in its head."""
+    shape = {"vocab_size": 60, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 40, "num_labels": 3}
+    model: Any = transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**shape))
+    model.logits_proj = torch.nn.Sequential(torch.nn.BatchNorm1d(24), torch.nn.Linear(24, 3))
+    return model
+
+
+@pytest.mark.parametrize("make", [Normed, xlnet])
+def test_nothing_is_drawn_or_counted_in_training_mode(make: Any) -> None:
+    model = make().train()
+    before, drawn = {name: each.clone() for name, each in model.named_buffers()}, torch.get_rng_state()
+    wherefrom.explain(IDS, model, tiny.tokenizer(), method="ablation")
+    wherefrom.doctor(model, tiny.tokenizer())
+    assert all(torch.equal(each, before[name]) for name, each in model.named_buffers())
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert all(part.training for part in model.modules())

@@ -413,6 +413,14 @@ def test_the_commands_evaluate_show_compare_and_export(tmp_path: Path, monkeypat
     called("runs", "export", "runs/first", "--figure", "cue-dot", "--out", "cues.png")
     assert (tmp_path / "cues.png").read_bytes().startswith(b"\x89PNG")
     assert "spearman:METHOD" in called("metrics")
+    for own in ("manifest.json", "finished.json", "summary.csv", "records.parquet"):
+        kept = (tmp_path / "runs/first" / own).read_bytes()
+        with pytest.raises(WherefromError, match=f"'runs/first/{own}' is a file of the run"):
+            called("runs", "export", "runs/first", "--out", f"runs/first/{own}")
+        assert (tmp_path / "runs/first" / own).read_bytes() == kept
+    with pytest.raises(WherefromError, match=r"'means.xlsx' ends in none of .csv, .tex, .md; choose one, or"):
+        called("runs", "export", "runs/first", "--out", "means.xlsx")
+    called("runs", "export", "runs/first", "--out", "means.txt", "--format", "md")  # as it is advised
     with pytest.raises(WherefromError, match="unknown format 'docx'"):
         called("runs", "export", "runs/first", "--format", "docx")
     with pytest.raises(WherefromError, match="not a run folder"):

@@ -90,10 +90,13 @@ def leaderboard_command(
     """Rank the methods of a benchmark; with --page, write the leaderboard."""
     from wherefrom.board import read_board, write_page, write_record
     from wherefrom.board.recommending import ASKED, looks_at_no_output, question_called
+    from wherefrom.evaluation.manifest import refuse_own_file
 
     for path, ending in ((page, ".md"), (record, ".json")):
         if path is not None and path.suffix != ending:
             raise InvalidOption(f"'{path}' does not end in {ending}; expected the name of a {ending} file")
+        if path is not None:
+            refuse_own_file(path)
     standing, maps, _ = ASKED[question_called(question)]
     board = read_board(folder)
     if page is not None:

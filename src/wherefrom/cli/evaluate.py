@@ -228,6 +228,7 @@ def export_command(
     """Export the means of a run as a table, or one metric as a figure."""
     from wherefrom.evaluation import Run
     from wherefrom.evaluation.export import export
+    from wherefrom.evaluation.manifest import refuse_own_file
     from wherefrom.files import write
 
     if figure is not None:
@@ -241,8 +242,12 @@ def export_command(
         return
     if kind is not None:
         raise InvalidOption("--kind is of a figure; say with --figure which metric it draws")
-    endings = {".csv": "csv", ".tex": "latex"}
-    text = export(Run(run), form or (endings.get(out.suffix, "md") if out else "md"), layers=layers)
+    endings = {".csv": "csv", ".tex": "latex", ".md": "md"}
+    if out is not None:
+        refuse_own_file(out)
+        if form is None and out.suffix not in endings:
+            raise InvalidOption(f"'{out}' ends in none of {', '.join(endings)}; choose one, or say which with --format")
+    text = export(Run(run), form or (endings[out.suffix] if out else "md"), layers=layers)
     if out is None:
         print(text, end="")
     else:

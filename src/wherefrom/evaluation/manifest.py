@@ -107,6 +107,12 @@ def claim(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     return there
 
 
+def refuse_own_file(path: Path) -> None:
+    """Refuse to write over a file of a run."""
+    if (path.parent / FILE).is_file() and path.name in (FILE, FINISHED, *TABLES):
+        raise RunConflict(f"'{path}' is a file of the run in '{path.parent}'; choose another name")
+
+
 def _short(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

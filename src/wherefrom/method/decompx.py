@@ -86,7 +86,7 @@ def _cost(s: BatchShape, options: Options) -> Work:
     symbols=("DecompX",),
     idea=IDEA,
     paper=MODARRESSI_2023,
-    needs={*NEEDED, "head", "read-token"},
+    needs={*NEEDED, "head", "chained-head", "read-token"},
     prefers={"ffn-matrices"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil", "adds-up"},
     cost=_cost,

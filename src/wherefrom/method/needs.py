@@ -44,6 +44,7 @@ NEEDS = {
     "frozen-pass": "a pass frozen where it is not linear, and one backward pass",
     "read-token": "a head that reads one token",
     "head": "an output of a linear layer",
+    "chained-head": "a head that is a chain of linear layers, activations and norms at one token",
     "gradient": "one backward pass",
     "baseline": "a pass on a baseline",
     "reruns": "further forward passes",
@@ -75,6 +76,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[Traits], bool], str]] = {
     "linear-keys": (lambda t: t.bent_keys, "queries and keys that are turned, normed or scaled"),
     "known-scores": (lambda t: t.unknown_scores, "attention scores by a rule that wherefrom does not know"),
     "plain-softmax": (lambda t: t.bent_softmax, "sinks, a soft-cap or a position bias in its softmax"),
+    "chained-head": (lambda t: t.odd_head, "another one"),
 }
 PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {
     "reruns",
@@ -84,6 +86,7 @@ PLAIN_BLOCKS = frozenset(IN_THE_WAY) - {
     "read-token",
     "frozen-pass",
     "linear-head",
+    "chained-head",
 }  # the blocks of BERT and GPT-2
 
 

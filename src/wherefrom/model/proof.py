@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from wherefrom.errors import UnsupportedModel
+from wherefrom.errors import Unsuited, UnsupportedModel
 from wherefrom.model.attended import by_head
 from wherefrom.model.families import has_row
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
@@ -171,6 +171,7 @@ def refuse_broken(opened: Model) -> None:
     probe = collate([_probe(opened)], opened.pad_id)
 
     def run() -> None:
+        evaluating(opened.model)
         routing_eagerly(opened.model)  # transformers' other ways to run experts refuse float64
         outside_inference_mode(lambda: without_gradients(lambda: opened.forward(probe)))
 
@@ -194,6 +195,7 @@ def embeds_otherwise(opened: Model) -> bool:
         shapes.append(output.shape[:2])
 
     def run() -> None:
+        evaluating(opened.model)
         hook(opened.words, seen)
         outside_inference_mode(lambda: without_gradients(lambda: opened.forward(probe)))
 
@@ -202,6 +204,20 @@ def embeds_otherwise(opened: Model) -> bool:
     except Exception:  # whatever the model raises: a pass that is asked for will say so
         return False
     return any(each != probe.ids.shape for each in shapes)
+
+
+def follows_head(opened: Model) -> bool:
+    """Whether the head is a chain that a decomposition can follow (head.py), seen on the probe."""
+    from wherefrom.model.capture import capture
+    from wherefrom.model.head import head
+
+    probe = collate([_probe(opened)], opened.pad_id)
+    row = 0 if opened.task == "classification" and opened.reads == "first" else probe.ids.shape[1] - 1
+    try:
+        head(outside_inference_mode(lambda: capture(opened, probe)), torch.tensor([[row]]))
+    except Unsuited:
+        return False
+    return True
 
 
 def refuses_gradients(opened: Model) -> bool:
@@ -215,10 +231,11 @@ def refuses_gradients(opened: Model) -> bool:
 
     def run() -> None:
         evaluating(opened.model)
-        hook(opened.words, embedded)
+        for module in opened.embedders:
+            hook(module, embedded)
         torch.set_grad_enabled(True)
         output = opened.forward(probe)
-        torch.autograd.grad(next(output[name] for name in OUTPUTS if name in output).sum(), leaves[0])
+        torch.autograd.grad(next(output[name] for name in OUTPUTS if name in output).sum(), leaves, allow_unused=True)
 
     try:
         outside_inference_mode(lambda: borrowed(run))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wherefrom.model.frozen_pass import freezable
 from wherefrom.model.linear import sizes
-from wherefrom.model.proof import embeds_otherwise, refuses_gradients
+from wherefrom.model.proof import embeds_otherwise, follows_head, refuses_gradients
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -106,6 +106,11 @@ class Traits:
         inside = {id(part) for block in self.blocks for part in block.module.modules()}
         after = (part for part in self.opened.pretrained.modules() if id(part) not in inside)
         return not self.opened.family.causal or any(type(part).__module__ in ACTIVATIONS for part in after)
+
+    @cached_property
+    def odd_head(self) -> bool:
+        """Whether a decomposition cannot follow what stands between the last block and the output."""
+        return not follows_head(self.opened)
 
     @cached_property
     def norms(self) -> list[Norm]:

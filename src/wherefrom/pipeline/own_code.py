@@ -13,6 +13,7 @@ from traceback import walk_tb
 from wherefrom.errors import Unsuited, WherefromError
 
 MODELS = "transformers.models."
+ELSEWHERE = ("memory", "nference tensor")  # what execution.py has a sentence for
 
 
 @contextmanager
@@ -25,7 +26,8 @@ def own_code_in_a_sentence(what: str) -> Iterator[None]:
     except Exception as error:
         where = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
         own = [name for name in where if name.startswith(MODELS)]
-        if not own or "memory" in str(error):
+        theirs = where[-1].partition(".")[0] in ("transformers", "torch")  # not a hook's, of ours or of the user's
+        if not own or not theirs or any(word in str(error) for word in ELSEWHERE):
             raise
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         raise Unsuited(
