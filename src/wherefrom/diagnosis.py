@@ -134,6 +134,8 @@ def _told(opened: Model, name: str) -> str | None:
     method, lacks = lookup(name)[0], []
     if method.class_specific and opened.task == "encoder":
         lacks.append("a target: the model predicts nothing by itself")
+        if "read-token" in method.needs and (opened.pooling or opened.reads) == "mean":
+            lacks.append("position=: its embedding is read at several tokens")
     if "baseline" in method.needs and stand_in_for(opened, *BLANKS, PAINT) is None:
         lacks.append(f"baseline=: there is no {', '.join(BLANKS[:-1])} or {BLANKS[-1]} token{untokenized(opened)}")
     if "over" in method.options and found_way(opened) == "unknown" and stand_in_for(opened, "unknown") is None:

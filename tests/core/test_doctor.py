@@ -14,6 +14,7 @@ import transformers
 from typer.testing import CliRunner
 
 import pairs
+import pictures
 import tiny
 import wherefrom
 from wherefrom.cli import app
@@ -226,3 +227,13 @@ def test_notes_say_what_a_method_must_be_told_and_then_it_answers() -> None:
             asked = dict(told[part.partition(":")[0]] for part in parts)
             found = wherefrom.explain([5, 6, 7, 8, 9, 10], opened, method=suit.method, **asked)
             assert np.isfinite(found.scores).all(), (suit, found)
+
+
+def test_what_looks_at_one_token_wants_to_know_which_of_several() -> None:
+    """SigLIP's embedding of an image is read at all of its patches."""
+    model, processor = pictures.model("siglip-both"), pictures.processor()
+    (found,) = (each for each in wherefrom.doctor(model, processor).methods if each.method == "grad-eclip")
+    assert found.note is not None
+    assert "position=: its embedding is read at several tokens" in found.note
+    told = {"method": "grad-eclip", "target": 3, "position": "first"}
+    assert wherefrom.explain(pictures.photo(), model, processor, **told).method == "grad-eclip"
