@@ -27,7 +27,7 @@ from wherefrom.model.sentences import Batch, Sentence
 from wherefrom.model.side_by_side import one_block
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
-from wherefrom.model.undo import outside_inference_mode, parts_of, written_on
+from wherefrom.model.undo import configs, outside_inference_mode, parts_of, written_on
 from wherefrom.work import BatchShape
 
 POOLED = {
@@ -354,14 +354,15 @@ class Model:
         return by_length(lengths, size if self.pads else 1, tokens=tokens, shapes=self.kinds(lengths, shapes))
 
     def kinds(self, lengths: Sequence[int], shapes: Sequence[tuple[int, ...]] = ()) -> Sequence[tuple[int, ...]]:
-        """What may share a batch: pictures of one shape, and texts whose positions turn by the same angles.
+        """What may share a batch: pictures of one shape, and texts whose positions turn by the same angles."""
+        return [(sum(n > end for end in self._turning),) for n in lengths] if self._turning else shapes
 
-        LongRoPE turns all of a batch by other angles once its longest text is longer than those first trained on.
-        """
-        rope = getattr(self.config, "rope_parameters", None) or {}
-        parts = [rope, *(each for each in rope.values() if isinstance(each, Mapping))]  # of all layers, or of a kind
-        ends = {each["original_max_position_embeddings"] for each in parts if each.get("rope_type") == "longrope"}
-        return [(sum(n > end for end in ends),) for n in lengths] if ends else shapes
+    @cached_property
+    def _turning(self) -> set[int]:
+        """LongRoPE turns all of a batch by other angles where its longest text has more tokens than this."""
+        every = [getattr(config, "rope_parameters", None) or {} for config in configs(self.model)]
+        every += [each for rope in every for each in rope.values() if isinstance(each, Mapping)]  # by kinds of layers
+        return {each["original_max_position_embeddings"] for each in every if each.get("rope_type") == "longrope"}
 
     def shape(self, lengths: tuple[int, ...]) -> BatchShape:
         """A batch of sentences so long in this model, whose blocks are known."""
