@@ -360,3 +360,16 @@ def test_what_such_a_model_says_is_explained_too() -> None:
     assert said.whole.method == "gradient-x-input"  # no token stands for nothing, which integrated gradients begin at
     again = wherefrom.explain(ids, model("diffllama", "causal-lm"), of="log-probability", target=said.ids[5])
     np.testing.assert_allclose(said[0].scores, again.scores, atol=1e-6)
+
+
+def test_a_decoder_that_may_see_pictures_says_the_next_word() -> None:
+    """LLaVA is called …ForConditionalGeneration, as encoders with a decoder are."""
+    small = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    text = transformers.LlamaConfig(**small, vocab_size=60, pad_token_id=0, bos_token_id=2, eos_token_id=3)
+    image = transformers.CLIPVisionConfig(**small, image_size=32, patch_size=16)
+    config = transformers.LlavaConfig(text_config=text, vision_config=image, image_token_index=59)
+    torch.manual_seed(0)
+    opened = wherefrom.open_model(transformers.LlavaForConditionalGeneration(config).eval(), tiny.tokenizer())
+    assert opened.task == "causal-lm"
+    phrase = wherefrom.explain("a good film", opened, method="gradient-x-input", target="good film").target
+    assert (phrase.kind, len(phrase.tokens)) == ("phrase", 2)

@@ -168,6 +168,8 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
             f"tokens in one table"
         )
     task = _task_of(model)
+    if task == "seq2seq" and not pair:
+        task = "causal-lm"  # LLaVA and its like, which may see pictures, too: …ForConditionalGeneration
     if pair:
         _refuse_other_pairs(inner, model, task)
     if task is None:
