@@ -19,7 +19,7 @@ from wherefrom.view.bundle import script, style
 from wherefrom.view.colour import hexadecimal, ink, shade, strengths
 from wherefrom.view.overlay import data_uri, overlay
 from wherefrom.view.payload import payload
-from wherefrom.view.terminal import arrival, by_input, explained_by_all, gaps, labels, predicted
+from wherefrom.view.terminal import arrival, by_input, explained_by_all, gaps, labels, predicted, remarks_of_all
 
 __all__ = ["document", "fragment", "payload"]
 
@@ -115,9 +115,16 @@ def _static_part(alike: Sequence[Explanation], called: Iterator[str]) -> str:
     head = "; ".join(f"{name}{fact}" for name, fact in facts.items() if fact)
     if (said := predicted(first)) is not None:
         head = f"predicts {''.join(said)}; {head}"
-    rows = "".join(f"<p><b>{escaped(next(called) + _apart(each, common))}</b><br>{_seen(each)}</p>" for each in alike)
-    remarks = "".join(f"<p><small>{escaped(remark)}</small></p>" for remark in first.remarks)
-    return f"<p>{escaped(head)}</p>{remarks}{rows}"
+    shared = remarks_of_all(alike)
+    rows = "".join(
+        f"<p><b>{escaped(next(called) + _apart(each, common))}</b>{_remarks(each.remarks, shared)}<br>{_seen(each)}</p>"
+        for each in alike
+    )
+    return f"<p>{escaped(head)}{_remarks(shared)}</p>{rows}"
+
+
+def _remarks(remarks: Sequence[str], said: Sequence[str] = ()) -> str:
+    return "".join(f"<br><small>{escaped(remark)}</small>" for remark in remarks if remark not in said)
 
 
 def _apart(explanation: Explanation, common: str | None) -> str:

@@ -68,16 +68,19 @@ def show(
     depth = None if console.no_color else console.color_system
     called = iter(labels(names or [each.method for each in explanations], explanations))
     for number, alike in enumerate(by_input(explanations)):
-        common = explained_by_all(alike)
+        common, shared = explained_by_all(alike), remarks_of_all(alike)
         if number:
             console.print()
         console.print(heading(alike[0], common))
-        for remark in alike[0].remarks:
+        for remark in shared:
             console.print(Text(remark, "dim"))
         for each in alike:
             read = each if pieces or each.granularity == "word" else each.words()
             console.print()
             console.print(Text.assemble((next(called), "bold"), _beside(each, read, common)))
+            for remark in each.remarks:
+                if remark not in shared:
+                    console.print(Text(remark, "dim"))
             _print_scores(read, console, depth, layers)
     for name, detail in (failed or {}).items():
         console.print()
@@ -140,6 +143,12 @@ def explained_by_all(explanations: Sequence[Explanation]) -> str | None:
     """What a heading says is explained; None where there are several outputs, of which each is named beside its own."""
     outputs = {each.explained for each in explanations if each.target.towards}
     return None if len(outputs) > 1 else explanations[0].explained
+
+
+def remarks_of_all(explanations: Sequence[Explanation]) -> list[str]:
+    """What a heading says beside that; the other remarks stand each with its own explanation."""
+    first, *others = (each.remarks for each in explanations)
+    return [remark for remark in first if all(remark in each for each in others)]
 
 
 def arrival(explanation: Explanation) -> str:

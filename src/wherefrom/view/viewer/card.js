@@ -1,6 +1,6 @@
 // One explanation: its name, its text, a line of words about what is in focus, and the pictures asked for.
 
-import { explainedByAll } from "./data.js";
+import { besides, explainedByAll, remarksOfAll } from "./data.js";
 import { make } from "./dom.js";
 import { layersView } from "./layers.js";
 import { picture } from "./picture.js";
@@ -12,9 +12,12 @@ export function card(subject, subjects, views, acts) {
   const text = textView(subject, acts);
   const words = readout();
   const pictures = views.filter((view) => view.has(subject)).map((view) => picture(view, subject, acts));
+  const shared = remarksOfAll(besides(subject, subjects));
+  const own = subject.remarks.filter((remark) => !shared.includes(remark));
   const element = make("section", { class: "card", "aria-label": subject.title },
     make("h2", {}, subject.name === subject.record.method ? subject.title : subject.name,
       make("small", {}, facts(subject, explainedByAll(subjects))), subject.signed ? signs() : null),
+    ...own.map((remark) => make("p", { class: "none" }, remark)),
     text.element, words.element, make("div", { class: "pictures" }, ...pictures.map((each) => each.element)),
     missing(views.filter((view) => !view.has(subject)), subject), make("slot", { name: `under-${number}` }));
   return {

@@ -44,7 +44,7 @@ export function subjectsOf(payload) {
       explained: each.explained,
       likelihood: each.likelihood,
       readAt: each.read_at,
-      remarks: each.remarks,
+      remarks: each.remarks ?? [],
       arrival: each.arrival, // what the scores add up to, where their method promises no sum
       rounding: each.rounding, // that all scores are rounding errors, where they are
       record: each.record,
@@ -77,6 +77,16 @@ function once(make) {
 export function explainedByAll(subjects) {
   const towards = subjects.filter(({ record }) => !["none", "random"].includes(record.target.kind));
   return new Set(towards.map((subject) => subject.explained)).size > 1 ? null : subjects[0].explained;
+}
+
+/** What a heading says beside that; the other remarks stand each with its own explanation. */
+export function remarksOfAll(side) {
+  return side[0].remarks.filter((remark) => side.every(({ remarks }) => remarks.includes(remark)));
+}
+
+/** Those that one heading serves: of one text that one model has read. */
+export function besides(subject, subjects) {
+  return subjects.filter(({ text, record }) => text === subject.text && record.model === subject.record.model);
 }
 
 export function unitFor(subject, units) {

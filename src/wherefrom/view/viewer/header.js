@@ -1,7 +1,7 @@
 // What the model said, what of it is explained, and which row it is read from.
 
 import { make } from "./dom.js";
-import { explainedByAll, likely } from "./data.js";
+import { explainedByAll, likely, remarksOfAll } from "./data.js";
 
 const LIKELIEST = 3;
 
@@ -17,7 +17,7 @@ export function header(payload, subjects, buttons) {
 }
 
 function said(side, payload, several) {
-  const [{ record, likelihood, readAt, remarks = [] }] = side;
+  const [{ record, likelihood, readAt }] = side;
   const explained = explainedByAll(side);
   const facts = [several && record.texts.join(" / "), explained && `explained: ${explained}`, likelihood,
     readAt && `read at: ${readAt}`, record.model].filter(Boolean);
@@ -25,7 +25,7 @@ function said(side, payload, several) {
   const line = make("p", {}, facts.join("  ·  "));
   if (several) line.style.marginBottom = "12px";
   const head = record.prediction === null ? make("h1", { class: "title" }, title) : make("h1", {}, ...answerOf(record));
-  return [head, line, ...remarks.map((remark) => make("p", {}, remark))];
+  return [head, line, ...remarksOfAll(side).map((remark) => make("p", {}, remark))];
 }
 
 /** The likeliest of what one output chooses from; a phrase's probability is not one of these. */
