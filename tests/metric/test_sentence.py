@@ -272,3 +272,20 @@ def test_another_model_than_the_one_explained_is_refused() -> None:
             next(checks([found], model, TOKENIZER))
         with pytest.raises(WherefromError, match="pass the model that was explained"):
             erasure(text, found, model, TOKENIZER, by="mask")
+
+
+def test_a_picture_without_a_file_is_checked_when_it_is_given_again() -> None:
+    colours = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    opened = wherefrom.open_model("wherefrom/picture")
+    found = wherefrom.explain(colours, opened, method="gradient-x-input")
+    with pytest.raises(WherefromError, match="without a file that it could be read from again"):
+        list(checks([found], opened))
+    (sentence,), _ = opened.reader().read(colours)  # as it is advised
+    (check,) = checks([found], opened, sentence=sentence)
+    assert check.of == "picture"
+
+
+def test_a_comparison_is_checked_method_by_method() -> None:
+    opened = wherefrom.open_model("wherefrom/sentiment")
+    found = wherefrom.compare("a deep and meaningful film .", opened, methods=["attcat", "gradient-x-input"])
+    assert [each.method for each in checks(found, opened)] == ["attcat", "gradient-x-input"]

@@ -21,7 +21,7 @@ One sentence proves little; metrics over a dataset are in `wherefrom.metric.eras
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import factorial, floor, log10
 from typing import Any
@@ -164,14 +164,14 @@ class Check:
 
 
 def checks(
-    explanations: Sequence[Explanation],
+    explanations: Sequence[Explanation] | Mapping[str, Explanation],
     model: Any = DEFAULT_MODEL,
     tokenizer: Any | None = None,
     *,
     seed: int = 0,
     sentence: Sentence | None = None,
 ) -> Iterator[Check]:
-    """The check of each explanation of one input, as it is done. Explanations are over tokens, not words.
+    """The check of each explanation of one input (a list, or a comparison), as it is done: over tokens, not words.
 
     Those with one target share their random orders. A WherefromError where the model gives no probability. `sentence`
     is the input as the model reads it, where that is known already.
@@ -180,7 +180,7 @@ def checks(
     if regression(opened):
         raise NotDefined("a regression has no probabilities, by which the check measures")
     chance: dict[Target, Array] = {}
-    for explanation in explanations:
+    for explanation in explanations.values() if isinstance(explanations, Mapping) else explanations:
         sentence = _read(opened, explanation, sentence)
         words = _words(explanation)
         if len(words) < 2:
@@ -283,7 +283,12 @@ def _read(opened: Model, explanation: Explanation, known: Sentence | None) -> Se
         raise NotDefined("the text was explained in windows; the check needs one that the model reads in one pass")
     if known is None or known.texts != texts:
         reader = opened.reader(truncate=True, tokenizer_kwargs=explanation.options.get("tokenizer_kwargs"))
-        (known,), _ = reader.read(explanation.arguments["inputs"])
+        if (inputs := explanation.arguments.get("inputs")) is None:
+            raise InvalidInput(
+                "the picture was explained without a file that it could be read from again; explain the file, or pass "
+                "sentence=, which is (sentence,), _ = open_model(model).reader().read(picture)"
+            )
+        (known,), _ = reader.read(inputs)
         if explanation.measured.kind == "phrase":
             known = continued(opened, known, explanation.measured.tokens)
     if known.tokens != explanation.tokens:
