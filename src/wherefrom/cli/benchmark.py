@@ -93,10 +93,11 @@ def leaderboard_command(
     from wherefrom.evaluation.manifest import refuse_own_file
 
     for path, ending in ((page, ".md"), (record, ".json")):
-        if path is not None and path.suffix != ending:
+        if path is None:
+            continue
+        if path.suffix != ending:
             raise InvalidOption(f"'{path}' does not end in {ending}; expected the name of a {ending} file")
-        if path is not None:
-            refuse_own_file(path)
+        refuse_own_file(path)
     standing, maps, _ = ASKED[question_called(question)]
     board = read_board(folder)
     if page is not None:

@@ -400,14 +400,14 @@ def _summarise(path: Path, whole: dict[str, Path], setting: Setting) -> None:
             (reason, f"{count} times, for one" if count > 1 else "once") for reason, count in totals.failures.items()
         ]
         reasons = "; ".join(f"{often}: {reason}" for reason, often in each[:3])
-        for file in (*(path / name for name in _TABLES), *whole.values()):
+        for file in (*(path / name for name in manifest.TABLES), *whole.values()):
             file.unlink(missing_ok=True)  # the next call, which does as the reasons say, may have the same folder
         raise NotDefined(f"none of the {totals.examples} examples could be explained ({reasons})")
     finished = {
         "examples": totals.examples,
         "failures": totals.failures,
         "seconds": {name: round(spent, 3) for name, spent in sorted(totals.seconds.items())},
-        "tables": {name: _file_hash(path / name) for name in _TABLES},
+        "tables": {name: _file_hash(path / name) for name in manifest.TABLES},
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write(path / manifest.FINISHED, json.dumps(finished, indent=1, ensure_ascii=False).encode())
@@ -425,9 +425,6 @@ def _tell_left_out(run: Run) -> None:
         warn(f"{count} of {rows} rows {were} left out{such}: {why}; {rest}", RowsLeftOut)
 
 
-_TABLES = (summary.EXAMPLES, summary.RECORDS, summary.CURVES, summary.SUMMARY, summary.SUMMARY_CSV)
-
-
 def _file_hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -437,6 +434,6 @@ def _tables_whole(path: Path) -> bool:
     """Whether the tables are those that were written."""
     try:
         known = json.loads((path / manifest.FINISHED).read_text(encoding="utf-8"))["tables"]
-        return all(_file_hash(path / name) == known[name] for name in _TABLES)
+        return all(_file_hash(path / name) == known[name] for name in manifest.TABLES)
     except (OSError, ValueError, KeyError, TypeError):
         return False

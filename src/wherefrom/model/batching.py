@@ -20,8 +20,8 @@ def by_length(
     """The places of all lengths in groups, the shortest first; equal ones stay in order.
 
     A group has at most `size` members, which take at most `tokens` once they are padded to the longest (one member may
-    take more), and the longest is longer than the shortest by at most the share `slack`. Those of
-    different `shapes` share none.
+    take more), and the longest is longer than the shortest by at most the share `slack`. Those of different
+    `shapes` share none.
 
     >>> list(by_length([3, 9, 3, 4], 2)), list(by_length([3, 9, 3, 4], slack=0))
     ([[0, 2], [3, 1]], [[0, 2], [3], [1]])

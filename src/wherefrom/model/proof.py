@@ -24,7 +24,7 @@ from wherefrom.model.attended import by_head
 from wherefrom.model.families import has_row
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
-from wherefrom.model.sentences import Sentence, collate
+from wherefrom.model.sentences import Batch, Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
 from wherefrom.model.stock import attention_of, hooked, shape, stock
 from wherefrom.model.two_streams import SOURCE, TARGET, prefixed
@@ -138,7 +138,7 @@ def prove(opened: Model) -> Proof:
     gaps: list[Gap] = []
     keys, softmax, left, known = [], [], [], []
     tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
-    probe = collate([_probe(opened)], opened.pad_id)
+    probe = _probe(opened)
 
     def look(layer: LayerTrace) -> None:
         gaps.extend(_gaps(layer))
@@ -168,7 +168,7 @@ def prove(opened: Model) -> Proof:
 
 def refuse_broken(opened: Model) -> None:
     """Say so where the model fails by itself, with nobody looking: then its row is not to blame."""
-    probe = collate([_probe(opened)], opened.pad_id)
+    probe = _probe(opened)
 
     def run() -> None:
         evaluating(opened.model)
@@ -188,7 +188,7 @@ def refuse_broken(opened: Model) -> None:
 
 def embeds_otherwise(opened: Model) -> bool:
     """Whether tokens are embedded in another order than the batch's (XLNet) or with others behind them (Longformer)."""
-    probe = collate([_probe(opened)], opened.pad_id)
+    probe = _probe(opened)
     shapes: list[torch.Size] = []
 
     def seen(_module: nn.Module, _args: Any, output: Tensor) -> None:
@@ -211,7 +211,7 @@ def follows_head(opened: Model) -> bool:
     from wherefrom.model.capture import capture
     from wherefrom.model.head import head
 
-    probe = collate([_probe(opened)], opened.pad_id)
+    probe = _probe(opened)
     row = 0 if opened.task == "classification" and opened.reads == "first" else probe.ids.shape[1] - 1
     try:
         head(outside_inference_mode(lambda: capture(opened, probe)), torch.tensor([[row]]))
@@ -222,7 +222,7 @@ def follows_head(opened: Model) -> bool:
 
 def refuses_gradients(opened: Model) -> bool:
     """Whether its own code cannot be gone back through: Reformer's asserts that it is in training."""
-    probe = collate([_probe(opened)], opened.pad_id)
+    probe = _probe(opened)
     leaves: list[Tensor] = []
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
@@ -244,7 +244,11 @@ def refuses_gradients(opened: Model) -> bool:
     return False
 
 
-def _probe(opened: Model) -> Sentence:
+def _probe(opened: Model) -> Batch:
+    return collate([_tried(opened)], opened.pad_id)
+
+
+def _tried(opened: Model) -> Sentence:
     """A few tokens from all over the vocabulary, none of them padding; of a model of pictures one of random colours."""
     if opened.images:
         side, drawn = opened.sizes.image_size, torch.Generator().manual_seed(0)

@@ -103,9 +103,11 @@ class Traits:
         """
         if self.opened.task == "encoder" or self.opened.images:
             return False
+        if not self.opened.family.causal:
+            return True
         inside = {id(part) for block in self.blocks for part in block.module.modules()}
         after = (part for part in self.opened.pretrained.modules() if id(part) not in inside)
-        return not self.opened.family.causal or any(type(part).__module__ in ACTIVATIONS for part in after)
+        return any(type(part).__module__ in ACTIVATIONS for part in after)
 
     @cached_property
     def odd_head(self) -> bool:

@@ -186,17 +186,17 @@ def written_on(model: nn.Module) -> list[nn.Module]:
 def keeping_written(parts: Sequence[nn.Module]) -> None:
     """What a pass writes on these is as it was; RWKV, which halves weights of its own before its first, does not."""
     before = [(part, name, vars(part)[name]) for part in parts for name in WRITTEN if name in vars(part)]
-    halving: list[Any] = [part.config for part in parts if vars(part).get("layers_are_rescaled") is False]
-    how_often = [config.rescale_every for config in halving]
+    unscaled: list[Any] = [part.config for part in parts if vars(part).get("layers_are_rescaled") is False]
+    halving = [(config, config.rescale_every) for config in unscaled]
 
     def undo() -> None:
         for part, name, value in before:
             vars(part)[name] = value
-        for config, every in zip(halving, how_often, strict=True):
+        for config, every in halving:
             config.rescale_every = every
 
     on_leaving(undo)
-    for config in halving:
+    for config, _ in halving:
         config.rescale_every = 0
 
 

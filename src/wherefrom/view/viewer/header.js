@@ -1,18 +1,14 @@
 // What the model said, what of it is explained, and which row it is read from.
 
 import { make } from "./dom.js";
-import { explainedByAll, likely, remarksOfAll } from "./data.js";
+import { besides, explainedByAll, likely, remarksOfAll } from "./data.js";
 
 const LIKELIEST = 3;
 
 export function header(payload, subjects, buttons) {
-  const sides = new Map(); // one for each text that a model has read
-  for (const subject of subjects) {
-    const side = `${subject.text} ${subject.record.model}`;
-    sides.set(side, [...(sides.get(side) ?? []), subject]);
-  }
+  const sides = subjects.map((subject) => besides(subject, subjects)).filter((side, i) => side[0] === subjects[i]);
   return make("header", { class: "head" }, buttons,
-    ...[...sides.values()].flatMap((side) => said(side, payload, sides.size > 1)),
+    ...sides.flatMap((side) => said(side, payload, sides.length > 1)),
     ...Object.entries(payload.failed ?? {}).map(([name, detail]) => make("p", { class: "missing" }, `${name}: ${detail}`)));
 }
 
