@@ -28,21 +28,23 @@ BETWEEN = "(),="  # in "integrated-gradients(n_steps=50)" and in lists of names
 class Registry(Mapping[str, T]):
     """What is known by name: a mapping from names to entries that finds an entry by any spelling or alias."""
 
-    def __init__(self, noun: str, *, group: str = "", also: str = "", listing: str = "") -> None:
+    def __init__(self, noun: str, *, group: str = "", also: str = "", listing: str = "", between: str = "") -> None:
         self.noun = noun  # what an entry is called in errors
         self.group = group  # the entry points that add to it
         self.also = also  # what an error says is accepted beside the names
         self.listing = listing  # the command that lists them, where they are too many for an error that knows better
+        self.between = BETWEEN + between  # what no name may hold, as it stands between names
         self._entries: dict[str, T] = {}
         self._names: dict[str, str] = {}  # every name and alias, folded -> the name
         self._loaded = not group
 
     def add(self, name: str, entry: T, aliases: tuple[str, ...] = ()) -> None:
         """Enter something under a name and its aliases, none of which may be taken but by its own former version."""
-        if not isinstance(name, str) or not name.strip() or set(name) & set(BETWEEN):
+        if not isinstance(name, str) or not name.strip() or set(name) & set(self.between):
+            signs = " ".join(self.between)
             raise InvalidOption(
-                f"a {self.noun} cannot be called {shown(name)}; expected a text without any of {' '.join(BETWEEN)}, "
-                f"which stand between a name and its options"
+                f"a {self.noun} cannot be called {shown(name)}; expected a text without any of {signs}, "
+                f"which stand between a name and what is asked of it"
             )
         if name in self._entries and not _again(self._entries[name], entry):
             raise InvalidOption(f"the {self.noun} '{name}' is registered twice; give one of them another name")

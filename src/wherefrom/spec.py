@@ -95,8 +95,13 @@ def options_of(run: Callable[..., Any]) -> dict[str, Any]:
     return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
-def refuse_unnamed_options(name: str, run: Callable[..., Any]) -> None:
-    """Options are what has to be named; another parameter with a default would keep it whatever is asked for."""
+def refuse_uncallable(name: str, run: Callable[..., Any], given: Collection[str]) -> None:
+    """Refuse a function that cannot be called with what is `given` and nothing else, or whose options cannot be set.
+
+    Options are what has to be named; another parameter with a default would keep it whatever is asked for.
+    """
+    if not callable(run):
+        raise InvalidOption(f"'{name}' is {shown(run)}; expected a function, def {name}({', '.join(given)})")
     parameters = inspect.signature(run).parameters.values()
     loose = [each for each in parameters if each.default is not each.empty and each.kind is not each.KEYWORD_ONLY]
     if loose:
@@ -104,3 +109,12 @@ def refuse_unnamed_options(name: str, run: Callable[..., Any]) -> None:
             f"'{name}' has options without a * before them ({', '.join(each.name for each in loose)}), which no call "
             f"could set; expected def {run.__name__}(…, *, {', '.join(map(str, loose))})"
         )
+    if bare := [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]:
+        raise InvalidOption(f"'{name}' has options without a default: {', '.join(bare)}; give them one")
+    try:
+        inspect.signature(run).bind(*given)
+    except TypeError as error:
+        raise InvalidOption(
+            f"'{name}' is called with ({', '.join(given)}) and its options by name, which its function does not take: "
+            f"{error}"
+        ) from error

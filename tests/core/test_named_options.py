@@ -17,7 +17,7 @@ from wherefrom.cli import app
 from wherefrom.errors import InvalidOption
 from wherefrom.method.base import method
 from wherefrom.method.citations import Paper
-from wherefrom.metric.base import metric
+from wherefrom.metric.base import METRICS, Part, metric
 from wherefrom.model import Model, open_model
 
 TEXT = "the film is good"
@@ -66,6 +66,55 @@ def test_estimate_counts_the_options_in_the_name(opened: Model) -> None:
     few = wherefrom.estimate(TEXT, opened, method="integrated-gradients(n_steps=2)")
     assert named.seconds == pytest.approx(beside.seconds)
     assert named.seconds > few.seconds
+
+
+@pytest.mark.parametrize(
+    ("gives", "said"),
+    [
+        (1.0, r"gives 1\.0; expected parts, as in `yield Part\(layer, value\)`"),
+        (None, "gives None; expected parts"),
+        ([1.0], r"gives 1\.0; expected parts"),
+        ([Part(None, "x")], "expected parts"),
+        ([Part("x", 1.0)], "expected parts"),
+        ([Part(None, np.zeros(2))], "expected parts"),
+    ],
+)
+def test_what_a_metric_of_ones_own_gives_is_looked_at(gives: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
+    for kept in ("_entries", "_names"):
+        monkeypatch.setattr(METRICS, kept, dict(getattr(METRICS, kept)))
+    metric("own")(lambda *_: gives)
+    with pytest.raises(InvalidOption, match=f"the metric 'own' .*{said}"):
+        wherefrom.evaluate([TEXT], tiny.model(), tiny.tokenizer(), ["attention"], ["own"])
+
+
+def test_what_a_metric_of_ones_own_says_of_itself_is_looked_at() -> None:
+    for name, known, run, said in (
+        ("x@y", {}, lambda *_: [], "a metric cannot be called 'x@y'; expected a text without any of .* : @"),
+        ("x", {"better": "up"}, lambda *_: [], "better 'up'; expected 'higher', 'lower'"),
+        ("x", {"needs": ("bogus",)}, lambda *_: [], "needs 'bogus'; expected words of cues, rationale"),
+        ("x", {}, 5, r"'x' is 5; expected a function, def x\(case, asked\)"),
+        ("x", {}, lambda _: [], r"called with \(case, asked\) .* does not take: too many positional arguments"),
+    ):
+        with pytest.raises(InvalidOption, match=said):
+            metric(name, **known)(run)
+    assert "x" not in METRICS
+
+
+def test_a_method_of_ones_own_must_be_callable_by_its_name() -> None:
+    def register(name: str, run: Any) -> None:
+        method(name, idea="one's own", paper=Paper("A B", 2026, "C", "D"), needs=set(), checks=set())(run)
+
+    def open_option(layer: Any, *, q: int) -> Any: ...
+    def two(layer: Any, other: Any) -> Any: ...
+
+    for name, run, said in (
+        ("own", open_option, "has options without a default: q"),
+        ("own", two, r"called with \(layer\) .* does not take: missing a required argument: 'other'"),
+        ("Auto", lambda layer: layer, "a method cannot be called 'Auto', which stands for the one that suits"),
+    ):
+        with pytest.raises(InvalidOption, match=said):
+            register(name, run)
 
 
 def test_evaluate_measures_methods_with_options_side_by_side() -> None:

@@ -181,7 +181,27 @@ def test_text_without_a_tokenizer_is_refused() -> None:
 
 
 def test_tokenizer_arguments_that_belong_to_wherefrom_are_refused() -> None:
-    refused("may not set padding", "the cat", tiny.model(), TOKENIZER, tokenizer_kwargs={"padding": True})
+    def said(sentence: str, **options: object) -> None:
+        refused(sentence, "the cat", tiny.model(), TOKENIZER, tokenizer_kwargs=options)
+
+    said("may not set padding", padding=True)
+    said(r"may not set text_pair.*a pair is one input: \(text, pair\)", text_pair="hi")
+    said("may not set return_overflowing_tokens.*long='windows'", return_overflowing_tokens=True)
+    said("cuts long texts: give it beside truncate=True", max_length=3)
+
+
+def test_a_length_of_ones_own_cuts_where_cutting_was_asked_for() -> None:
+    def cut(n: object) -> wherefrom.Explanation:
+        return wherefrom.explain(
+            "the cat " * 40, tiny.model(), TOKENIZER, truncate=True, tokenizer_kwargs={"max_length": n}
+        )
+
+    assert len(cut(5)) == 5
+    assert "are left out" in cut(5).remarks[0]
+    assert len(cut(1000)) == wherefrom.open_model(tiny.model()).max_length  # never more than the model reads
+    for n in (0, 1, 2, "5", None):
+        with pytest.raises(wherefrom.errors.InvalidOption, match="expected a number of tokens from 3 up"):
+            cut(n)
 
 
 def test_unknown_methods_options_and_heads_are_refused() -> None:

@@ -119,6 +119,13 @@ def test_encoders_and_last_token_classifiers_are_read_in_windows() -> None:
     encoded = explain(LONG, "alti", tiny.model("bert", "encoder"))
     assert len(encoded) == 102
     assert encoded.prediction is None
+    like = wherefrom.similarity("a cat")
+    first, mean = (
+        explain(LONG, "gradient-x-input", tiny.model("bert", "encoder"), target=like, position=where)
+        for where in ("first", "mean")
+    )
+    assert (first.readout.why, mean.readout.why) == ("first token", "mean")
+    assert not np.allclose(first.scores, mean.scores)
     decoded = explain(LONG, "attention-rollout", tiny.model("gpt2"))
     assert len(decoded) == 102
     assert decoded.position == 101  # every window ends in the same [SEP]

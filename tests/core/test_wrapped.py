@@ -95,6 +95,32 @@ def test_other_kinds_of_lora(more: dict[str, Any]) -> None:
     same(model, merged(model), ("alti", "attcat", "full-lrp"))
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"target_modules": ["query", "word_embeddings"]},
+        {"modules_to_save": ["word_embeddings"]},
+        {"trainable_token_indices": {"word_embeddings": [5, 6, 7]}},
+    ],
+)
+def test_adapters_of_the_table_of_tokens(more: dict[str, Any]) -> None:
+    model = lora(**more)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "embedding" in name and weight.requires_grad:
+                weight += 0.1 * torch.randn(weight.shape, dtype=weight.dtype)
+    plain = tiny.model(num_hidden_layers=2, dtype=torch.float64)
+    assert not np.allclose(scores(model, "gradient-x-input"), scores(plain, "gradient-x-input"), atol=1e-4)
+    same(model, merged(model), ("alti", "attcat", "full-lrp", "ablation"))
+
+
+def test_adapters_one_within_the_other_are_refused_with_a_way_out() -> None:
+    model = lora(modules_to_save=["embeddings"])  # of which each table, too, is a module whose name ends so
+    with pytest.raises(WherefromError, match=r"another table than .* merge them, with peft's merge_and_unload"):
+        wherefrom.open_model(model)
+    assert wherefrom.open_model(merged(model)).family.name == "bert"
+
+
 def test_adapters_that_are_merged_disabled_or_several() -> None:
     model = lora(task="encoder", kind="FEATURE_EXTRACTION")
     plain, bare = merged(model), tiny.model("bert", "encoder", num_hidden_layers=2, dtype=torch.float64)

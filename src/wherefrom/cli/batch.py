@@ -18,9 +18,16 @@ LOOKED = 100  # rows of a jsonl file, none of which has the column: it is misspe
 
 def stdin_text() -> str:
     """All of standard input, as one text."""
+    return "".join(_stdin()).strip("\n")
+
+
+def _stdin() -> Iterator[str]:
+    """Its lines."""
     from wherefrom.data.tables import decoded
 
-    return "".join(decoded(sys.stdin.buffer, "standard input")).strip("\n")
+    if sys.stdin is None:  # closed before python began
+        raise InvalidInput("nothing can be read from standard input: it is closed")
+    return decoded(sys.stdin.buffer, "standard input")
 
 
 def texts(path: Path, column: str) -> Iterator[Any]:
@@ -30,7 +37,7 @@ def texts(path: Path, column: str) -> Iterator[Any]:
     if tables.kind_of(path) not in tables.TABLES and column != COLUMN:  # so is what comes in by "-"
         raise InvalidOption(f"'{path}' is read as a text a line, and has no columns: leave --column {column} out")
     if str(path) == STDIN:
-        return (line.rstrip("\n") for line in tables.decoded(sys.stdin.buffer, "standard input"))
+        return (line.rstrip("\n") for line in _stdin())
     if not path.is_file():
         raise UnknownName(f"there is no file '{path}'")
     if tables.kind_of(path) == ".json":

@@ -30,13 +30,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from wherefrom.defaults import DEFAULT_METHOD
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.method.citations import Paper
 from wherefrom.method.needs import NEEDS, WITHOUT_BLOCKS
 from wherefrom.options import HeadLike, Sink
-from wherefrom.registry import Registry
-from wherefrom.spec import checked_options, options_of, parse, refuse_unnamed_options, summary_of
+from wherefrom.registry import Registry, fold
+from wherefrom.spec import checked_options, options_of, parse, refuse_uncallable, summary_of
 from wherefrom.typecheck import checks_arguments, kinds_of, shown
 from wherefrom.work import Cost
 
@@ -222,8 +223,11 @@ def method(
     _refuse_unknown_words(name, "prefers", prefers, NEEDS)
     _refuse_unknown_words(name, "checks", checks, CHECKS)
 
+    if fold(name) == DEFAULT_METHOD:
+        raise InvalidOption(f"a method cannot be called '{name}', which stands for the one that suits the model")
+
     def register(run: Run) -> Run:
-        refuse_unnamed_options(name, run)
+        refuse_uncallable(name, run, ["layer" if kind == "map" else "output"])
         run = checks_arguments(run)
         made = Method(
             name=name,

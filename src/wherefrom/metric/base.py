@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wherefrom.errors import EXAMPLE_ERRORS, NotDefined
+from wherefrom.errors import EXAMPLE_ERRORS, InvalidOption, NotDefined
 from wherefrom.metric import consistency, erasure, sanity
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.registry import Registry
 from wherefrom.result.explanation import Explanation
-from wherefrom.spec import options_of, refuse_unnamed_options, summary_of
-from wherefrom.typecheck import kinds_of
+from wherefrom.spec import options_of, refuse_uncallable, summary_of
+from wherefrom.typecheck import kinds_of, shown
 
 if TYPE_CHECKING:
     from wherefrom.data import Example
@@ -152,7 +153,7 @@ class MetricSpec:
         try:
             if isinstance(case, Case):
                 self._refuse_missing(case)
-            found = list(self.metric.run(case, self, **self.options))
+            found = self._parts(self.metric.run(case, self, **self.options))
         except EXAMPLE_ERRORS as error:
             return [Number(self.name, None, np.nan, str(error))]
         none = "the metric has no value here (all scores are equal, or zero)"
@@ -161,6 +162,20 @@ class MetricSpec:
             for part in found
         ]
 
+    def _parts(self, found: Any) -> list[Part]:
+        """What the metric's function gave, which may be somebody's own."""
+        parts = list(found) if isinstance(found, Iterable) else [found]
+        for part in parts:
+            numbers = (
+                isinstance(part, Part) and isinstance(part.layer, Integral | None) and isinstance(part.value, Real)
+            )
+            if not numbers:
+                raise InvalidOption(
+                    f"the metric '{self.metric.name}' gives {shown(part)}; expected parts, as in "
+                    f"`yield Part(layer, value)`, layer a number or None and value a number"
+                )
+        return parts
+
     def _refuse_missing(self, case: Case) -> None:
         for need in self.metric.needs:
             value = getattr(case.example, need)
@@ -168,14 +183,19 @@ class MetricSpec:
                 raise NotDefined(f"the example lacks {NEEDS[need]}")
 
 
-METRICS: Registry[Metric] = Registry("metric", group="wherefrom.metrics")
+METRICS: Registry[Metric] = Registry("metric", group="wherefrom.metrics", between=":@")
+BETTER = ("higher", "lower", "")
 
 
 def metric(name: str, *, better: str = "higher", **known: Any) -> Callable[[Run], Run]:
     """Register the decorated function under `name`."""
+    if better not in BETTER:
+        raise InvalidOption(f"'{name}' is better {shown(better)}; expected {', '.join(map(repr, BETTER))}")
+    if unknown := sorted(set(known.get("needs", ())) - NEEDS.keys()):
+        raise InvalidOption(f"'{name}' needs {shown(unknown[0])}; expected words of {', '.join(NEEDS)}")
 
     def register(run: Run) -> Run:
-        refuse_unnamed_options(name, run)
+        refuse_uncallable(name, run, ["case", "asked"])
         METRICS.add(name, Metric(name, better, run, **known))
         return run
 

@@ -189,7 +189,12 @@ def stream(
     output = rerunning(opened, run)
     if not opened.family.mapped and recorder.words is not None:
         recorder.finish_whole()
-    if recorder.count != opened.depth or recorder.embeddings is None or recorder.words is None:
+    if recorder.words is None:
+        raise UnsupportedModel(
+            "the model looks up its tokens in another table than get_input_embeddings() names; wherefrom cannot follow "
+            "it (of adapters one within the other: merge them, with peft's merge_and_unload)"
+        )
+    if recorder.count != opened.depth or recorder.embeddings is None:
         raise UnsupportedModel(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )

@@ -184,8 +184,8 @@ def _linears_outside_blocks(opened: Model) -> list[nn.Module]:
     inside = {id(module) for module in _modules(opened.blocks)}
     found: list[nn.Module] = []
     for module in opened.model.modules():
-        adapter = hasattr(module, "base_layer")  # one linear module, made of several
+        adapter = hasattr(module, "base_layer") and not isinstance(module.base_layer, nn.Embedding)
         if (adapter or isinstance(module, nn.Linear)) and id(module) not in inside:
-            found.append(module)
+            found.append(module)  # an adapter with all of its parts: they are one linear module
             inside |= {id(part) for part in module.modules()}
     return found

@@ -13,7 +13,12 @@ from transformers import BatchEncoding
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.typecheck import shown
 
-RESERVED = {"return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask", "truncation"}
+RESERVED = {  # what wherefrom tells the tokenizer itself, and how to ask for it
+    **dict.fromkeys(["return_tensors", "padding", "return_offsets_mapping", "return_special_tokens_mask"], ""),
+    "truncation": " (to cut long texts use truncate=True)",
+    **dict.fromkeys(["return_overflowing_tokens", "stride"], " (all of a long text: long='windows')"),
+    **dict.fromkeys(["text", "text_pair", "text_target", "text_pair_target"], " (a pair is one input: (text, pair))"),
+}
 NEAR = 0.85  # how alike a misspelt name is; `split_special_tokens`, which some tokenizers have, is `add_…` by 0.8
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -27,22 +32,35 @@ def check_texts(texts: Sequence[str]) -> None:
         raise InvalidInput("the text is empty; expected at least one word")
     if any(HALF_A_PAIR.search(part) for part in texts):
         raise InvalidInput(
-            "the text holds half of a surrogate pair, which is not a character; decode it properly first"
+            "the text holds half of a surrogate pair, which is not a character; decode it properly first (on a command "
+            "line: PYTHONUTF8=1)"
         )
 
 
 def options(tokenizer: Any, own: Mapping[str, Any], truncate: bool, max_length: int | None) -> dict[str, Any]:
     """What a tokenizer is told, beside what every call tells it: the user's `own` options, and whether to cut."""
-    if clash := RESERVED & set(own):
-        raise InvalidOption(
-            f"tokenizer_kwargs may not set {', '.join(sorted(clash))}: wherefrom sets these itself "
-            f"(to cut long texts use truncate=True)"
-        )
+    if clash := sorted(RESERVED.keys() & set(own)):
+        how = "".join(dict.fromkeys(RESERVED[name] for name in clash))
+        raise InvalidOption(f"tokenizer_kwargs may not set {', '.join(clash)}: wherefrom does that itself{how}")
+    if "max_length" in own:
+        max_length = _shorter(tokenizer, own["max_length"], truncate, max_length)
     known = inspect.signature(type(tokenizer).__call__).parameters if own else {}
     for name in sorted(own.keys() - known):  # a tokenizer takes whatever it is told, and most of it for nothing
         if near := get_close_matches(name, known, n=1, cutoff=NEAR):
             raise InvalidOption(f"tokenizer_kwargs has {name!r}; did you mean {near[0]!r}?")
-    return {"max_length": max_length, **own, "truncation": max_length is not None} if truncate else dict(own)
+    return {**own, "max_length": max_length, "truncation": max_length is not None} if truncate else dict(own)
+
+
+def _shorter(tokenizer: Any, asked: Any, truncate: bool, most: int | None) -> int:
+    """How many tokens of a text are kept, where the user says: never more than the model reads."""
+    if not truncate:
+        raise InvalidOption("tokenizer_kwargs has max_length, which cuts long texts: give it beside truncate=True")
+    least = int(tokenizer.num_special_tokens_to_add()) + 1
+    if not isinstance(asked, int) or asked < least:
+        raise InvalidOption(
+            f"tokenizer_kwargs has max_length={shown(asked)}; expected a number of tokens from {least} up"
+        )
+    return asked if most is None else min(asked, most)
 
 
 def encoded(tokenizer: Any, given: Sequence[Any], told: Mapping[str, Any], *, chosen: bool) -> Any:

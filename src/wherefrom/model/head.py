@@ -177,7 +177,10 @@ def parts_after_blocks(model: nn.Module, blocks: Sequence[Block], closing: nn.Mo
 
 
 def _linear(module: nn.Module) -> bool:
-    return isinstance(module, Conv1D) or isinstance(getattr(module, "in_features", None), int)
+    sized = isinstance(getattr(module, "in_features", None), int)  # as an adapter of a table of tokens is, too
+    return isinstance(module, Conv1D) or (
+        sized and not any(isinstance(each, nn.Embedding) for each in module.modules())
+    )
 
 
 def _norm(module: nn.Module) -> bool:

@@ -88,8 +88,9 @@ class Model:
 
     @property
     def base(self) -> nn.Module:
+        """Where the parts are; of a model of texts and pictures (Gemma 3, LLaVA), the side that reads texts."""
         base: nn.Module = self.pretrained.base_model
-        return base
+        return language_side(self.pretrained) or base
 
     @property
     def images(self) -> bool:
@@ -98,8 +99,11 @@ class Model:
 
     @property
     def sizes(self) -> Any:
-        """The configuration that says how large the parts are: of a model of images and texts, the images'."""
-        return getattr(self.config, "vision_config", None) or self.config if self.images else self.config
+        """The configuration that says how large the parts are: of a model of images and texts, that of its side."""
+        if self.images:
+            return getattr(self.config, "vision_config", None) or self.config
+        side = language_side(self.pretrained)
+        return self.config if side is None else side.config
 
     @property
     def words(self) -> nn.Module:
@@ -108,6 +112,11 @@ class Model:
             return self.embeddings
         found: nn.Module = self.pretrained.get_input_embeddings()
         return found
+
+    @property
+    def _table(self) -> nn.Embedding:
+        """The word embeddings, which an adapter may have inside."""
+        return next(each for each in self.words.modules() if isinstance(each, nn.Embedding))
 
     @property
     def hears(self) -> bool:
@@ -137,7 +146,7 @@ class Model:
     @property
     def width(self) -> int:
         """Of what embeds the tokens."""
-        return int(self.sizes.hidden_size if self.images else self.words.embedding_dim)  # type: ignore[arg-type]
+        return int(self.sizes.hidden_size if self.images else self._table.embedding_dim)
 
     @property
     def embeddings(self) -> nn.Module:
@@ -213,7 +222,7 @@ class Model:
         if self.two_streams:
             return len(self.blocks)
         # ALBERT runs each group of blocks several times.
-        return self._configured("layers", "num_hidden_layers") * int(getattr(self.config, "inner_group_num", 1))
+        return self._configured("layers", "num_hidden_layers") * int(getattr(self.sizes, "inner_group_num", 1))
 
     def _configured(self, of_decoder: str, name: str, layers: str | None = None) -> int:
         """A number of the configuration; of the decoder of a pair (BART) its own."""
@@ -230,8 +239,8 @@ class Model:
     def causal(self) -> bool:
         """Whether a token sees only those before it."""
         if self.family.causal:
-            return bool(getattr(self.config, "is_causal", True))
-        return bool(getattr(self.config, "is_decoder", False))
+            return bool(getattr(self.sizes, "is_causal", True))
+        return bool(getattr(self.sizes, "is_decoder", False))
 
     @property
     def reads(self) -> str:
@@ -262,7 +271,7 @@ class Model:
 
     @property
     def vocabulary_size(self) -> int:
-        return 0 if self.images else int(self.words.num_embeddings)  # type: ignore[arg-type]
+        return 0 if self.images else self._table.num_embeddings
 
     @property
     def pad_id(self) -> int | None:
@@ -291,7 +300,7 @@ class Model:
     @property
     def max_length(self) -> int | None:
         """How many tokens the model can read, from its position embeddings, and attend to, each to all."""
-        longest = self.family.longest(self.config, self.pad_id)
+        longest = self.family.longest(self.sizes, self.pad_id)
         return min((most for most in (longest, self.dense) if most is not None), default=None)
 
     @property
@@ -378,6 +387,12 @@ class Model:
 def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:
     """The transformers model that a module is or has inside."""
     return next(part for part in model.modules() if isinstance(part, transformers.PreTrainedModel))
+
+
+def language_side(inner: transformers.PreTrainedModel) -> transformers.PreTrainedModel | None:
+    """Of a model that reads texts and pictures, or sounds, the part that reads texts; None of any other."""
+    found = getattr(inner.base_model, "language_model", None)
+    return found if isinstance(found, transformers.PreTrainedModel) else None
 
 
 def _changes(model: nn.Module) -> int:

@@ -17,7 +17,7 @@ from wherefrom.model.compiling import Compile
 from wherefrom.model.dense import attending_to_all
 from wherefrom.model.families import candidates, has_row, unmapped
 from wherefrom.model.loading import TASKS, Request, Sides, dtype_of, load, pooling, sides_of, stamp, unread
-from wherefrom.model.model import Model, pretrained_in
+from wherefrom.model.model import Model, language_side, pretrained_in
 from wherefrom.model.pairs import PAIRS
 from wherefrom.model.parts import Block
 from wherefrom.model.pictures import image_side
@@ -176,15 +176,17 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
         own = Model(model, tokenizer, unmapped(type(model).__name__), "classification", name, dense=dense)
         return _with_own_head(own)
     pooling = inside.pooling if task == "encoder" else None
-    family = unmapped(inner.config.model_type)
+    family = unmapped((language_side(inner) or inner).config.model_type)
     return _mapped(Model(model, tokenizer, family, task, name, pooling, then=inside.then, dense=dense), prove)
 
 
 def _embeds_tokens(inner: transformers.PreTrainedModel) -> bool:
     try:
-        return isinstance(inner.get_input_embeddings(), nn.Embedding)
+        found = inner.get_input_embeddings()
     except NotImplementedError:  # transformers knows of none: sounds (Wav2Vec2), characters by their hashes (CANINE)
         return False
+    adapted = type(found).__module__.startswith("peft.")
+    return any(isinstance(each, nn.Embedding) for each in (found.modules() if adapted else [found]))
 
 
 def _refuse_other_pairs(inner: transformers.PreTrainedModel, model: nn.Module, task: str | None) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
-from wherefrom.errors import InvalidInput, InvalidOption, WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError
 from wherefrom.extras import need
 from wherefrom.model.containers import several
 from wherefrom.result.answer import Readout
@@ -356,17 +356,20 @@ def text_direction(opened: Model, text: str | Sequence[int]) -> Tensor:
     """The embedding of a text beside a picture, its length the factor by which the model multiplies their cosine."""
     both = opened.both
     assert both is not None
+    longest, padded = both.config.text_config.max_position_embeddings, both.config.model_type.startswith("siglip")
     if isinstance(text, str):
         if opened.tokenizer is None:
             raise InvalidOption("a text was given but no tokenizer; open the model with its processor=")
         # SigLIP was trained on texts padded to its full length without a mask, and its processor pads them so.
-        longest, padded = both.config.text_config.max_position_embeddings, both.config.model_type.startswith("siglip")
-        how = {"padding": "max_length"} if padded else {}
-        read = opened.tokenizer(text, return_tensors="pt", truncation=True, max_length=longest, **how)
-        inputs = {"input_ids": read["input_ids"].to(opened.device)}
+        how = {"padding": "max_length", "max_length": longest} if padded else {}
+        ids = opened.tokenizer(text, return_tensors="pt", verbose=False, **how)["input_ids"]
     else:
-        inputs = {"input_ids": torch.tensor([list(text)], device=opened.device)}
-    found = both.get_text_features(**inputs)
+        ids = torch.tensor([list(text)])
+    if ids.shape[1] > longest:
+        raise TooLong(
+            f"the text beside the picture has {ids.shape[1]} tokens but the model reads at most {longest}; shorten it"
+        )
+    found = both.get_text_features(input_ids=ids.to(opened.device))
     vector: Tensor = (found if isinstance(found, Tensor) else found.pooler_output)[0]
     scale = both.logit_scale.exp()
     direction: Tensor = vector / vector.norm() * scale

@@ -163,7 +163,7 @@ class Traits:
     @cached_property
     def windows(self) -> list[int | None]:
         """For each layer how far a token sees; None: as far as the text goes."""
-        config, depth = self.opened.config, self.opened.depth
+        config, depth = self.opened.sizes, self.opened.depth
         size = getattr(config, "sliding_window", None) or getattr(config, "window_size", None)
         kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
         if kinds is None:
@@ -173,7 +173,7 @@ class Traits:
     @property
     def softcap(self) -> float | None:
         """What bounds the scores before the softmax."""
-        found = getattr(self.opened.config, "attn_logit_softcapping", None)
+        found = getattr(self.opened.sizes, "attn_logit_softcapping", None)
         return None if found is None else float(found)
 
     @property

@@ -29,6 +29,7 @@ from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.explanation import Explanation
 
 TASKS = ("classification", "encoder")
+IN_EVERY_WINDOW = (None, "first", "last", "mean")  # positions
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,11 @@ def _refuse(opened: Model, question: Question, jobs: Mapping[str, Job]) -> None:
             f"long='windows' is for classifiers and bare encoders; what {opened.name} predicts stands at one place of "
             f"the text: cut the text around it"
         )
-    if question.position is not None:
-        raise InvalidTarget("position= names one token, which not every window has; leave it out with long='windows'")
+    if question.position not in IN_EVERY_WINDOW:
+        raise InvalidTarget(
+            "position= names one token, which not every window has; with long='windows' leave it out or say 'first', "
+            "'last' or 'mean', which is of each window"
+        )
     if any(job.head == "all" for job in jobs.values()):
         raise InvalidOption("windows have no maps to join, so none of single heads either; leave head='all' out")
 

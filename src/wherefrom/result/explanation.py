@@ -436,11 +436,12 @@ class Explanation:
 
 def _cut(explanation: Explanation) -> list[str]:
     """What was left out of each text, as far as it is known where tokens stand."""
+    asked = "max_length" in explanation.options.get("tokenizer_kwargs", {})
+    where = "at max_length" if asked else "where the model stops reading"
     ends = {span[0]: span[2] for span in sorted(filter(None, explanation.spans))}
     rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(explanation.texts) if place in ends]
     return [
-        f"cut where the model stops reading, after {text[:end][-LAST:].lstrip()!r}: {size - end:,} of {size:,} "
-        f"characters are left out"
+        f"cut {where}, after {text[:end][-LAST:].lstrip()!r}: {size - end:,} of {size:,} characters are left out"
         for text, end, size in rests
         if end < size
     ]

@@ -59,6 +59,14 @@ class Explanations(list[T]):
         places = range(len(self))[key]
         return Explanations(found, {new: self.skipped[old] for new, old in enumerate(places) if old in self.skipped})
 
+    def __add__(self, others: Any) -> Explanations[Any]:
+        """Those of two calls in one list; what was skipped is still known by its place."""
+        later = {len(self) + row: why for row, why in getattr(others, "skipped", {}).items()}
+        return Explanations([*self, *others], {**self.skipped, **later})
+
+    def copy(self) -> Explanations[T]:
+        return self[:]
+
     def each(self) -> Iterator[tuple[int, Explanation]]:
         """Every explanation with the number of its input; those of a comparison one after another."""
         return ((row, each) for row, each, _ in self._entries())

@@ -38,7 +38,7 @@ export function fitChoice(state, said) {
   if (fits.from === null || fits.from >= said.count || fits.to < fits.from) Object.assign(fits, { from: null, to: null });
   else fits.to = Math.min(fits.to, said.count - 1);
   if (!said.rows.has(`${fits.from} ${fits.foil}`) || fits.from !== fits.to) fits.foil = null;
-  if (!said.units[fits.unit]) fits.unit = "token";
+  if (!Object.hasOwn(said.units, fits.unit)) fits.unit = "token";
   return fits;
 }
 
