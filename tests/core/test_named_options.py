@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 import tiny
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.errors import InvalidOption
+from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.method.base import method
 from wherefrom.method.citations import Paper
 from wherefrom.metric.base import METRICS, Part, metric
+from wherefrom.metric.names import metrics
 from wherefrom.model import Model, open_model
 
 TEXT = "the film is good"
@@ -81,6 +82,7 @@ def test_estimate_counts_the_options_in_the_name(opened: Model) -> None:
 )
 def test_what_a_metric_of_ones_own_gives_is_looked_at(gives: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
+    assert metrics()  # ours are there, before one is added that goes again
     for kept in ("_entries", "_names"):
         monkeypatch.setattr(METRICS, kept, dict(getattr(METRICS, kept)))
     metric("own")(lambda *_: gives)
@@ -190,3 +192,9 @@ def test_a_method_of_the_list_is_taken_for_its_name(opened: Model) -> None:
     assert list(found) == ["attcat", "attention-rollout", "alti"]
     run = wherefrom.evaluate([TEXT], opened, methods=listed["attcat"], metrics="aopc")
     assert np.isfinite(run.mean("attcat", "aopc"))
+
+
+def test_a_delta_that_is_no_number_is_refused(opened: Model) -> None:
+    fields = vars(wherefrom.explain(TEXT, opened, method="integrated-gradients"))
+    with pytest.raises(InvalidInput, match="delta contain NaN"):
+        wherefrom.Explanation(**{**fields, "delta": float("nan")})

@@ -124,6 +124,21 @@ def test_the_map_shows_the_layers_numbers(opened: Open, one: Explanation) -> Non
         assert np.abs(np.subtract(pixels(page, "map", cells), wanted)).max() <= 2
 
 
+def test_a_head_brings_the_map_that_shows_it(opened: Open, one: Explanation) -> None:
+    page = opened(document({"m": one}))
+    expect(page.locator(".picture.map")).to_have_count(0)
+    page.get_by_label("Head", exact=True).select_option("head 1")
+    expect(page.locator(".picture.map")).to_be_visible()
+    assert "head=1" in page.url
+    page.keyboard.press("h")
+    settle(page)
+    assert "head=2" in page.url
+    other = opened(document({"m": one}), "view=graph")
+    other.get_by_label("Head", exact=True).select_option("head 1")
+    settle(other)
+    expect(other.locator(".picture.map")).to_have_count(0)  # the graph shows it
+
+
 def test_the_layers_picture_has_the_last_layer_on_top(opened: Open, several: Comparison) -> None:
     given = several["attcat"]
     page = opened(document({"m": given}), "view=layers")

@@ -109,8 +109,8 @@ class Preparing:
         if self.processor is None:
             raise InvalidOption(
                 f"{self.model} came without an image processor, which says how large its pictures are and how they are "
-                f"normalised; open it with processor=transformers.AutoImageProcessor.from_pretrained(…), or give "
-                f"{{'pixel_values': …}}"
+                f"normalised; give one as tokenizer= (transformers.AutoImageProcessor.from_pretrained(…), AutoProcessor "
+                f"where texts stand beside pictures), or give {{'pixel_values': …}}"
             )
         need("PIL.Image", extra="image")
         # Said, since of a picture 1 or 3 pixels high a processor guesses that its colours come first.
@@ -359,7 +359,7 @@ def text_direction(opened: Model, text: str | Sequence[int]) -> Tensor:
     longest, padded = both.config.text_config.max_position_embeddings, both.config.model_type.startswith("siglip")
     if isinstance(text, str):
         if opened.tokenizer is None:
-            raise InvalidOption("a text was given but no tokenizer; open the model with its processor=")
+            raise InvalidOption("a text was given but no tokenizer; give the processor of both as tokenizer=")
         # SigLIP was trained on texts padded to its full length without a mask, and its processor pads them so.
         how = {"padding": "max_length", "max_length": longest} if padded else {}
         ids = opened.tokenizer(text, return_tensors="pt", verbose=False, **how)["input_ids"]

@@ -96,8 +96,8 @@ class Explanation:
         arrays = self._arrays()
         if wrong := self._unfit(n, arrays):
             raise InvalidInput(f"{', '.join(wrong)} do not fit the {n} tokens")
-        broken = [] if known_finite else [name for name, array in arrays.items() if not np.isfinite(array).all()]
-        if broken:
+        numbers: dict[str, Any] = {**arrays, "delta": self.delta or 0, "arrived": self.arrived or 0}
+        if not known_finite and (broken := [name for name in numbers if not np.isfinite(numbers[name]).all()]):
             raise InvalidInput(f"{', '.join(broken)} contain NaN or infinite values")
 
     def _unfit(self, n: int, arrays: Mapping[str, Array]) -> list[str]:

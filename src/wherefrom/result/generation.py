@@ -331,7 +331,8 @@ class Generation:
         return str(view("html-generation-cell")(self))
 
     def __repr__(self) -> str:
-        return f"<Generation by {self.whole.method}: {len(self)} tokens after {self.start}, {self.text!r}>"
+        count = f"{len(self)} token{'s' * (len(self) != 1)}"
+        return f"<Generation by {self.whole.method}: {count} after {self.start}, {self.text!r}>"
 
 
 @dataclass(frozen=True)

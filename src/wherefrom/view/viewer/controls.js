@@ -65,7 +65,7 @@ export function toolbar(subjects, views, to) {
   if (heads) {
     const select = make("select", { "aria-label": "Head" }, make("option", { value: "" }, "all heads"),
       ...Array.from({ length: heads }, (_, head) => make("option", { value: head }, `head ${head}`)));
-    select.addEventListener("change", () => to.set({ head: select.value === "" ? null : Number(select.value) }));
+    select.addEventListener("change", () => to.head(select.value === "" ? null : Number(select.value)));
     parts.push({ element: group("Head", select), show: (state) => (select.value = state.head ?? "") });
   }
   const tokens = Math.max(...subjects.map((subject) => subject.units.pieces.tokens.length));

@@ -13,7 +13,7 @@ export const KEYS = [
   { keys: ["o"], says: "order of the text or of the scores", act: (to) => to.swap("order", ["text", "score"]) },
   { keys: ["j"], says: "maps joined from the input, or each layer's own", act: (to) => to.swap("kind", ["joined", "own"]) },
   { keys: ["s"], says: "special tokens shown or not", act: (to) => to.swap("special", [true, false]) },
-  { keys: ["h"], says: "next head", act: (to) => to.head() },
+  { keys: ["h"], says: "next head", act: (to) => to.nextHead() },
   { keys: ["[", "]"], says: "fewer, more tokens per row" },
   { keys: ["d"], says: "light or dark", act: (to) => to.theme() },
   { keys: ["e"], says: "save or copy", act: (to) => to.open("save") },

@@ -78,10 +78,17 @@ export function mount(element, payload, options = {}) {
       const { hidden } = chosen.get();
       set({ hidden: hidden.includes(name) ? hidden.filter((each) => each !== name) : [...hidden, name] });
     },
-    head() {
+    /** One head, or all; where nothing that is shown is of heads, the map comes with it. */
+    head(head) {
+      const { views } = chosen.get();
+      const drawn = head === null || views.includes("map") || views.includes("graph");
+      set({ head });
+      if (!drawn) to.view("map");
+    },
+    nextHead() {
       const heads = Math.max(...subjects.map((subject) => subject.heads));
       const { head } = chosen.get();
-      if (heads) set({ head: head === null ? 0 : head + 1 < heads ? head + 1 : null });
+      if (heads) to.head(head === null ? 0 : head + 1 < heads ? head + 1 : null);
     },
     top(by) {
       const most = Math.max(...subjects.map((subject) => subject.units.pieces.tokens.length));
