@@ -29,6 +29,7 @@ from wherefrom.model.phrase import ANSWER, continued, phrase_of, spelt
 from wherefrom.model.sound import FEATURES, features_of
 from wherefrom.model.target import EACH
 from wherefrom.model.two_streams import TARGET
+from wherefrom.model.undo import keeping_written
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
 from wherefrom.pipeline.auto import is_default, suited
@@ -230,6 +231,7 @@ def _said(opened: Model, sentence: Sentence, most: int, seed: int | None, sampli
 
     @torch.no_grad()
     def run() -> torch.Tensor:
+        keeping_written(opened.written_on)
         with torch.random.fork_rng(enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)

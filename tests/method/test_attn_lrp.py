@@ -22,6 +22,7 @@ from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state
 
 BEYOND = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
+ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh")  # one function
 WHERE = {"word": "word_embeddings", "embeddings": "embedding_output"}  # ours -> the golden name
 
 
@@ -110,6 +111,26 @@ def test_all_of_the_logit_arrives_where_attention_is_constant_and_biases_are_non
     assert found.arrived == pytest.approx(found.scores.sum() / logit)
     assert abs(found.arrived - 1) > 1e-3
     assert f"sums to {found.arrived:.0%} of the output" in found.to_html()
+
+
+@pytest.mark.parametrize("family", ["big_bird", "roformer"])
+def test_an_activation_that_a_head_makes_anew_in_every_pass_is_frozen_too(family: str) -> None:
+    """Their classifiers write ACT2FN[…](x); of these two names of one function, one is made of several steps."""
+
+    def made(activation: str) -> Any:
+        config = transformers.AutoConfig.for_model(family, **{**tiny.SHAPE, "hidden_act": activation, "num_labels": 3})
+        torch.manual_seed(0)
+        model = transformers.AutoModelForSequenceClassification.from_config(config).double().eval()
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                weight.mul_(0 if name.endswith("bias") else 4)
+        return model
+
+    for method in ("cp-lrp", "attn-lrp"):
+        steps, one = (wherefrom.explain(tiny.ids(6), made(each), method=method, target=1) for each in ACTIVATIONS)
+        np.testing.assert_allclose(steps.scores, one.scores, atol=1e-9 * np.abs(one.scores).max())
+        assert method == "attn-lrp" or steps.arrived == pytest.approx(1, abs=1e-9)
+    assert not torch.nn.modules.module._global_forward_hooks, "nothing is left on all modules"
 
 
 def test_positions_keep_their_share_at_the_word_embeddings() -> None:

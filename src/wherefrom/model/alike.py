@@ -21,7 +21,7 @@ from wherefrom.model.capture import rerunning
 from wherefrom.model.forward import taken_by
 from wherefrom.model.model import Model
 from wherefrom.model.sentences import Sentence
-from wherefrom.model.undo import borrowed, hook
+from wherefrom.model.undo import borrowed, hook, keeping_written
 from wherefrom.result.answer import Answer
 
 # The numbers of these places among the answers, from an output on several texts: [B, len(places)]
@@ -116,6 +116,7 @@ class _Reading:
             return ((args[0][:, rows], *args[1:]), kwargs) if threading.get_ident() == thread else None
 
         def body() -> Any:
+            keeping_written(self.opened.written_on)
             hook(self.head, fewer, before=True)
             return run()
 

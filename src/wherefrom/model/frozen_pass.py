@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from wherefrom.errors import Unsuited
 from wherefrom.model.matrices import Ruled, projections
 from wherefrom.model.parts import Block, Linear, Norm, promote, unpacked
-from wherefrom.model.undo import borrowed, computing_under, hook, stand_in
+from wherefrom.model.undo import borrowed, computing_under, hook, hook_everywhere, stand_in
 
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
@@ -264,8 +264,10 @@ def freeze(opened: Model, switch: Switch, how: Freezing) -> None:
 
     for module, norm in opened.norms:
         _replace(module, mine, partial(_normed, norm))
-    for module in _activations(opened):
+    known = list(_activations(opened))
+    for module in known:
         _replace(module, mine, activated)
+    hook_everywhere(partial(_made_on_the_way, mine, {*map(id, known)}))
     for block in opened.blocks:
         for module, linear in projections(block) if any(how) else []:
             _replace(module, mine, partial(_ruled, linear, how))
@@ -279,6 +281,15 @@ def freeze(opened: Model, switch: Switch, how: Freezing) -> None:
 def _replace(module: nn.Module, mine: Callable[[Any], bool], instead: Callable[[Elementwise, Tensor], Tensor]) -> None:
     own = module.forward
     stand_in(module, lambda t, *more: instead(own, t) if mine(t) else own(t, *more))
+
+
+def _made_on_the_way(
+    mine: Callable[[Any], bool], known: set[int], module: nn.Module, args: tuple[Any, ...], _output: Any
+) -> Tensor | None:
+    """The heads of BigBird and RoFormer make their activation anew in every pass."""
+    if not _is_activation(module) or id(module) in known or not args or not mine(args[0]):
+        return None
+    return activated(module.forward, args[0])
 
 
 def _share(mine: Callable[[Any], bool], switch: Switch, part: Part, _module: Any, _args: Any, output: Any) -> Any:

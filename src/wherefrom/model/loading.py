@@ -183,7 +183,11 @@ def placed(model: Any, device: str) -> Any:
 
 
 def auto_class(task: str, config: Any) -> Any:
-    """The class that loads it: a classifier of pictures, or a model of speech, where the configuration is of one."""
+    """The class that loads it: a classifier of pictures, or a model of speech, where the configuration is of one; and a
+    language model that sees or hears, too, with all of that, as its weights have been saved."""
+    seeing = transformers.AutoModelForMultimodalLM
+    if task == "causal-lm" and _writes(config) and type(config) in seeing._model_mapping:
+        return seeing
     speech = transformers.AutoModelForSpeechSeq2Seq
     if task == "seq2seq" and type(config) in speech._model_mapping:
         return speech
@@ -338,12 +342,17 @@ def _same_random_state() -> Iterator[None]:
 
 
 def task_in(config: Any) -> str:
-    """The head a checkpoint was saved with."""
+    """The head a checkpoint was saved with; Gemma 3 and LLaVA are named like encoders with a decoder, and are none."""
     for architecture in config.architectures or ():
         for task, (_, endings) in TASKS.items():
             if architecture.endswith(endings):
-                return task
+                return "causal-lm" if task == "seq2seq" and not config.is_encoder_decoder else task
     return "encoder"
+
+
+def _writes(config: Any) -> bool:
+    """Whether it was saved as …ForConditionalGeneration."""
+    return any(str(each).endswith(TASKS["seq2seq"][1]) for each in config.architectures or ())
 
 
 def _task_of(request: Request, config: Any) -> str:

@@ -90,7 +90,7 @@ class Model:
     def base(self) -> nn.Module:
         """Where the parts are; of a model of texts and pictures (Gemma 3, LLaVA), the side that reads texts."""
         base: nn.Module = self.pretrained.base_model
-        return language_side(self.pretrained) or base
+        return self._side or base
 
     @property
     def images(self) -> bool:
@@ -102,8 +102,11 @@ class Model:
         """The configuration that says how large the parts are: of a model of images and texts, that of its side."""
         if self.images:
             return getattr(self.config, "vision_config", None) or self.config
-        side = language_side(self.pretrained)
-        return self.config if side is None else side.config
+        return self.config if self._side is None else self._side.config
+
+    @cached_property
+    def _side(self) -> transformers.PreTrainedModel | None:
+        return language_side(self.pretrained)
 
     @property
     def words(self) -> nn.Module:
@@ -391,8 +394,12 @@ def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:
 
 def language_side(inner: transformers.PreTrainedModel) -> transformers.PreTrainedModel | None:
     """Of a model that reads texts and pictures, or sounds, the part that reads texts; None of any other."""
-    found = getattr(inner.base_model, "language_model", None)
-    return found if isinstance(found, transformers.PreTrainedModel) else None
+    for name in ("language_model", "text_model"):
+        found = getattr(inner.base_model, name, None)
+        if isinstance(found, transformers.PreTrainedModel):
+            side: transformers.PreTrainedModel = found.base_model  # of a whole language model (Qwen2-Audio), its stack
+            return side if side.get_input_embeddings() is inner.get_input_embeddings() else None
+    return None
 
 
 def _changes(model: nn.Module) -> int:

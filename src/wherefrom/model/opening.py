@@ -176,7 +176,7 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
         own = Model(model, tokenizer, unmapped(type(model).__name__), "classification", name, dense=dense)
         return _with_own_head(own)
     pooling = inside.pooling if task == "encoder" else None
-    family = unmapped((language_side(inner) or inner).config.model_type)
+    family = unmapped(inner.config.model_type)
     return _mapped(Model(model, tokenizer, family, task, name, pooling, then=inside.then, dense=dense), prove)
 
 
@@ -214,12 +214,15 @@ def _mapped(opened: Model, prove: bool) -> Model:
     """The model with the first row whose rebuilt blocks give its own numbers.
 
     An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
-    embeddings and its output are known. A row of its own that does not fit is an error: the model was changed. Without
-    a proof the only row of an architecture is taken at its word; to choose among several takes one.
+    embeddings and its output are known. So it is with the side for texts of a model that sees pictures, too, which may
+    do what the row of such a side does not say (PaliGemma's prompt sees all of itself). A row of its own that does not
+    fit is an error: the model was changed. Without a proof the only row of an architecture is taken at its word; to
+    choose among several takes one.
     """
     missing, unproved = list[str](), list[Proof]()
-    pair = opened.task == "seq2seq"
-    known, rows = has_row(opened.family.name, pair=pair), candidates(opened.family.name, pair=pair)
+    pair, side = opened.task == "seq2seq", None if opened.images else language_side(opened.pretrained)
+    name = opened.family.name if side is None else side.config.model_type
+    known, rows = has_row(name, pair=pair) and side is None, candidates(name, pair=pair)
     for row in rows:
         tried = replace(opened, family=row)
         try:

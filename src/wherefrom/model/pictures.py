@@ -109,8 +109,8 @@ class Preparing:
         if self.processor is None:
             raise InvalidOption(
                 f"{self.model} came without an image processor, which says how large its pictures are and how they are "
-                f"normalised; give one as tokenizer= (transformers.AutoImageProcessor.from_pretrained(…), AutoProcessor "
-                f"where texts stand beside pictures), or give {{'pixel_values': …}}"
+                f"normalised; give one as tokenizer= (transformers.AutoImageProcessor.from_pretrained(…), "
+                f"AutoProcessor where texts stand beside pictures), or give {{'pixel_values': …}}"
             )
         need("PIL.Image", extra="image")
         # Said, since of a picture 1 or 3 pixels high a processor guesses that its colours come first.

@@ -105,8 +105,10 @@ class Traits:
             return False
         if not self.opened.family.causal:
             return True
+        whole = self.opened.pretrained
         inside = {id(part) for block in self.blocks for part in block.module.modules()}
-        after = (part for part in self.opened.pretrained.modules() if id(part) not in inside)
+        beside = {*map(id, whole.base_model.modules())} - {*map(id, self.opened.base.modules())}  # a side for pictures
+        after = (part for part in whole.modules() if id(part) not in inside | beside)
         return any(type(part).__module__ in ACTIVATIONS for part in after)
 
     @cached_property

@@ -31,13 +31,15 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_modules
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 T = TypeVar("T")
 WATCHED = "_output_capturing_hooks_installed"  # transformers' mark on a model with hooks of its own, ...
 WATCHER = "transformers.utils.output_capturing"  # ... which come from here
-WRITTEN = ("layers_are_rescaled", "recurrent_states", "conv1d_state")  # by RWKV and RecurrentGemma, on themselves
+# By RWKV and RecurrentGemma on themselves; and by Qwen-VL, how far the pictures of its last text have moved positions.
+WRITTEN = ("layers_are_rescaled", "recurrent_states", "conv1d_state", "rope_deltas")
 P = ParamSpec("P")
 _LOCK = threading.RLock()
 _JOURNAL: list[Callable[[], object]] = []  # how to undo what was done, oldest first; each may run more than once
@@ -184,7 +186,10 @@ def written_on(model: nn.Module) -> list[nn.Module]:
 
 
 def keeping_written(parts: Sequence[nn.Module]) -> None:
-    """What a pass writes on these is as it was; RWKV, which halves weights of its own before its first, does not."""
+    """What a pass writes on these is as it was; RWKV, which halves weights of its own before its first, does not.
+
+    No pass of ours goes on from a text with pictures.
+    """
     before = [(part, name, vars(part)[name]) for part in parts for name in WRITTEN if name in vars(part)]
     unscaled: list[Any] = [part.config for part in parts if vars(part).get("layers_are_rescaled") is False]
     halving = [(config, config.rescale_every) for config in unscaled]
@@ -196,6 +201,9 @@ def keeping_written(parts: Sequence[nn.Module]) -> None:
             config.rescale_every = every
 
     on_leaving(undo)
+    for part, name, _ in before:
+        if name == "rope_deltas":
+            vars(part)[name] = None
     for config, _ in halving:
         config.rescale_every = 0
 
@@ -314,6 +322,12 @@ def hook(module: nn.Module, function: Callable[..., Any], *, before: bool = Fals
         module.register_forward_pre_hook(function, with_kwargs=True)
     else:
         module.register_forward_hook(function)
+
+
+def hook_everywhere(function: Callable[..., Any]) -> None:
+    """A forward hook of every module there is, and of those that a pass makes on its way."""
+    on_leaving(partial(_unhook, torch_modules._global_forward_hooks, {}, function))
+    torch_modules.register_module_forward_hook(function)
 
 
 def stand_in(module: nn.Module, function: Callable[..., Any], name: str = "forward") -> None:
