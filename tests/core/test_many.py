@@ -174,6 +174,8 @@ def test_inputs_that_fail_are_left_out_by_choice() -> None:
     assert [each and each.target.index for each in every] == [0, None, 2, None]
     assert set(every.skipped) == {1, 3}
     assert every[1:].skipped.keys() == {0, 2}
+    assert (every + every[:2]).skipped.keys() == {1, 3, 5}
+    assert every.copy().skipped == every.skipped
     assert {row for row, _ in every.each()} == {0, 2}
     assert every.words()[1] is None
     assert "2 skipped" in every._repr_html_()
