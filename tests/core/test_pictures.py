@@ -21,7 +21,6 @@ from wherefrom.errors import (
     TooLong,
     Unsuited,
     UnsupportedModel,
-    WherefromError,
 )
 from wherefrom.model import collate, open_model
 from wherefrom.model.pictures import PAINTS, painted, pixels_of
@@ -361,12 +360,6 @@ def test_a_text_beside_a_picture_is_not_cut() -> None:
         with pytest.raises(TooLong, match=f"has {most + 1} tokens but the model reads at most {most}; shorten it"):
             wherefrom.explain(pictures.pixels(), model, target=wherefrom.similarity(long))
     wherefrom.explain(pictures.pixels(), model, target=wherefrom.similarity("cat " * (most - 2)))
-
-
-def test_a_picture_beside_texts_is_embedded_as_a_whole() -> None:
-    model = open_model(pictures.model("clip-both"), Words(), processor=pictures.processor())
-    with pytest.raises(WherefromError, match="embeds a picture as a whole, whatever the position; leave position= out"):
-        wherefrom.explain(pictures.pixels(), model, target=wherefrom.similarity("a cat"), position="mean")
 
 
 @pytest.mark.parametrize("given", [pictures.photo(), pictures.pixels(), {"image": pictures.photo()}])

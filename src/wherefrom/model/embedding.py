@@ -28,12 +28,8 @@ KINDS = ("dimension", "similarity")
 BY_RULE = {"first token": 0, "last token": -1, "mean": None}  # readouts that mean the same in any text, and where
 
 
-def embedding_target(
-    opened: Model, target: Any, foil: Any, readout: Readout, width: int, position: int | str | None = None
-) -> Target:
+def embedding_target(opened: Model, target: Any, foil: Any, readout: Readout, width: int) -> Target:
     """The number of a sentence embedding that is asked for."""
-    if opened.both is not None and position is not None:
-        raise InvalidTarget(f"{opened.name} embeds a picture as a whole, whatever the position; leave position= out")
     if (other := other_text(target)) and opened.both is not None:
         return Target("similarity", None, other, foil_label=None if foil is None else other_text(foil) or str(foil))
     if other:

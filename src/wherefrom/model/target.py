@@ -386,7 +386,7 @@ def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: A
     if target is None and foil is None:
         return Answer(Target("none"), readout, None, {})
     width = embedding(opened, output, row, readout, len(sentence)).shape[-1]
-    chosen = embedding_target(opened, target, foil, readout, width, position)
+    chosen = embedding_target(opened, target, foil, readout, width)
     number = embedding_number(opened, output, row, chosen, readout, len(sentence))
     return Answer(chosen, readout, f"{float(number):.4g}", {})
 

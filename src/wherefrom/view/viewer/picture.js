@@ -89,6 +89,8 @@ export function picture(view, subject, { hover, leave, pin, look, state, focus, 
 
   return {
     element,
+    name: view.name,
+    focus: () => stage.focus({ preventScroll: true }),
     step,
     mark,
     /** Draws again if what this view depends on has changed. */

@@ -55,6 +55,8 @@ export function textView(subject, { hover, leave, pin }) {
   let tokens = new Map(); // token -> { element, ground, line, mark }: what it looks like now
   let laid = "";
   let active = 0;
+  let read = null; // as what: words or pieces
+  let held = false; // the keys are to be heard here, once the tokens are laid
 
   const tokenOf = (event) => {
     const found = event.target.closest?.(".token");
@@ -84,7 +86,19 @@ export function textView(subject, { hover, leave, pin }) {
     hover(next);
   };
 
+  /** After the next drawing the keys are heard at this token, as they were before a drawing took it away. */
+  const hold = (token) => {
+    active = token;
+    held = true;
+  };
+
   const lay = (state) => {
+    held ||= element.contains(element.getRootNode().activeElement);
+    const groups = subject.units.words?.groups;
+    if (groups && read && state.units !== read) { // the same place in the text, as `to.units` keeps a pin there
+      active = state.units === "words" ? groups.findIndex((members) => members.includes(active)) : groups[active]?.[0];
+    }
+    read = state.units;
     const unit = unitFor(subject, state.units);
     const shown = arrangement(subject, state);
     const scores = readable(subject, unit.scores);
@@ -105,6 +119,8 @@ export function textView(subject, { hover, leave, pin }) {
     element.replaceChildren(...(onPicture ? overPicture(subject.record.picture, parts) : parts));
     element.classList.toggle("ranked", state.order === "score");
     activate(tokens.has(active) ? active : shown[0]);
+    if (held) tokens.get(active)?.element.focus({ preventScroll: true });
+    held = false;
   };
 
   const update = (state, focus, look) => {
@@ -136,7 +152,7 @@ export function textView(subject, { hover, leave, pin }) {
     }
   };
 
-  return { element, update, step };
+  return { element, update, step, hold };
 }
 
 const TINT = 80; // per cent of a patch with the largest score that is its tint, as in view/overlay.py

@@ -193,14 +193,21 @@ export function mount(element, payload, options = {}) {
     dress();
   };
 
-  /** Only the cards and what depends on them, so that the toolbar keeps its focus. */
+  /** Only the cards and what depends on them, so that the toolbar keeps its focus; a token or a picture has it again. */
   const rebuildCards = () => {
+    const at = root.activeElement;
+    const left = parts.cards.find((each) => each.element.contains(at));
+    const drawn = left?.pictures.find((each) => each.element.contains(at));
     parts.cards.forEach((each) => each.destroy());
     const cards = shownSubjects().map(cardOf);
     const main = parts.page.querySelector(".cards");
     main.replaceChildren(...cards.map((each) => each.element));
     main.classList.toggle("plain", cards.every((each) => each.pictures.length === 0));
     parts.cards = cards;
+    const again = left && (cards.find((each) => each.subject === left.subject) ?? cards[0]);
+    const same = again?.pictures.find((each) => each.name === drawn?.name);
+    if (same) same.focus();
+    else again?.text.hold(Number(at.dataset.token ?? 0));
   };
 
   const dress = () => {
