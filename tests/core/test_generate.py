@@ -61,6 +61,24 @@ def test_each_token_is_explained_as_by_itself(model: Any, method: str) -> None:
         assert one.position == n - 1
 
 
+OTHERWISE = {"attention-fused", "random", "context-cite"}  # docs/generation.md says how
+
+
+def test_no_token_depends_on_what_is_said_after_it(model: Any) -> None:
+    tried = 0
+    for name in (*(each.name for each in wherefrom.methods()), "attcat(join=rollout)"):
+        try:
+            found = wherefrom.generate(PROMPT, model, method=name, max_new_tokens=3, do_sample=False)
+        except wherefrom.WherefromError:
+            continue  # not defined here
+        for step in range(3 if name not in OTHERWISE else 0):
+            again = wherefrom.explain(model=model, **found[step].arguments)
+            scale = np.abs(again.scores).max()
+            np.testing.assert_allclose(found[step].scores, again.scores, atol=1e-8 * scale, rtol=0, err_msg=name)
+        tried += 1
+    assert tried > 25
+
+
 def test_the_token_that_a_map_is_of_is_named_as_explain_names_it() -> None:
     found = wherefrom.generate("The keys to", "wherefrom/lm", max_new_tokens=2, method="attention", do_sample=False)
     alone = wherefrom.explain("The keys to", "wherefrom/lm", method="attention")

@@ -201,6 +201,36 @@ def test_a_text_without_a_mask_is_told_in_words_of_the_page(visit: Open) -> None
     expect(page.locator(".remarks")).to_contain_text("attcat: the text has no [MASK]")
 
 
+def test_a_mask_can_be_put_in_wherever_one_is_asked_for(visit: Open) -> None:
+    page = visit()
+    page.select_option("#model", "tiny")
+    expect(page.locator("#mask")).to_be_hidden()
+    page.fill("#text", "the keys are")
+    page.select_option("#compare", "model")
+    page.select_option("#other-model", "tiny-mlm")  # which fills in a word, as the first does not
+    page.locator("#mask").click()
+    expect(page.locator("#text")).to_have_value("the keys are[MASK]")
+    page.select_option("#other-model", "tiny-encoder")
+    expect(page.locator("#mask")).to_be_hidden()
+    page.select_option("#model", "tiny-mlm")
+    page.select_option("#compare", "text")
+    page.fill("#other", "a cat is ")
+    page.locator("#mask").click()
+    expect(page.locator("#other")).to_have_value("a cat is [MASK]")
+    page.locator("#mask").click()  # both have one
+    expect(page.locator("#text")).to_have_value("the keys are[MASK]")
+    expect(page.locator("#other")).to_have_value("a cat is [MASK]")
+
+
+def test_methods_of_ones_own_choice_outlive_a_change_of_the_model(visit: Open) -> None:
+    page = visit()
+    page.select_option("#model", "tiny")
+    page.locator("#more summary").click()
+    page.locator("#all-methods input[value=saliency]").check()
+    page.select_option("#model", "tiny-mlm")
+    expect(page.locator("#all-methods input[value=saliency]")).to_be_checked()
+
+
 @pytest.mark.slow
 def test_share_as_a_file(visit: Open, tmp_path: Path) -> None:
     page = visit()
@@ -395,6 +425,23 @@ def test_a_reload_while_it_runs_loses_nothing_that_had_come(visit: Open, halting
     expect(page.locator("#history li b")).to_have_text([TEXT])
     page.locator("#history .run").click()
     expect(page.locator("#text")).to_have_value(TEXT)
+
+
+def test_a_run_that_was_left_for_another_opens_with_all_that_had_come(visit: Open, halting: list[int]) -> None:
+    halting[0] = 99
+    page = visit()
+    explain(page, "a good film", ("globenc",))
+    halting[0] = 2
+    page.fill("#text", TEXT)
+    for name in ("attcat", "alti"):
+        page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
+    page.click("#explain")
+    expect(page.locator(".viewer .card")).to_have_count(2)
+    page.locator("#history .run", has_text="a good film").click()
+    expect(page.locator("#text")).to_have_value("a good film")
+    page.locator("#history .run", has_text=TEXT).click()
+    expect(page.locator("#text")).to_have_value(TEXT)
+    expect(page.locator(".viewer .card")).to_have_count(2)
 
 
 def test_light_and_dark_follow_the_system_and_the_button(visit: Open) -> None:

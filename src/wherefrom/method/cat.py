@@ -69,7 +69,7 @@ def attcat(
 ) -> Scores:
     """Hidden states times their gradients times the attention they receive, summed over layers."""
     activations = _activations(output, at, of)
-    layers = activations * stacked([received(layer) for layer in output.trace.layers])
+    layers = activations * stacked([received(layer, output.paying) for layer in output.trace.layers])
     if join == "sum":
         return Scores(layers.sum(0), layers)
     joint = None
@@ -77,12 +77,12 @@ def attcat(
         step = layer.attention.detach().mean(1).to(activation) * activation[:, None]  # M^l
         joint = step if joint is None else step @ joint
     assert joint is not None
-    return Scores(mean_row(joint, output.mask), layers)
+    return Scores(mean_row(joint, output.paying), layers)
 
 
-def received(layer: LayerTrace) -> Tensor:
-    """ā_j: the attention that token j receives, mean over heads and over the real tokens that pay it: [B, n]."""
-    return mean_row(layer.attention.detach().mean(1), layer.mask)
+def received(layer: LayerTrace, paying: Tensor) -> Tensor:
+    """ā_j: the attention that token j receives, mean over heads and over the tokens that pay it: [B, n]."""
+    return mean_row(layer.attention.detach().mean(1), paying)
 
 
 def _activations(output: OutputTrace, at: Side, of: Of) -> Tensor:

@@ -83,6 +83,20 @@ class OutputTrace:
     def mask(self) -> Tensor:
         return self.trace.mask.to(self.trace.embeddings.device)
 
+    @property
+    def paying(self) -> Tensor:
+        """The real tokens; of a causal model those that the explained number may depend on, up to where it is read.
+
+        A mean over the rows of a map is over these, lest what is said later have a share in it: [B, n].
+        """
+        mask = self.mask
+        if not self.trace.opened.causal or self.trace.streams is not None:
+            return mask
+        readouts = [each.readout for each in self.answers]
+        ends = [max(each.rows, default=each.position) for each in readouts]
+        last = torch.tensor([mask.shape[1] if end is None else end for end in ends], device=mask.device)
+        return mask & (torch.arange(mask.shape[1], device=mask.device) <= last[:, None])
+
     def number(self, of: str = "logit", output: Any = None, lengths: Sequence[int] | None = None) -> Tensor:
         """The explained numbers [B], of this pass or of another one's `output` on sentences of these lengths."""
         output = self.trace.output if output is None else output

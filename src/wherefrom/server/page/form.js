@@ -17,6 +17,7 @@ export function form({ models, methods, examples }, complain) {
   /** What stands for the word that a model fills in; null where it fills in none. */
   const maskOf = (name) => (modelOf(name)?.task === "masked-lm" ? modelOf(name).mask : null);
   let picked = new Set(models[0].compared);
+  let written = by("text"); // the field that was written in last
   let untouched = true; // as long as nobody has chosen methods, they are those that suit the model
 
   // Choices that depend on the model ----------------------------------------------------------------------------------
@@ -30,8 +31,6 @@ export function form({ models, methods, examples }, complain) {
     for (const [i, id] of ["target", "foil"].entries()) { // a class of the last model is no word of this one
       if (before[i]?.tagName === by(id).tagName) setIfThere(by(id), before[i].value);
     }
-    by("mask").hidden = !maskOf(model.name);
-    by("mask").textContent = `Insert ${model.mask ?? "a mask"}`;
     for (const id of ["text-field", "examples"]) by(id).hidden = model.images;
     by("pair-toggle").hidden = model.images || model.translates;
     by("image-field").hidden = !model.images;
@@ -118,7 +117,12 @@ export function form({ models, methods, examples }, complain) {
       make("div", { class: "group", role: "group", "aria-label": title }, make("h3", {}, title),
         ...methods.filter(belongs).map((each) => {
           const box = make("input", { type: "checkbox", value: each.name });
-          box.addEventListener("change", () => (box.checked ? picked.add(each.name) : picked.delete(each.name), drawMethods()));
+          box.addEventListener("change", () => {
+            untouched = false;
+            if (box.checked) picked.add(each.name);
+            else picked.delete(each.name);
+            drawMethods();
+          });
           return make("label", {}, box, make("span", {}, make("b", {}, each.name), " ", make("span", { class: "hint" }, each.summary.replaceAll("`", ""), " ", make("cite", { title: each.paper }, each.cite)), make("small", { class: "why" })));
         }))));
   }
@@ -135,12 +139,21 @@ export function form({ models, methods, examples }, complain) {
   function showOther() {
     by("other-field").hidden = by("compare").value !== "text";
     by("other-model-field").hidden = by("compare").value !== "model";
+    by("mask").hidden = !maskHere();
+    by("mask").textContent = `Insert ${maskHere() ?? "a mask"}`;
   }
 
+  /** The mask that is asked for: the model's, or that of the model which it is compared with. */
+  const maskHere = () => maskOf(by("model").value) ?? (by("compare").value === "model" ? maskOf(by("other-model").value) : null);
+
+  /** Into the text that was written in last, or the first without; a second text of a pair belongs to both. */
   function putMask() {
-    const [area, { mask }] = [by("text"), modelOf(by("model").value)];
-    if (!area.value.includes(mask)) area.setRangeText(mask, area.selectionStart, area.selectionEnd, "end");
-    area.focus();
+    const mask = maskHere();
+    const texts = [by("text"), ...(by("compare").value === "text" ? [by("other")] : [])];
+    const open = by("pair").value.includes(mask) ? [] : texts.filter((area) => !area.value.includes(mask));
+    const area = open.includes(written) || (open.length && written === by("pair") && !by("pair-field").hidden) ? written : open[0];
+    area?.setRangeText(mask, area.selectionStart, area.selectionEnd, "end");
+    (area ?? by("text")).focus();
   }
 
   function fill({ inputs, name, pair, model, target, foil, position, methods: names, compare, other, otherModel }) {
@@ -177,7 +190,7 @@ export function form({ models, methods, examples }, complain) {
       target: by("target").value || null,
       every: by("target").tagName === "SELECT" && by("target").value === "all", // a word may be “all”
       foil: by("foil").value || null,
-      position: /^-?\d+$/.test(by("position").value) ? Number(by("position").value) : by("position").value || null,
+      position: /^\s*-?\d+\s*$/.test(by("position").value) ? Number(by("position").value) : by("position").value || null,
       methods: asked,
       towards: asked.filter((name) => methods.find((each) => each.name === name).class_specific), // which need an output
       mask: maskOf(by("model").value),
@@ -204,6 +217,8 @@ export function form({ models, methods, examples }, complain) {
     if (by("compare").value === "text") by("other").focus();
   });
   by("pair-toggle").addEventListener("click", () => showPair(by("pair-field").hidden));
+  by("other-model").addEventListener("change", showOther);
+  for (const id of ["text", "pair", "other"]) by(id).addEventListener("focus", () => (written = by(id)));
   by("mask").addEventListener("click", putMask);
   document.body.append(make("datalist", { id: "words" }));
   listMethods();

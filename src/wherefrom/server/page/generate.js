@@ -235,7 +235,11 @@ async function start() {
     if (!by("explain").disabled) go();
   });
   by("cancel").addEventListener("click", () => running?.abort());
-  by("anew").addEventListener("click", () => (anew(), by("text").focus()));
+  by("anew").addEventListener("click", () => {
+    anew();
+    rememberAnswer(null); // a reload does not go on with the old one
+    by("text").focus();
+  });
   by("share").addEventListener("click", () => save(shown, [], "/generation.html").catch((error) => complain(error.message)));
   reopen(speaking, css);
   document.documentElement.dataset.ready = "";

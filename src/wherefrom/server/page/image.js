@@ -43,7 +43,10 @@ export function pictureField(complain) {
   }
 
   const files = (transfer) => [...(transfer?.files ?? [])];
-  by("choose").addEventListener("click", () => by("image").click());
+  by("choose").addEventListener("click", () => {
+    by("image").value = ""; // the same file again may be another picture by now
+    by("image").click();
+  });
   by("image").addEventListener("change", () => by("image").files.length && take(by("image").files[0]));
   for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
     by("drop").addEventListener(kind, (event) => {

@@ -110,7 +110,7 @@ async function explain(asks, view, models, long = "error") {
   } catch (error) {
     run.stopped = true;
     if (run.payload) await keep(run);
-    if (running !== mine) return; // another run has taken its place
+    if (running !== mine) return void (await listKept(asks, view)); // another run has taken its place
     show(run, view);
     await listKept(asks, view);
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";

@@ -2,7 +2,7 @@
 
 export const KEYS = [
   { keys: ["←", "→"], says: "previous, next token (in a text or picture)" },
-  { keys: ["↑", "↓"], says: "layer above, below (in a text), or move (in a picture)" },
+  { keys: ["↑", "↓"], says: "layer above, below (on a token), or move (in layers, map or graph)" },
   { keys: [",", "."], says: "layer below, above" },
   { keys: ["Enter"], says: "pin the token, or let it go" },
   { keys: ["Esc"], says: "let go of the pin" },
