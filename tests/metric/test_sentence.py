@@ -289,3 +289,13 @@ def test_a_comparison_is_checked_method_by_method() -> None:
     opened = wherefrom.open_model("wherefrom/sentiment")
     found = wherefrom.compare("a deep and meaningful film .", opened, methods=["attcat", "gradient-x-input"])
     assert [each.method for each in checks(found, opened)] == ["attcat", "gradient-x-input"]
+
+
+def test_rounding_agrees_with_nothing() -> None:
+    model = wherefrom.open_model(tiny.model(dtype=torch.float64), TOKENIZER)
+    found = wherefrom.explain(TEXT, model, method="integrated-gradients")
+    other = wherefrom.explain(TEXT, model, method="gradient-x-input")
+    noise = replace(found, scores=1e-18 * other.scores)
+    assert noise.rounding == "all zero up to rounding"
+    assert agreement([noise, other])[0, 1] != agreement([noise, other])[0, 1]  # NaN
+    assert np.isfinite(agreement([found, other])).all()

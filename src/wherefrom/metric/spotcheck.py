@@ -225,7 +225,7 @@ def agreement(explanations: Sequence[Explanation]) -> Array:
     """Spearman's ρ of every two explanations of one input over the words of its text that can go: [M, M].
 
     The word at which another is predicted, a mask or a prompt's last, is left out, as in the check by erasure. Where
-    one of two methods has no signs, the magnitudes are compared. NaN where scores are constant.
+    one of two methods has no signs, the magnitudes are compared. NaN where scores are constant, or all rounding.
     """
     every = [_word_scores(each) for each in explanations]
     if any(len(scores) != len(every[0]) for scores in every):
@@ -243,6 +243,8 @@ def agreement(explanations: Sequence[Explanation]) -> Array:
 
 def _word_scores(explanation: Explanation) -> Array:
     join = np.sum if explanation.additive else np.mean  # as `Explanation.words` does
+    if explanation.rounding:
+        return np.zeros(len(_words(explanation)))
     return np.array([float(join(explanation.scores[word])) for word in _words(explanation)])
 
 
