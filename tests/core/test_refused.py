@@ -190,6 +190,13 @@ def test_tokenizer_arguments_that_belong_to_wherefrom_are_refused() -> None:
     said("cuts long texts: give it beside truncate=True", max_length=3)
 
 
+def test_a_mask_that_is_cut_off_is_missed() -> None:
+    text = "the cat " * 40 + "[MASK]"
+    with pytest.raises(wherefrom.errors.InvalidInput, match=r"\[MASK\] stands behind the 40 tokens that are read"):
+        wherefrom.explain(text, tiny.model(task="masked-lm"), TOKENIZER, truncate=True)
+    assert len(wherefrom.explain(text, tiny.model(), TOKENIZER, truncate=True)) == 40  # a classifier fills in nothing
+
+
 def test_a_length_of_ones_own_cuts_where_cutting_was_asked_for() -> None:
     def cut(n: object) -> wherefrom.Explanation:
         return wherefrom.explain(

@@ -121,6 +121,15 @@ def test_every_pair_is_corrected_for_the_others() -> None:
     assert all(found[pair].interval == plain[pair].interval for pair in found)
 
 
+def test_the_unit_of_a_metric_changes_nothing() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 10, 30).astype(float), rng.integers(0, 10, 30).astype(float)
+    whole, ninths = paired(a, b), paired(a / 9, b / 9)
+    assert (ninths.wilcoxon, ninths.rank_effect) == (whole.wilcoxon, pytest.approx(whole.rank_effect))
+    assert ninths.wilcoxon_p == pytest.approx(whole.wilcoxon_p)
+    assert whole.wilcoxon_p == pytest.approx(stats.wilcoxon(a - b).pvalue)
+
+
 def test_what_cannot_be_paired() -> None:
     for message, call in (
         ("of the same", lambda: paired([1, 2], [1, 2, 3])),

@@ -82,7 +82,7 @@ def paired(
     d[np.abs(d) <= least] = 0.0
     mean, same = float(d.mean()), bool(np.ptp(d) <= least)
     t, t_p = _student(d, same)
-    sums, wilcoxon_p = signed_ranks(d)
+    sums, wilcoxon_p = signed_ranks(d, least)
     return Paired(
         count=len(d),
         undefined=len(first) - len(d),
@@ -134,14 +134,20 @@ def _student(d: NDArray[np.float64], same: bool) -> tuple[float, float]:
     return float(found.statistic), float(found.pvalue)
 
 
-def signed_ranks(d: NDArray[np.float64]) -> tuple[tuple[float, float], float]:
-    """The sums of the ranks of positive and negative differences, and the two-sided p."""
-    d = d[d != 0]
+def signed_ranks(d: NDArray[np.float64], least: float) -> tuple[tuple[float, float], float]:
+    """The sums of the ranks of positive and negative differences, and the two-sided p.
+
+    What differs by `least` or less is the same: no difference at all, or two of one size.
+    """
+    d = d[np.abs(d) > least]
     if not len(d):
         return (0.0, 0.0), 1.0
-    ranks = stats.rankdata(np.abs(d))
+    order = np.argsort(np.abs(d))
+    sizes = np.empty(len(d))
+    sizes[order] = np.cumsum(np.diff(np.abs(d)[order], prepend=0.0) > least)  # 1 for the smallest, equal for ties
+    ranks = stats.rankdata(sizes)
     sums = float(ranks[d > 0].sum()), float(ranks[d < 0].sum())
-    return sums, float(stats.wilcoxon(d).pvalue)
+    return sums, float(stats.wilcoxon(np.sign(d) * sizes).pvalue)
 
 
 def _bootstrap(d: NDArray[np.float64], confidence: float, resamples: int, seed: int) -> tuple[float, float]:

@@ -12,7 +12,7 @@ S(x') = 1 − Σ_w (√p_w − √q_w)² / √2, over an answer of several token
 
 Scores that are large on average keep more of the text and so look more sufficient. With `retain=0.5` they are scaled
 until every method keeps the same share of the text on average, a_i = min(1, c a_i) with mean a = 0.5 (π-Soft of Huang &
-Chan 2026).
+Chan 2026); with `retain=0.3` sufficiency keeps three tenths and comprehensiveness seven.
 
 Zhao & Aletras (2023), Incorporating Attribution Importance for Improving Faithfulness Metrics. ACL.
 Zhao & Shan (2024), ReAGent: A Model-agnostic Feature Attribution Method for Generative Language Models.

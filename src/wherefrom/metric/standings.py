@@ -68,7 +68,7 @@ def standings(tables: Mapping[str, Mapping[str, Array]], level: float = LEVEL) -
         raise InvalidInput("there is nothing to rank; expected measurements of two methods or more")
     within = {name: {each: _mean(table[each]) for each in table} for name, table in tables.items()}
     whole = {each: _mean([table[each] for table in within.values() if each in table]) for each in methods}
-    order = sorted(methods, key=lambda each: (-np.nan_to_num(whole[each], nan=-1.0), each))
+    order = sorted(methods, key=lambda each: (-round(float(np.nan_to_num(whole[each], nan=-1.0)), 9), each))
     p = _every_pair(order, tables)
     return Standings(
         methods=tuple(order),
@@ -93,7 +93,7 @@ def _every_pair(methods: Sequence[str], tables: Mapping[str, Mapping[str, Array]
     for a, b in pairs:
         both = [table for table in tables.values() if methods[a] in table and methods[b] in table]
         d = np.concatenate([table[methods[a]] - table[methods[b]] for table in both] or [np.zeros(0)])
-        chances.append(signed_ranks(d[~np.isnan(d)])[1])
+        chances.append(signed_ranks(d[~np.isnan(d)], ROUNDING)[1])  # shares, of 1
     p = np.ones((len(methods), len(methods)))
     for (a, b), chance in zip(pairs, holm(chances), strict=True):
         p[a, b] = p[b, a] = chance

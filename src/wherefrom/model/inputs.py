@@ -79,6 +79,7 @@ class Reader:
     two_streams: bool = False  # whether a decoder reads ids of its own
     pictures: Preparing | None = None  # of a model that reads pictures and no text
     shorten: str = "shorten it"  # what to do with a longer text
+    fills: str | None = None  # the mask, of a model that says what stands there
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -179,6 +180,10 @@ class Reader:
         added = [*map(bool, encoding["special_tokens_mask"])]
         if all(added):
             raise InvalidInput(f"the tokenizer makes no tokens of {' / '.join(map(repr, texts))}")
+        if self.truncate and self.fills and self.tokenizer.mask_token_id not in ids and self.fills in " ".join(texts):
+            raise InvalidInput(
+                f"{self.fills} stands behind the {len(ids)} tokens that are read; shorten what stands before it"
+            )
         words = [] if not self.in_words else [places_of_words(each) for each in given]
         spans = offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
         self._check(ids)

@@ -367,7 +367,7 @@ def _task_of(request: Request, config: Any) -> str:
         )
     warn(
         f"'{request.name}' was saved as {saved[0]}, whose head wherefrom does not know, and is opened without it, as a "
-        f"bare encoder; say task='encoder' if that is meant, or name another head"
+        f"bare encoder, as task='encoder' opens it without this warning where one can say so"
     )
     return task
 

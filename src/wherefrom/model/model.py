@@ -350,6 +350,7 @@ class Model:
             two_streams=self.two_streams,
             pictures=self.preparing if self.images else None,
             shorten=("shorten it" if long is None else SHORTEN.get(self.task, CUT)) + WHOLE * (self.dense is not None),
+            fills=self.mask_token if self.task == "masked-lm" else None,
         )
 
     @property
