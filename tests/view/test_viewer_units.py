@@ -189,3 +189,14 @@ def test_csv_keeps_text_text(modules: Any) -> None:
 def test_probabilities_are_written_as_in_the_terminal(modules: Any) -> None:
     given = [0.25, 0.0006, 0.0004, 0]
     assert run(modules, "data", "(each, data) => data.map(each.likely)", given) == ["0.25", "0.001", "< 0.001", "0"]
+
+
+def test_marks_of_direction_turn_nothing_around(modules: Any) -> None:
+    found = wherefrom.explain("the \u202e film", tiny.model(), TOKENIZER)
+    work = """({ subjectsOf }, data) =>
+        (({ tokens, gaps }) => [...tokens, ...gaps].join(""))(subjectsOf(data)[0].units.pieces)"""
+    given = payload({"m": found})
+    assert "\u202e" in str(given) or "\\u202e" in str(given)
+    drawn = run(modules, "data", work, given)
+    assert "film" in drawn
+    assert "\u202e" not in drawn

@@ -59,9 +59,14 @@ export function subjectsOf(payload) {
   });
 }
 
+/** Without the marks that would turn what stands after them around: a token of nothing else is a blank one. */
+const undirected = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "") || (text && "␣");
+
 function unitOf(unit) {
   return {
     ...unit,
+    tokens: unit.tokens.map(undirected),
+    gaps: unit.gaps.map((gap) => undirected(gap).replace("␣", "")),
     scores: unpack(unit.scores).values,
     rows: unit.rows && unpack(unit.rows).values,
     groups: unit.groups ?? null,
