@@ -209,7 +209,7 @@ def test_a_mask_can_be_put_in_wherever_one_is_asked_for(visit: Open) -> None:
     page.select_option("#compare", "model")
     page.select_option("#other-model", "tiny-mlm")  # which fills in a word, as the first does not
     page.locator("#mask").click()
-    expect(page.locator("#text")).to_have_value("the keys are[MASK]")
+    expect(page.locator("#text")).to_have_value("the keys are [MASK]")
     page.select_option("#other-model", "tiny-encoder")
     expect(page.locator("#mask")).to_be_hidden()
     page.select_option("#model", "tiny-mlm")
@@ -218,7 +218,7 @@ def test_a_mask_can_be_put_in_wherever_one_is_asked_for(visit: Open) -> None:
     page.locator("#mask").click()
     expect(page.locator("#other")).to_have_value("a cat is [MASK]")
     page.locator("#mask").click()  # both have one
-    expect(page.locator("#text")).to_have_value("the keys are[MASK]")
+    expect(page.locator("#text")).to_have_value("the keys are [MASK]")
     expect(page.locator("#other")).to_have_value("a cat is [MASK]")
 
 

@@ -152,7 +152,11 @@ export function form({ models, methods, examples }, complain) {
     const texts = [by("text"), ...(by("compare").value === "text" ? [by("other")] : [])];
     const open = by("pair").value.includes(mask) ? [] : texts.filter((area) => !area.value.includes(mask));
     const area = open.includes(written) || (open.length && written === by("pair") && !by("pair-field").hidden) ? written : open[0];
-    area?.setRangeText(mask, area.selectionStart, area.selectionEnd, "end");
+    if (area) {
+      const { value, selectionStart: start, selectionEnd: end } = area;
+      const apart = (sign) => (/\S/.test(sign ?? "") ? " " : "");
+      area.setRangeText(apart(value[start - 1]) + mask + apart(value[end]), start, end, "end");
+    }
     (area ?? by("text")).focus();
   }
 
