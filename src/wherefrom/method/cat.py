@@ -7,8 +7,8 @@ r"""Class activation tokens: features times their gradients, weighted by attenti
 h^l is the input of block l, embeddings included and the last output left out, and ā the attention a token receives: so
 does the authors' code, which made their tables. `at="output"` takes the output of block l, as their text has it. Scores
 below zero speak against the target: the Impact Score's magnitude and direction are `Explanation.magnitude` and
-`.direction`. `join="rollout"` multiplies the layers instead, M^L … M^1 with M^l_ij = mean_h α_ij CAT_j, which their
-figure 4 argues against.
+`.direction`. In a causal model the tokens i that pay attention end at the one that is read. `join="rollout"` multiplies
+the layers instead, M^L … M^1 with M^l_ij = mean_h α_ij CAT_j, which their figure 4 argues against.
 
 Qiang et al. (2022), AttCAT: Explaining Transformers via Attentive Class Activation Tokens. NeurIPS.
 https://openreview.net/forum?id=cA8Zor8wFr5
