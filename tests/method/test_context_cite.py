@@ -176,3 +176,12 @@ def test_the_first_token_of_an_answer_has_what_it_has_alone(speaker: dict[str, A
 def test_a_seed_beyond_what_numpy_takes_draws_too(seed: int) -> None:
     found = wherefrom.explain("the cat is good", tiny.model(), tiny.tokenizer(), method="context-cite", seed=seed)
     assert np.isfinite(found.scores).all()
+
+
+def test_an_answer_that_is_certain_without_a_part_is_refused_with_a_way_out() -> None:
+    """Of one token that is left, both edges of an answer are sure."""
+    model = tiny.model("bert", "question-answering")
+    asked = {"inputs": [2, 8, 30, 3], "model": model, "method": "context-cite"}
+    with pytest.raises(wherefrom.errors.NotDefined, match=r"the answer is certain, or impossible, .* of='probability'"):
+        wherefrom.explain(**asked)
+    assert np.isfinite(wherefrom.explain(**asked, of="probability").scores).all()

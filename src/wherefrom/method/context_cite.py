@@ -102,6 +102,11 @@ def _fitted(
     parts = [removable(each, answers, unit) for each, answers in zip(batch, asked, strict=True)]
     masks = [random_masks(len(each), n_masks, kept, seed) for each in parts]
     runs = answers_without(output.trace.opened, batch, asked, parts, masks, of, by)
+    if not all(np.isfinite(each).all() for each in runs):
+        raise NotDefined(
+            "in some runs without parts of the text the answer is certain, or impossible, and the logit of its "
+            "probability infinite; ask with of='probability'"
+        )
     tokens = [[max(1, len(each.target.tokens)) for each in answers] for answers in asked]
     fits = [surrogates(*each, alpha, seed) for each in zip(masks, runs, tokens, strict=True)]
     return list(zip(parts, fits, strict=True))
