@@ -136,6 +136,13 @@ def generate(
 
 def _seed(opened: Model, seed: int | None, sampling: Mapping[str, Any]) -> int | None:
     """The seed of a sampled answer. Any other has none, nor a temperature, which transformers would pass over."""
+    heat = sampling.get("temperature")
+    if isinstance(heat, int | float) and heat <= 0:
+        samples = _set(opened, {"generation_config": sampling.get("generation_config")}, "do_sample")
+        how = "say do_sample=False and leave the temperature out" if samples else "leave it out"
+        raise InvalidOption(
+            f"temperature={heat:g}; expected a number above 0 (for the likeliest token each time {how})"
+        )
     if _set(opened, sampling, "do_sample"):
         return int(torch.randint(SEEDS, ())) if seed is None else seed
     drawn = [name for name in DRAWN if sampling.get(name) is not None] or ["seed"] * (seed is not None)

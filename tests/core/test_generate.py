@@ -174,6 +174,17 @@ def test_what_a_configuration_sets_is_followed(model: Any, kind: str, tmp_path: 
     assert len(wherefrom.generate(PROMPT, opened, method="attention", generation_config=config, max_new_tokens=2)) <= 2
 
 
+def test_no_temperature_is_none(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for do_sample in (None, True, False):
+        asked = {} if do_sample is None else {"do_sample": do_sample}
+        with pytest.raises(InvalidOption, match=r"temperature=0; expected a number above 0 .* each time leave it out"):
+            wherefrom.generate(PROMPT, model, max_new_tokens=2, temperature=0, **asked)
+    monkeypatch.setattr(model.model.generation_config, "do_sample", True)
+    with pytest.raises(InvalidOption, match="say do_sample=False and leave the temperature out"):
+        wherefrom.generate(PROMPT, model, max_new_tokens=2, temperature=0.0)
+    assert wherefrom.generate(PROMPT, model, max_new_tokens=2, do_sample=False).seed is None
+
+
 def test_a_models_own_sampling_has_a_seed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model.model.generation_config, "do_sample", True)
     found = wherefrom.generate(PROMPT, model, method="attention", max_new_tokens=6)
@@ -351,7 +362,7 @@ def test_what_says_nothing_is_refused(model: Any) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"temperature": 0.0, "do_sample": True}, "does not generate so: .*strictly positive"),
+        ({"temperature": 0.0, "do_sample": True}, "temperature=0; expected a number above 0"),
         ({"temperature": 0.7, "top_p": 0.9}, "temperature, top_p is of a sampled answer; say do_sample=True"),
         ({"seed": 1}, "seed is of a sampled answer"),
         ({"bogus": 2}, "does not generate so: .*bogus"),

@@ -455,3 +455,10 @@ def test_a_folder_is_opened_with_its_processor(tmp_path: Path) -> None:
 def test_grad_eclip_says_first_that_there_is_no_number() -> None:
     with pytest.raises(NotDefined, match="there is no number to explain"):
         wherefrom.explain(pictures.pixels(), pictures.model("siglip-both"), method="grad-eclip")
+
+
+def test_what_black_is_can_be_told_as_the_sentence_says() -> None:
+    asked = {"inputs": pictures.pixels(), "model": pictures.model("vit"), "method": "ablation", "by": "black"}
+    with pytest.raises(InvalidOption, match="give it as tokenizer=, or choose 'mean' or 'blur'"):
+        wherefrom.explain(**asked)
+    assert np.isfinite(wherefrom.explain(**asked, tokenizer=pictures.processor()).scores).all()

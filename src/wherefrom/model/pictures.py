@@ -288,8 +288,8 @@ def _paint(name: str, sentence: Sentence) -> Tensor:
         return _blurred(pixels, max(_patch(sentence)))
     if sentence.black is None:
         raise InvalidOption(
-            "what black is after normalisation is known to the model's image processor alone, and none was given; pass "
-            "processor=, or choose 'mean' or 'blur'"
+            "what black is after normalisation is known to the model's image processor alone, and none was given; give "
+            "it as tokenizer=, or choose 'mean' or 'blur'"
         )
     return pixels.new_tensor(sentence.black)[:, None, None]
 
