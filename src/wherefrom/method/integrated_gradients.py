@@ -141,8 +141,8 @@ def _warn(found: Averaged, n_steps: int | None, tolerance: float, dtype: torch.d
         if jumps
         else "leave n_steps out, and it takes as many as it needs"
         if n_steps
-        else f"use more steps (n_steps={min(10 * steps, 100_000)}), "
-        f"{'' if dtype == torch.float64 else 'a float64 model, '}another baseline, or a larger tolerance"
+        else f"use {'' if dtype == torch.float64 else 'a float64 model, '}another baseline, more steps "
+        f"(n_steps={min(10 * steps, 100_000)}, as long as that takes), or a larger tolerance"
     )
     warn(
         f"integrated gradients have not converged: after {steps} steps their sum misses the change of the output "
