@@ -69,9 +69,10 @@ def grads(output: OutputTrace, *, of: Of = "auto") -> list[Tensor]:
 )
 def attention_gradients(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Attention weights times their positive gradients, over all layers (Grad-SAM)."""
+    paying = output.paying
     layers = stacked(
         [
-            mean_row((layer.attention.detach() * gradient.relu()).mean(1), output.paying)
+            mean_row((layer.attention.detach() * gradient.relu()).mean(1), paying)
             for layer, gradient in zip(output.trace.layers, output.gradients(of, attention=True).attention, strict=True)
         ]
     )
@@ -92,7 +93,8 @@ def attention_gradcam(output: OutputTrace, *, of: Of = "auto") -> Scores:
     """Grad-CAM on the last layer's attention heads."""
     attention = output.trace.layers[-1].attention.detach()
     gradient = output.gradients(of, attention=True).attention[-1]
-    real = (output.paying[:, :, None] & output.paying[:, None, :]).to(attention)  # [B, n, n]
+    paying = output.paying
+    real = (paying[:, :, None] & paying[:, None, :]).to(attention)  # [B, n, n]
     weight = (gradient * real[:, None]).sum((2, 3)) / real.sum((1, 2))[:, None]  # w_h
     cam = (torch.einsum("bh,bhij->bij", weight, attention) / attention.shape[1]).relu()
     low = cam.masked_fill(real == 0, torch.inf).amin((1, 2), keepdim=True)

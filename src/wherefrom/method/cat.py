@@ -68,8 +68,8 @@ def attcat(
     output: OutputTrace, *, at: Side = "input", of: Of = "auto", join: Literal["sum", "rollout"] = "sum"
 ) -> Scores:
     """Hidden states times their gradients times the attention they receive, summed over layers."""
-    activations = _activations(output, at, of)
-    layers = activations * stacked([received(layer, output.paying) for layer in output.trace.layers])
+    activations, paying = _activations(output, at, of), output.paying
+    layers = activations * stacked([received(layer, paying) for layer in output.trace.layers])
     if join == "sum":
         return Scores(layers.sum(0), layers)
     joint = None
@@ -77,7 +77,7 @@ def attcat(
         step = layer.attention.detach().mean(1).to(activation) * activation[:, None]  # M^l
         joint = step if joint is None else step @ joint
     assert joint is not None
-    return Scores(mean_row(joint, output.paying), layers)
+    return Scores(mean_row(joint, paying), layers)
 
 
 def received(layer: LayerTrace, paying: Tensor) -> Tensor:
