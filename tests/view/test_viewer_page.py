@@ -124,50 +124,6 @@ def test_the_map_shows_the_layers_numbers(opened: Open, one: Explanation) -> Non
         assert np.abs(np.subtract(pixels(page, "map", cells), wanted)).max() <= 2
 
 
-def in_focus(page: Any) -> str:
-    """What hears the keys: a token by its text, a picture by its class."""
-    return page.evaluate("""() => {
-        let at = document.activeElement;
-        while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
-        return at.dataset.token ? at.textContent : at.closest(".picture")?.className ?? at.tagName;
-    }""")
-
-
-def test_a_key_that_draws_anew_leaves_the_focus_where_it_was(opened: Open, one: Explanation) -> None:
-    page = opened(document({"m": one}))
-    page.locator(".text .token", has_text="film").click()
-    for key in "mwogs":  # a picture more, words, another order, another picture, special tokens
-        page.keyboard.press(key)
-        settle(page)
-        assert in_focus(page) == "film", key
-    assert "pin=" in page.url
-    page.keyboard.press("Escape")
-    settle(page)
-    assert "pin=" not in page.url
-    page.locator(".picture.map .stage").focus()
-    page.keyboard.press("g")
-    settle(page)
-    assert in_focus(page) == "picture map"
-    page.keyboard.press("m")  # which takes it away
-    settle(page)
-    assert in_focus(page) != "BODY"
-
-
-def test_a_head_brings_the_map_that_shows_it(opened: Open, one: Explanation) -> None:
-    page = opened(document({"m": one}))
-    expect(page.locator(".picture.map")).to_have_count(0)
-    page.get_by_label("Head", exact=True).select_option("head 1")
-    expect(page.locator(".picture.map")).to_be_visible()
-    assert "head=1" in page.url
-    page.keyboard.press("h")
-    settle(page)
-    assert "head=2" in page.url
-    other = opened(document({"m": one}), "view=graph")
-    other.get_by_label("Head", exact=True).select_option("head 1")
-    settle(other)
-    expect(other.locator(".picture.map")).to_have_count(0)  # the graph shows it
-
-
 def test_the_layers_picture_has_the_last_layer_on_top(opened: Open, several: Comparison) -> None:
     given = several["attcat"]
     page = opened(document({"m": given}), "view=layers")
