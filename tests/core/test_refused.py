@@ -321,3 +321,14 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     tiny.model().save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     refused("cannot use the device 'cuda'", "the cat", str(tmp_path), device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("saved", "asked"), [("classification", "token-classification"), ("token-classification", "classification")]
+)
+def test_a_head_over_the_text_is_none_over_its_tokens(tmp_path: Path, saved: str, asked: str) -> None:
+    """Their weights have the same names and shapes."""
+    tiny.model(task=saved).save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    refused(f"its head was trained for {saved} and not for {asked}; leave task= out", "the cat", tmp_path, task=asked)
+    assert wherefrom.open_model(str(tmp_path)).task == saved

@@ -259,6 +259,17 @@ def test_a_position_may_be_a_word_of_the_text() -> None:
         wherefrom.explain(text, model, TOKENIZER, method="saliency", position="dog")
 
 
+def test_a_position_in_the_part_that_was_cut_off() -> None:
+    with pytest.raises(wherefrom.WherefromError, match="'zebra' stands behind the 128 tokens that are read; shorten"):
+        wherefrom.explain(
+            "the cat sat on the mat . " * 30 + "A Zebra.",
+            "wherefrom/mlm",
+            method="alti",
+            position="zebra",
+            truncate=True,
+        )
+
+
 @pytest.mark.parametrize(
     ("task", "said"),
     [

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-import tiny
 from browser import chromium, expect, settle, window
 from server.conftest import listening
-from wherefrom.model import Model, open_model
+from wherefrom.model import Model
 from wherefrom.server import handlers
 from wherefrom.server.catalog import opened_by_name
 
@@ -91,23 +90,6 @@ def test_the_page_explains_a_text(visit: Open) -> None:
     rho = float(page.locator(".agreement td[title]").first.inner_text().replace("−", "-"))
     assert -1 <= rho <= 1
     assert "globenc has no signs: with it, magnitudes are compared" in page.locator(".agreement").inner_text()
-
-
-@pytest.mark.slow
-def test_methods_that_are_not_defined_are_grey_and_say_why(browser: Any) -> None:
-    with listening({"experts": open_model(tiny.model("mixtral"), tiny.tokenizer())}) as found:
-        page = window(browser).new_page()
-        page.goto(found)
-        page.locator("html[data-ready]").wait_for(state="attached")
-        page.locator("summary", has_text="All methods").click()
-        off, on = (page.locator(f"#all-methods label:has(input[value={name}])") for name in ("deeplift", "attcat"))
-        why = off.locator(".why").inner_text()
-        assert why.startswith("not defined on this model: it needs")
-        assert off.get_attribute("title") == why
-        colours = [each.evaluate("it => getComputedStyle(it).color") for each in (off, on)]
-        assert colours[0] != colours[1]
-        assert not on.locator(".why").inner_text() + (on.get_attribute("title") or "")
-        page.context.close()
 
 
 def test_switch_layer_and_hover(visit: Open) -> None:
@@ -220,15 +202,6 @@ def test_a_mask_can_be_put_in_wherever_one_is_asked_for(visit: Open) -> None:
     page.locator("#mask").click()  # both have one
     expect(page.locator("#text")).to_have_value("the keys are [MASK]")
     expect(page.locator("#other")).to_have_value("a cat is [MASK]")
-
-
-def test_methods_of_ones_own_choice_outlive_a_change_of_the_model(visit: Open) -> None:
-    page = visit()
-    page.select_option("#model", "tiny")
-    page.locator("#more summary").click()
-    page.locator("#all-methods input[value=saliency]").check()
-    page.select_option("#model", "tiny-mlm")
-    expect(page.locator("#all-methods input[value=saliency]")).to_be_checked()
 
 
 @pytest.mark.slow

@@ -167,6 +167,7 @@ def _from_pretrained(request: Request, tokenizer: Any | None) -> tuple[Any, Any]
             f"transformers has no {config.model_type} for {request.task}; leave task= out to open '{request.name}' "
             f"with the head it was trained with"
         )
+    _refuse_other_classifier(request, config)
     model, info = auto.from_pretrained(source, output_loading_info=True, **options)
     _check_weights(request, task, info)
     if request.device is not None:
@@ -269,6 +270,16 @@ def _check_dtype(request: Request) -> None:
     if named not in (None, "auto") and not isinstance(dtype, torch.dtype):
         raise DamagedFile(
             f"the checkpoint's config.json names the dtype {named!r}; expected one of {', '.join(DTYPES)}"
+        )
+
+
+def _refuse_other_classifier(request: Request, config: Any) -> None:
+    """A head over the text and one over its tokens have weights of the same names and shapes: either would load."""
+    saved = task_in(config)
+    if {request.task, saved} == {"classification", "token-classification"}:
+        raise UnsupportedModel(
+            f"'{request.name}' was saved as {config.architectures[0]}: its head was trained for {saved} and not for "
+            f"{request.task}; leave task= out to open it with that head, or take task='encoder'"
         )
 
 

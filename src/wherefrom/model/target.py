@@ -16,22 +16,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wherefrom.errors import InvalidInput, InvalidTarget, NotDefined, Unsuited, WherefromError
+from wherefrom.errors import InvalidTarget, NotDefined, Unsuited, WherefromError
 from wherefrom.model.embedding import KINDS as EMBEDDED
 from wherefrom.model.embedding import embedding, embedding_number, embedding_target
 from wherefrom.model.model import Model
 from wherefrom.model.parts import promote
-from wherefrom.model.pictures import readout as readout_of_picture
+from wherefrom.model.position import last_token, readout_at, span_text
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.two_streams import SOURCE
 from wherefrom.model.vocabulary_words import by_name, ids_by_name, likeliest, token_id, token_name
 from wherefrom.options import other_text
 from wherefrom.result.answer import Answer, Readout, Target, finite
-from wherefrom.result.words import group
 
 OF_WORDS = ("masked-lm", "causal-lm", "seq2seq")  # tasks that choose from a vocabulary
 
-POOLED = ("classification", "encoder")  # tasks that may read the mean over all tokens
 EDGES = ("start", "end", "answer")
 PHRASE = "mean over the tokens that are read, one before each of the phrase's"
 MARK = "_wherefrom_classes"
@@ -78,7 +76,7 @@ def foreseen(opened: Model, sentence: Sentence, target: Any, foil: Any, position
         default = "last"
     elif opened.task == "masked-lm" and (target is not None or foil is not None or opened.mask_id in sentence.ids):
         default = "mask"
-    return _readout(opened, sentence, position, default=default)
+    return readout_at(opened, sentence, position, default=default)
 
 
 def is_each(target: Any) -> bool:
@@ -185,7 +183,7 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
                 f"relevance starts at the one token that a head reads, and the head of {opened.name} reads several "
                 f"({opened.reads}); choose another method: attn-lrp, integrated-gradients"
             )
-        where = 0 if opened.reads == "first" else _last(opened, sentence)
+        where = 0 if opened.reads == "first" else last_token(opened, sentence)
     assert where is not None
     against = [] if target.foil is None else [Term(-1, where, target.foil)]
     return [Term(1, where, target.index), *against]
@@ -228,7 +226,7 @@ def _classification(
 ) -> Answer:
     batch = _of_batch(opened, output)
     chosen = _class(batch.labels, batch.best[row], target, foil)
-    readout = _readout(opened, sentence, position, default=batch.reads)
+    readout = readout_at(opened, sentence, position, default=batch.reads)
     if not batch.probabilities:  # a regression predicts a number
         return Answer(chosen, readout, f"{float(output.logits[row, chosen.index]):.4g}", {})
     return Answer(chosen, readout, batch.labels[batch.best[row]], {**batch.probabilities[row]})
@@ -261,7 +259,7 @@ def _tagging(opened: Model, sentence: Sentence, output: Any, row: int, target: A
                 "a token classifier gives a label to every token; say which token is explained with position="
             )
         return _nothing(opened, sentence)
-    readout = _readout(opened, sentence, position)
+    readout = readout_at(opened, sentence, position)
     if readout.position is None:
         raise InvalidTarget("a token classifier reads one token; position='mean' means nothing here")
     logits, labels = output.logits[row, readout.position], opened.labels
@@ -279,7 +277,7 @@ def _language(
     default = "mask" if opened.task == "masked-lm" else "last"
     if position is None and default == "mask" and not asked and opened.mask_id not in sentence.ids:
         return _nothing(opened, sentence)
-    readout = _readout(opened, sentence, position, default=default)
+    readout = readout_at(opened, sentence, position, default=default)
     if readout.position is None:
         raise InvalidTarget("a language model reads one token; position='mean' means nothing here")
     if sentence.segments and sentence.segments[readout.position] == SOURCE:
@@ -364,7 +362,7 @@ def _answering(
     end = start + int(logits["end"][start:].argmax())
     predicted = end if kind == "end" else start
     best = Readout(predicted, f"predicted {kind}")
-    readout = best if position is None else _readout(opened, sentence, position)
+    readout = best if position is None else readout_at(opened, sentence, position)
     if readout.position is None:
         raise InvalidTarget("an answer starts and ends at one token; position='mean' means nothing here")
     probabilities = {
@@ -374,15 +372,15 @@ def _answering(
     if kind == "answer":
         start = readout.position
         end = settled.end if settled and settled.end is not None else start + int(logits["end"][start:].argmax())
-        found = Target(kind, start, repr(_span_text(sentence, start, end)), end=end)
-        return Answer(found, readout, _span_text(sentence, start, end), probabilities)
+        found = Target(kind, start, repr(span_text(sentence, start, end)), end=end)
+        return Answer(found, readout, span_text(sentence, start, end), probabilities)
     chosen = Target(kind, readout.position, f"at token {readout.position} '{sentence.tokens[readout.position]}'")
-    return Answer(chosen, readout, _span_text(sentence, start, end), probabilities)
+    return Answer(chosen, readout, span_text(sentence, start, end), probabilities)
 
 
 def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: Any, foil: Any, position: Any) -> Answer:
     default = opened.pooling or ("last" if opened.causal else opened.reads)
-    readout = _readout(opened, sentence, position, default=default)
+    readout = readout_at(opened, sentence, position, default=default)
     if target is None and foil is None:
         return Answer(Target("none"), readout, None, {})
     width = embedding(opened, output, row, readout, len(sentence)).shape[-1]
@@ -393,64 +391,10 @@ def _encoder(opened: Model, sentence: Sentence, output: Any, row: int, target: A
 
 def _nothing(opened: Model, sentence: Sentence) -> Answer:
     """Nothing was asked and nothing is predicted by itself: the maps stand, read from the default row."""
-    return Answer(Target("none"), _readout(opened, sentence, None, default=opened.family.reads), None, {})
+    return Answer(Target("none"), readout_at(opened, sentence, None, default=opened.family.reads), None, {})
 
 
 # What they share ------------------------------------------------------------------------------------------
-
-
-def _readout(opened: Model, sentence: Sentence, position: int | str | None, default: str = "given") -> Readout:
-    n = len(sentence)
-    if isinstance(position, int) and not isinstance(position, bool):
-        if not -n <= position < n:
-            raise InvalidInput(f"position {position} is outside the sentence of {n} tokens (0 to {n - 1})")
-        return Readout(position % n, "given")
-    name = default if position is None else position
-    if opened.images and (found := readout_of_picture(str(name), sentence)) is not None:
-        return found
-    if name == "unknown":  # what a head of somebody's own reads
-        return Readout(None, "not known")
-    if name == "first":
-        return Readout(0, "first token")
-    if name == "last":
-        return Readout(_last(opened, sentence), "last token")
-    if name == "mean":
-        return Readout(None, "mean")
-    if name == "mask":
-        masks = [i for i, token in enumerate(sentence.ids) if token == opened.mask_id]
-        if len(masks) == 1:
-            return Readout(masks[0], "mask")
-        what = f"has {len(masks)} mask tokens" if masks else "has no mask token"
-        hint = "" if opened.mask_id is None else f" ({opened.tokenizer.mask_token})"  # type: ignore[union-attr]
-        raise InvalidInput(f"the text {what}{hint}; put in exactly one, or say with position= which token is meant")
-    return Readout(_place_of(opened, sentence, str(name)), "given")
-
-
-def _place_of(opened: Model, sentence: Sentence, name: str) -> int:
-    """Where a word or a token of the text stands; a word in pieces is its first piece, as taggers have it."""
-    words = group(sentence.texts, sentence.spans, sentence.word_ids)
-    spelt = {word[0]: _span_text(sentence, word[0], word[-1]).strip() for word in words}
-    for same in (str.__eq__, lambda a, b: a.casefold() == b.casefold()):
-        places = [place for place, text in spelt.items() if same(text, name)]
-        places = places or [place for place, token in enumerate(sentence.tokens) if same(token, name)]
-        if len(places) == 1:
-            return places[0]
-        if places:
-            raise InvalidInput(
-                f"{name!r} stands {len(places)} times in the text, at {', '.join(map(str, places))}; say which one is "
-                f"meant by its index"
-            )
-    named = ["'first'", "'last'", *(["'mean'"] * (opened.task in POOLED)), *(["'mask'"] * (opened.mask_id is not None))]
-    own = "the index of a patch, 'patches'" if opened.images else "a token index, a word of the text"
-    raise InvalidInput(f"unknown position {name!r}; expected {own}, {', '.join(named[:-1])} or {named[-1]}")
-
-
-def _last(opened: Model, sentence: Sentence) -> int:
-    """The last token; for a GPT-2 classifier the one that it reads, the last that is not the padding token."""
-    pad = getattr(opened.config, "pad_token_id", None)
-    if opened.task == "classification" and pad is not None:
-        return max((i for i, token in enumerate(sentence.ids) if token != pad), default=0)
-    return len(sentence) - 1
 
 
 def _class(labels: Mapping[int, str], best: int, target: Any, foil: Any) -> Target:
@@ -489,10 +433,3 @@ def _class_probabilities(opened: Model, labels: Mapping[int, str], logits: Tenso
     several = multi_label(opened)
     p = torch.sigmoid(logits.float()) if several else logits.float().softmax(-1)
     return [{labels[i]: each for i, each in enumerate(row)} for row in p.tolist()]
-
-
-def _span_text(sentence: Sentence, start: int, end: int) -> str:
-    first, last = sentence.spans[start], sentence.spans[end]
-    if first is not None and last is not None and first[0] == last[0]:
-        return sentence.texts[first[0]][first[1] : last[2]]
-    return " ".join(sentence.tokens[start : end + 1])

@@ -107,7 +107,10 @@ def _questions(app: FastAPI, opened: Mapping[str, Model], limits: Limits, line: 
 
     @app.get("/api/models", summary="The models that can be asked, the first of them by default")
     async def model_list() -> dict[str, Any]:
-        return {"models": models, "limits": {each: getattr(limits, each) for each in ("characters", "tokens", "said")}}
+        return {
+            "models": models,
+            "limits": {each: getattr(limits, each) for each in ("characters", "tokens", "said", "methods")},
+        }
 
     @app.get("/api/methods", summary="The methods with their papers, options and aggregations")
     async def method_list() -> dict[str, Any]:

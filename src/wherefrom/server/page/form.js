@@ -11,7 +11,7 @@ const EDGES = ["start", "end", "answer"];
 
 const by = (id) => document.getElementById(id);
 
-export function form({ models, methods, examples }, complain) {
+export function form({ models, methods, examples, limits }, complain) {
   const picture = pictureField(complain);
   const modelOf = (name) => models.find((each) => each.name === name);
   /** What stands for the word that a model fills in; null where it fills in none. */
@@ -81,21 +81,29 @@ export function form({ models, methods, examples }, complain) {
   /** Why a method is not defined on the model that is chosen; nothing where it is. */
   const undefinedHere = (name) => modelOf(by("model").value)?.undefined[name];
 
+  /** Why a method cannot be chosen now; nothing where it can. */
+  function whyNot(name) {
+    const why = undefinedHere(name);
+    if (why) return `not defined on this model: ${why}`;
+    const full = [...picked].filter((each) => !undefinedHere(each)).length >= limits.methods;
+    return full && !picked.has(name) ? `${limits.methods} methods are chosen, the most for one question` : "";
+  }
+
   function drawMethods() {
     const shown = [...new Set([...FEATURED.filter((name) => methods.some((each) => each.name === name)), ...picked])];
     by("methods").replaceChildren(...shown.map((name) => {
       const method = methods.find((each) => each.name === name);
-      const why = undefinedHere(name);
+      const why = whyNot(name);
       return make("button", { type: "button", class: "chip", "aria-pressed": String(picked.has(name) && !why), disabled: Boolean(why),
-        title: why ? `not defined on this model: ${why}` : method.summary, onclick: () => toggle(name) }, name);
+        title: why || method.summary, onclick: () => toggle(name) }, name);
     }));
     for (const box of by("all-methods").querySelectorAll("input")) {
-      const why = undefinedHere(box.value);
+      const why = whyNot(box.value);
       box.disabled = Boolean(why);
       box.checked = picked.has(box.value) && !why;
       const label = box.closest("label"), note = label.querySelector(".why");
       label.classList.toggle("off", Boolean(why));
-      label.title = note.textContent = why ? `not defined on this model: ${why}` : "";
+      label.title = note.textContent = why;
     }
   }
 

@@ -159,10 +159,10 @@ async function listKept(asks, view) {
 }
 
 async function start() {
-  const [{ models }, { methods }, { examples }, css] = await Promise.all([
+  const [{ models, limits }, { methods }, { examples }, css] = await Promise.all([
     get("/api/models"), get("/api/methods"), get("/api/examples"), fetch("/viewer/viewer.css").then((found) => found.text())]);
   by("ways").hidden = !models.some((each) => each.says);
-  const asks = form({ models, methods, examples }, complain);
+  const asks = form({ models, methods, examples, limits }, complain);
   const view = panel(by("panels"), css, themed);
   by("ask").addEventListener("submit", (event) => {
     event.preventDefault();
