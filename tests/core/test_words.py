@@ -48,6 +48,14 @@ def test_tokens_that_cross_words_join_them() -> None:
     assert group(["a  b"], [(0, 0, 1), (0, 1, 2), (0, 2, 4)]) == [[0, 1], [2]]
 
 
+def test_accents_that_a_vocabulary_leaves_out_stay_with_their_letter() -> None:
+    """An e and a combining accent, as some keyboards and file systems write é."""
+    text = "Cafe\N{COMBINING ACUTE ACCENT} cre\N{COMBINING GRAVE ACCENT}me"
+    found = wherefrom.explain(text, method="random")
+    assert found.tokens[1:-1] == ["ca", "##fe", "cre", "##me"]
+    assert found.words().tokens[1:-1] == text.split()
+
+
 @given(st.text(max_size=30), st.data())
 def test_no_token_is_lost(text: str, data: st.DataObject) -> None:
     """Any way of cutting any text: the groups are a partition of the tokens, in order."""

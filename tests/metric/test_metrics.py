@@ -284,6 +284,7 @@ def test_summary_counts_what_has_no_value() -> None:
     assert found.mean == pytest.approx(0.3)
     assert found.deviation == pytest.approx(0.2)
     assert found.interval == pytest.approx(9.924843 * 0.2 / np.sqrt(3), rel=1e-6)  # t(0.995, 2)
+    assert str(found) == "0.300 ± 1.146 (n = 3, 1 undefined)"  # the interval, as in the tables of a run
     one = correlation.summary([0.25])
     assert np.isnan([one.deviation, one.interval]).all()
     assert str(one) == "0.250 (n = 1)"

@@ -63,8 +63,9 @@ class Summary:
     undefined: int  # inputs on which the metric has no value
 
     def __str__(self) -> str:
+        """The mean ± `interval`, as the tables of a run have it."""
         missing = f", {self.undefined} undefined" if self.undefined else ""
-        spread = "" if np.isnan(self.deviation) else f" ± {self.deviation:.3f}"
+        spread = "" if np.isnan(self.interval) else f" ± {self.interval:.3f}"
         return f"{self.mean:.3f}{spread} (n = {self.count}{missing})"
 
 

@@ -42,6 +42,7 @@ from wherefrom.model.offsets import (
     searched,
     special_ids,
     unknown_id,
+    with_accents,
     word_of,
 )
 from wherefrom.model.pictures import Preparing, is_picture
@@ -186,6 +187,7 @@ class Reader:
             )
         words = [] if not self.in_words else [places_of_words(each) for each in given]
         spans = offsets(encoding, words) if fast else searched(self.tokenizer, texts, ids, added)
+        spans = with_accents(spans, texts)
         self._check(ids)
         own, unknown = self._own_ids
         return Sentence(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
+from unicodedata import combining
 
 from wherefrom.result.words import Span
 
@@ -20,6 +21,22 @@ def offsets(encoding: Any, words: Sequence[Sequence[tuple[int, int]]]) -> list[S
         moved = words[owner][word][0] if owner is not None and word is not None else 0
         spans.append(None if owner is None else (owner, moved + start, moved + end))
     return spans
+
+
+def with_accents(spans: list[Span | None], texts: Sequence[str]) -> list[Span | None]:
+    """The same, and the combining accents that a tokenizer leaves out belong to the letter before them."""
+    if all(text.isascii() for text in texts):
+        return spans
+    begun = {span[:2] for span in spans if span is not None}
+    found: list[Span | None] = []
+    for span in spans:
+        if span is not None and span[1] < span[2]:
+            which, start, end = span
+            while end < len(texts[which]) and combining(texts[which][end]) and (which, end) not in begun:
+                end += 1
+            span = (which, start, end)
+        found.append(span)
+    return found
 
 
 def searched(tokenizer: Any, texts: Sequence[str], ids: Sequence[int], special: Sequence[bool]) -> list[Span | None]:
