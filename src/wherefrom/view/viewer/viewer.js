@@ -13,7 +13,7 @@
 import { card } from "./card.js";
 import { rampOf } from "./colour.js";
 import { buttons, helpDialog, legend, saveDialog, toolbar } from "./controls.js";
-import { subjectsOf } from "./data.js";
+import { besides, explainedByAll, subjectsOf } from "./data.js";
 import { inFrame, make, shadowOf } from "./dom.js";
 import { fileName, sheet, toCsv, toJson, toPng, toSvg } from "./export.js";
 import { copy, download } from "./files.js";
@@ -146,7 +146,9 @@ export function mount(element, payload, options = {}) {
     const shown = shownSubjects();
     const state = chosen.get();
     const views = VIEWS_DRAWN.filter((view) => state.views.includes(view.name));
-    const page = () => sheet(shown, state, views, look, payload.title, focusFor);
+    const explained = besides(shown[0], shown).length === shown.length && explainedByAll(shown);
+    const title = explained ? `explained: ${explained}  ·  ${payload.title}` : payload.title;
+    const page = () => sheet(shown, state, views, look, title, focusFor);
     try {
       const content = { png: async () => toPng(await page(), look), svg: async () => toSvg(await page(), look), json: () => toJson(shown),
         csv: () => toCsv(shown, state) }[format]();
