@@ -88,10 +88,11 @@ class SourceRows(NamedTuple):
 def token_rows(opened: Model, source: Words, target: Words, chosen: MethodSpec, aggregate: str | None) -> SourceRows:
     """What a method says: every layer of the decoder, or the scores of each token by itself."""
     texts = [text if isinstance(text, str) else " ".join(text) for text in (source, target)]
+    (read,), _ = opened.reader().read(texts[0])  # which says of a long one what can be done about it here
     if has_rows(chosen):
-        found = explain(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate, keep="maps")
+        found = explain(read, opened, method=chosen, target=texts[1], aggregate=aggregate, keep="maps")
         return rows_of_maps(opened, source, found)
-    written = generate(texts[0], opened, method=chosen, target=texts[1], aggregate=aggregate)
+    written = generate(read, opened, method=chosen, target=texts[1], aggregate=aggregate)
     s = written.whole.segments.count("source")
     rows = np.abs(written.scores[None, :, :s])
     return _source_rows(opened, source, written.whole, rows, tuple(written.ids[written.start :]))

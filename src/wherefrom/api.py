@@ -23,6 +23,7 @@ from wherefrom.model import (
 from wherefrom.model import capture as capture_batch
 from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.model.target import asks_all
+from wherefrom.model.undo import outside_inference_mode
 from wherefrom.options import (
     BatchSize,
     DeviceLike,
@@ -370,7 +371,7 @@ def capture(
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     opened.need_blocks("a capture")
     sentences, _ = opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs).read(inputs)
-    return capture_batch(opened, collate(sentences, opened.pad_id), grad=grad)
+    return outside_inference_mode(lambda: capture_batch(opened, collate(sentences, opened.pad_id), grad=grad))
 
 
 def _asked(opened: Model, given: Given, *asked: TargetLike) -> tuple[Given, list[Question]]:

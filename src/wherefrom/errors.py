@@ -59,6 +59,8 @@ class InvalidTarget(InvalidOption):
 class InvalidInput(WherefromError):
     """This text, row or array cannot be used; in a dataset, a failed example."""
 
+    about: object = None  # the input that it is about, where several are read together
+
     code = "invalid-input"
 
 

@@ -105,12 +105,7 @@ def generate(
         raise InvalidOption(f"generation_config is {kind_of(config)}; expected a GenerationConfig of transformers")
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     chosen = spoken_by(opened, method)
-    if opened.task not in ("causal-lm", "seq2seq"):
-        role = "a bare encoder" if opened.task == "encoder" else f"for {opened.task}"
-        raise InvalidOption(
-            f"{opened.name} is {role} and says nothing; expected a causal language model, or an encoder "
-            f"with a decoder that writes text"
-        )
+    refuse_silent(opened)
     read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(prompt, chat))
     if not single and len(read) != 1:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
@@ -180,6 +175,16 @@ def refuse_phrase(found: Explanation, tokens: int, foil: int | str) -> None:
     """A foil of several tokens is read with tokens of its own, so that more are explained than were given."""
     if len(found) != tokens:
         raise InvalidTarget(f"{foil!r} is several tokens; expected a foil of one, as the token is that was said")
+
+
+def refuse_silent(opened: Model) -> None:
+    """A model that writes nothing."""
+    if opened.task not in ("causal-lm", "seq2seq"):
+        role = "a bare encoder" if opened.task == "encoder" else f"for {opened.task}"
+        raise InvalidOption(
+            f"{opened.name} is {role} and says nothing; expected a causal language model, or an encoder "
+            f"with a decoder that writes text"
+        )
 
 
 def spoken_by(opened: Model, method: MethodLike) -> MethodSpec:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import torch
 from torch import Tensor
 
 from wherefrom.defaults import DEFAULT_MODEL
@@ -23,6 +22,7 @@ from wherefrom.model.chat import Chat, given_or_chat
 from wherefrom.model.output import choices, explained
 from wherefrom.model.rerun import from_layer
 from wherefrom.model.target import no_number, regression
+from wherefrom.model.undo import without_gradients
 from wherefrom.options import DeviceLike, DtypeLike, Keywords
 from wherefrom.pipeline.phrases import with_phrases
 from wherefrom.pipeline.resolution import Question
@@ -88,8 +88,11 @@ def logit_lens(
     return _seen(opened, sentence, (target, foil, position), top)
 
 
-@torch.no_grad()
 def _seen(opened: Model, sentence: Any, question: tuple[Any, Any, Any], top: int) -> LogitLens:
+    return without_gradients(lambda: _read_layers(opened, sentence, question, top))
+
+
+def _read_layers(opened: Model, sentence: Any, question: tuple[Any, Any, Any], top: int) -> LogitLens:
     states: list[Tensor] = []
 
     def keep(layer: LayerTrace) -> None:

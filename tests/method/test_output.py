@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -292,6 +294,23 @@ def test_gradients_in_inference_mode() -> None:
     with torch.inference_mode():
         found = wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat")
     assert np.allclose(found.scores, wherefrom.explain(TEXTS[0], model, TOKENIZER, method="attcat").scores)
+
+
+@pytest.mark.parametrize("variant", ["bert", "gpt2", "modernbert"])
+def test_a_model_that_was_opened_before_answers_in_inference_mode(variant: str) -> None:
+    """Everything that is made for it then, a norm's probe too, is good for gradients."""
+    asks: tuple[Callable[[Any], Any], ...] = (
+        lambda model: wherefrom.explain(TEXTS[0], model, method="decompx").scores,
+        lambda model: wherefrom.capture(TEXTS[0], model, grad=True).layers[0].x.detach(),
+        lambda model: [each.target for each in wherefrom.logit_lens(TEXTS[0], model)],
+    )
+    for ask in asks:
+        opened = wherefrom.open_model(tiny.model(variant), TOKENIZER)
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = ask(opened)
+            assert torch.is_inference_mode_enabled()
+        assert np.allclose(found, ask(wherefrom.open_model(tiny.model(variant), TOKENIZER)), atol=1e-6)
 
 
 def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> None:

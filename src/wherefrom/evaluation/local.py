@@ -36,7 +36,9 @@ ATTEMPTS = 3
 # Objects made between two searches for garbage: a shard makes a million, nearly none of them such.
 SELDOM = (50_000, 50, 50)
 SIZE = struct.Struct(">Q")
-SERVE = "from wherefrom.evaluation.local import serve; serve()"
+# Ctrl-C in a terminal reaches workers too; their parent ends them, and nobody reads the traceback of each.
+UNINTERRUPTED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+SERVE = f"{UNINTERRUPTED}; from wherefrom.evaluation.local import serve; serve()"
 
 
 class Done(NamedTuple):

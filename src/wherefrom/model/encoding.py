@@ -28,8 +28,9 @@ def is_fast(tokenizer: Any) -> bool:
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    if any(not part.strip() for part in texts):
-        raise InvalidInput("the text is empty; expected at least one word")
+    if empty := [place for place, part in enumerate(texts) if not part.strip()]:
+        which = "text" if len(texts) == 1 else ("first text", "second text")[empty[0]]
+        raise InvalidInput(f"the {which} is empty; expected at least one word")
     if any(HALF_A_PAIR.search(part) for part in texts):
         raise InvalidInput(
             "the text holds half of a surrogate pair, which is not a character; decode it properly first (on a command "

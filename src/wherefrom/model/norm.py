@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.linear import device_of, present, promote
-from wherefrom.model.undo import without_gradients
+from wherefrom.model.undo import outside_inference_mode, without_gradients
 
 SAME = 1e-2  # how far a norm's output may lie from the formula's, as a share: half precision rounds to three digits
 
@@ -65,8 +65,10 @@ def norm_of(module: nn.Module, width: int = 0) -> Norm | None:
 
     None for a module that hands its input on. `width` is for those that do not say themselves how wide they are.
     """
-    if isinstance(module, nn.Identity):
-        return None
+    return None if isinstance(module, nn.Identity) else outside_inference_mode(lambda: _known(module, width))
+
+
+def _known(module: nn.Module, width: int) -> Norm:
     probe, (weight, bias) = _probe_of(module, width), present(module, lambda: _weights(module))
     given = promote(without_gradients(lambda: module(probe)))
     probe = promote(probe).to(given.device)

@@ -405,6 +405,8 @@ def _class(labels: Mapping[int, str], best: int, target: Any, foil: Any) -> Targ
     against = class_index(labels, foil, "foil")
     if against == index:
         expected = "expected two different ones" if len(labels) > 1 else "the model has no other; leave foil out"
+        if target is None and len(labels) > 1:
+            raise InvalidTarget(f"the foil is the class that is predicted, '{labels[index]}'; expected another one")
         raise InvalidTarget(f"target and foil are the same class, '{labels[index]}'; {expected}")
     return Target("class", index, labels[index], foil=against, foil_label=labels[against])
 

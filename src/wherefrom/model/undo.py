@@ -151,10 +151,10 @@ def without_gradients(body: Callable[[], T]) -> T:
     """What `body` returns, computed with gradients off; the mode comes back with all else that is borrowed."""
 
     def run() -> T:
-        torch.set_grad_enabled(False)
-        return outside_inference_mode(body)
+        torch.set_grad_enabled(False)  # here, since leaving inference mode turns gradients on
+        return body()
 
-    return borrowed(run)
+    return borrowed(lambda: outside_inference_mode(run))
 
 
 # What may be changed, inside of `borrowed` ----------------------------------------------------------------

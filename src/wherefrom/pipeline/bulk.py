@@ -113,7 +113,10 @@ def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: 
     foils = {_foil(row): (each, asked[row][1]) for row, each in given.foils.items()}
     skips = how.on_error == "skip" and not given.single
     with bar(len(asked), how.progress, worth=len(asked) > how.batch_size) as advance:
-        found = _explained(opened, {**asked, **foils}, jobs, how, skips, advance)
+        try:
+            found = _explained(opened, {**asked, **foils}, jobs, how, skips, advance)
+        except InvalidInput as error:
+            raise _placed(error, given) from error.__cause__
     for row, foil in given.foils.items():
         target, against = found[row], found.pop(_foil(row))
         if not isinstance(target, WherefromError):
@@ -125,6 +128,12 @@ def explained(opened: Model, given: Given, questions: Sequence[Question], jobs: 
         raise next(iter(errors.values()))
     failed = {row: f"input {given.first + row}: {error}" for row, error in errors.items()}
     return ByInput(given, outcomes, {**given.failed, **failed})
+
+
+def _placed(error: InvalidInput, given: Given) -> InvalidInput:
+    """The same error, which says of several inputs which one it is about, where that is known."""
+    rows = [] if given.single else [row for row, each in given.sentences.items() if each is error.about]
+    return type(error)(f"input {given.first + rows[0]}: {error}{GO_ON}") if rows else error
 
 
 def _foil(row: int) -> int:

@@ -209,7 +209,18 @@ def _run_batch(
 
 
 def _foreseen(opened: Model, sentence: Sentence, question: Question) -> Readout | None:
-    return foreseen(opened, sentence, question.target, question.foil, question.position)
+    with _about(sentence):
+        return foreseen(opened, sentence, question.target, question.foil, question.position)
+
+
+@contextmanager
+def _about(sentence: Sentence) -> Iterator[None]:
+    """What is wrong in here is wrong with this sentence and none beside it."""
+    try:
+        yield
+    except InvalidInput as error:
+        error.about = sentence
+        raise
 
 
 def _refused(opened: Model, job: Job, questions: Sequence[Question]) -> WherefromError | None:
@@ -279,10 +290,10 @@ def _answered(
     trace.settle()
     shared = begun + time.perf_counter() - begin - sum(shelf.seconds for shelf in shelves)
     said = seen()
-    found = [
-        answers(trace.opened, sentence, said, row, question.target, question.foil, question.position)
-        for row, (sentence, question) in enumerate(zip(sentences, questions, strict=True))
-    ]
+    found: list[list[Answer]] = []
+    for row, (sentence, asked) in enumerate(zip(sentences, questions, strict=True)):
+        with _about(sentence):
+            found.append(answers(trace.opened, sentence, said, row, asked.target, asked.foil, asked.position))
     if len({len(each) for each in found}) > 1:
         raise InvalidTarget("target='all' must be asked of every input or of none")
     targets = len(found[0])

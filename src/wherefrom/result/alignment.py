@@ -65,7 +65,11 @@ class Alignment:
 
     def __str__(self) -> str:
         """As alignments are written: "0-0 1-2", source and target word from 0."""
-        return " ".join(f"{s}-{t}" for s, t in self.links())
+        return self.written()
+
+    def written(self, layer: int = -1) -> str:
+        """The same of any layer."""
+        return " ".join(f"{s}-{t}" for s, t in self.links(layer))
 
     def plot(self, layer: int = -1, **options: object) -> Figure:
         """The source × target heatmap (the extra `plot`): width is "column", "page" or inches, dark=True for dark."""
@@ -98,6 +102,8 @@ def gold_links(line: str, first: int = 1) -> GoldLinks:
     """
     if not isinstance(line, str):
         raise InvalidOption(f"gold links of {kind_of(line)}; expected a line such as '1-1 2p3'")
+    if checked("first", first, int) not in (0, 1):
+        raise InvalidOption(f"first={first}; expected 1 or 0, the number of a text's first word")
     parts = [WRITTEN.fullmatch(part) for part in line.split()]
     if None in parts:
         raise InvalidOption(f"{line[:60]!r} is no line of gold links; expected such as '1-1 2p3'")
@@ -118,6 +124,8 @@ def alignment_error_rate(
     >>> alignment_error_rate([(0, 0), (1, 1)], gold_links("1-1 2p2 3-3"))
     0.25
     """
+    if not isinstance(gold, GoldLinks) and not (isinstance(gold, Iterable) and isinstance(found, Iterable)):
+        raise InvalidOption(f"links of {kind_of(found)} and gold links of {kind_of(gold)}; {EXPECTED}")
     ours, theirs = ([found], [gold]) if isinstance(gold, GoldLinks) else ([*found], [*gold])
     if len(ours) != len(theirs):
         raise InvalidOption(f"there are links of {len(ours)} sentences and gold links of {len(theirs)}; {EXPECTED}")
@@ -136,6 +144,10 @@ def alignment_error_rate(
 def _checked(links: object) -> set[Link]:
     """The links of one sentence; a single link in their place would be a set of numbers, and the rate a quiet 1."""
     every: list[Any] = list(links) if isinstance(links, Iterable) else [links]
-    if not all(isinstance(link, tuple) and len(link) == 2 for link in every):
+    if not all(isinstance(link, tuple) and len(link) == 2 and all(map(_is_place, link)) for link in every):
         raise InvalidOption(f"{str(links)[:60]!r} are no links of a sentence; {EXPECTED}")
     return set(every)
+
+
+def _is_place(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -281,6 +281,8 @@ def _sentence(error: RequestValidationError) -> str:
     of_kind = first["type"].endswith("_type") or first["type"] in ("missing", "too_long", "too_short")
     if where[0] == "inputs" and len(where) > 1 and of_kind and (first["type"], where[-1]) != ("missing", "image"):
         message = 'expected a text, an image {"image": …}, or a list of texts, of pairs [text, text] or of images'
+    elif where[0] == "layers":
+        message = "expected [start, end] as in a slice, either of them null where it is open, or null for all layers"
     elif first["type"] == "missing" and len(where) > 1:
         message = f"an object without {where[-1]!r}; a text is written as a string"
     field = f"options: {where[1]}" if where[0] == "options" and len(where) > 1 else where[0]

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wherefrom.api import explain
 from wherefrom.defaults import DEFAULT_METHOD
 from wherefrom.errors import InvalidInput, OverLimit
-from wherefrom.generating import followed, generate, refuse_phrase, spoken_by
+from wherefrom.generating import followed, generate, refuse_phrase, refuse_silent, spoken_by
 from wherefrom.method import choose
 from wherefrom.model import Model
 from wherefrom.model.phrase import in_letters
@@ -154,6 +154,7 @@ class _Heard:
 
 def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard | None) -> Iterator[Event]:
     begin = time.perf_counter()
+    refuse_silent(opened)  # before it reads: to a model of pictures a text is the path of a file on this machine
     prompt: Any = asked.prompt if asked.chat is None else [turn.model_dump() for turn in asked.chat]
     (sentence,), _ = opened.reader().read(prompt)
     if asked.target is None:
@@ -200,6 +201,11 @@ def _refuse_long(prompt: int, more: int, limits: Limits) -> None:
 
 
 def _why_not(asked: WhyNotBody, opened: Model) -> Iterator[Event]:
+    refuse_silent(opened)
+    if opened.two_streams and asked.decoder_ids is None:
+        raise InvalidInput(
+            f"what {opened.name} has written so far is missing; give its tokens as decoder_ids, the start token first"
+        )
     written = {} if asked.decoder_ids is None else {"decoder_input_ids": asked.decoder_ids}
     found: Any = explain(
         {"input_ids": asked.ids, **written},

@@ -30,4 +30,4 @@ def show_alignment(alignment: Alignment, layer: int = -1, console: Console | Non
         table.add_row(Text(word, "bold"), *cells)
     console.print(Text(f"{alignment.method}  {alignment.model}", "dim"))
     console.print(table)
-    console.print(Text(str(alignment), "dim"))
+    console.print(Text(alignment.written(layer), "dim"))

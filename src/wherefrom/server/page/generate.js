@@ -183,6 +183,8 @@ async function speak(models, limits, css) {
   }
   running?.abort();
   const mine = (running = new AbortController());
+  const before = turns; // another array where a chat was begun anew meanwhile, or another model chosen
+  if (question.chat) by("text").value = "";
   clear(question, kindOf(models.find((each) => each.name === question.model)));
   busy(true);
   by("status").textContent = "Waiting for the server";
@@ -199,12 +201,10 @@ async function speak(models, limits, css) {
     }, mine.signal);
     const said = by("said").textContent;
     rememberAnswer({ question, payload: shown.payload, said });
-    if (question.chat) {
-      goOn(question, said);
-      by("text").value = "";
-    }
+    if (question.chat && turns === before) goOn(question, said);
   } catch (error) {
     if (running !== mine) return; // another answer has taken its place
+    if (question.chat && turns === before) by("text").value ||= question.chat.at(-1).content; // to be sent again
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
     if (error.name === "AbortError") return;
     complain(error.message);

@@ -1,7 +1,9 @@
 // The field for a picture: dropped, pasted or chosen, and made no larger than models read.
 
 const SIDE = 512; // pixels: more than any patch model here reads
-const LONGEST = 180_000; // characters of a PNG beyond which it is sent as a JPEG, so that a request stays small
+const LONGEST = 180_000; // characters of a PNG beyond which it is sent as a JPEG, so that a request stays small,
+const QUALITIES = [0.9, 0.7, 0.5, 0.3]; // the first of these that is no longer than
+const ROOM = 240_000; // what a request has room for
 
 const by = (id) => document.getElementById(id);
 
@@ -39,7 +41,9 @@ export function pictureField(complain) {
     pen.fillRect(0, 0, canvas.width, canvas.height);
     pen.drawImage(picture, 0, 0, canvas.width, canvas.height);
     const png = canvas.toDataURL("image/png");
-    return png.length <= LONGEST ? png : canvas.toDataURL("image/jpeg", 0.9);
+    if (png.length <= LONGEST) return png;
+    const made = QUALITIES.map((quality) => canvas.toDataURL("image/jpeg", quality));
+    return made.find((each) => each.length <= ROOM) ?? made.at(-1);
   }
 
   const files = (transfer) => [...(transfer?.files ?? [])];

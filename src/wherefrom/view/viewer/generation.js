@@ -65,7 +65,7 @@ export function mount(element, payload, options = {}) {
     chosen: () => cell && to.choose(cell.token),
     why(place) {
       const { from, to: last, foil } = chosen.get();
-      const other = from !== null && from === last && said.steps[from].others[place];
+      const other = from !== null && from === last && panel.listed(from)[place];
       if (other) why(from, foil === other[0] ? null : other[0]);
     },
   };

@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 
 const LISTED_OTHERS = 6;
 
-/** The panel: update(state). `why(step, token)` asks, `typed(step, word)` asks about any word, where there is one to ask. */
+/** The panel: update(state), listed(step). `why(step, token)` asks, `typed(step, word)` asks about any word, where there is one to ask. */
 export function othersPanel(said, { why, typed, canAsk }) {
   const element = make("aside", { class: "others", "aria-label": "What else it might have said" });
   const known = said.steps.map(({ others }) => others.length); // those typed by hand come after
@@ -27,12 +27,17 @@ export function othersPanel(said, { why, typed, canAsk }) {
     ? "Click a word of the answer to see where it comes from; Shift and a click take several."
     : "Several words as one. Click one of them to see what else it might have been.");
 
+  /** What the panel lists for a token, in the order of its keys. */
+  const listed = (step) => {
+    const { others, foils } = said.steps[step];
+    return others.filter(([token], place) => place < LISTED_OTHERS || foils.includes(token) || place >= known[step]);
+  };
+
   const list = (state, busy) => {
-    const { others, foils, probability } = said.steps[state.from];
+    const { foils, probability } = said.steps[state.from];
     const any = canAsk || foils.length;
     const heading = make("h2", {}, "Instead of “", word(said.tokens[said.start + state.from]), "”", number(probability));
-    const listed = others.filter(([token], place) => place < LISTED_OTHERS || foils.includes(token) || place >= known[state.from]);
-    const rows = listed.map(([token, name, p], place) => {
+    const rows = listed(state.from).map(([token, name, p], place) => {
       const askable = canAsk || foils.includes(token);
       const pressed = state.foil === token;
       const button = askable && make("button", { type: "button", class: "why", "aria-pressed": String(pressed), "data-other": token,
@@ -58,7 +63,7 @@ export function othersPanel(said, { why, typed, canAsk }) {
     return form;
   };
 
-  return { element, update };
+  return { element, update, listed };
 }
 
 function bar(probability) {
