@@ -58,6 +58,9 @@ def test_gold_links_and_their_error_rate() -> None:
         gold_links("1:1")
     with pytest.raises(InvalidOption, match="gold links of an int; expected a line"):
         gold_links(5)  # type: ignore[arg-type]
+    for first in (-1, 2, "0"):
+        with pytest.raises(InvalidOption, match="first="):
+            gold_links("2-2", first)  # type: ignore[arg-type]
 
 
 def test_gold_links_that_count_from_0_are_not_taken_for_others() -> None:
@@ -70,6 +73,7 @@ def test_error_rate_of_one_sentence_or_of_lists() -> None:
     links, gold = [(0, 0), (1, 2)], gold_links("1-1 2-2 2p3")
     assert alignment_error_rate(links, gold) == alignment_error_rate([links], [gold]) == pytest.approx(0.25)
     wrong: list[tuple[Any, Any]] = [(links, [gold, gold]), ([links], gold), ([links], ["1-1"]), ([links], [gold] * 2)]
+    wrong += [(links, None), (links, 3), (3, [gold]), ([("0", "0")], gold), ([(True, 0)], gold)]
     for found, wanted in wrong:
         with pytest.raises(InvalidOption, match="of one sentence, or lists with these of each sentence"):
             alignment_error_rate(found, wanted)
@@ -153,6 +157,20 @@ def test_a_heading_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> No
     words = ["Donaudampfschiff", "zwölflettern"]
     wherefrom.Alignment(words, ["a", "b"], np.arange(6.0).reshape(1, 2, 3) / 6).show()
     assert capsys.readouterr().out.splitlines()[1].split() == ["Donaudampfs…", "zwölflettern"]
+
+
+def test_the_links_below_a_table_are_those_of_its_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    layers = np.array([[[1.0, 0, 0], [0, 1, 0]], [[0, 1, 0], [0, 0, 1]]])
+    found = wherefrom.Alignment(["das", "ist"], ["this", "is"], layers)
+    for layer, links in ((0, "0-0 1-1"), (1, "1-0"), (-1, "1-0")):
+        found.show(layer)
+        assert capsys.readouterr().out.splitlines()[-1] == links
+    assert str(found) == "1-0"
+
+
+def test_a_source_that_is_too_long_is_told_what_can_be_done_here() -> None:
+    with pytest.raises(wherefrom.WherefromError, match="reads at most 256; shorten it$"):
+        wherefrom.align("Das ist gut . " * 100, "That is good .")
 
 
 def test_every_method_that_a_refusal_names_aligns() -> None:

@@ -187,6 +187,10 @@ def test_inputs_that_cannot_be_explained_are_left_out_too() -> None:
     with pytest.warns(WherefromWarning, match="input 1: .*; input 3: "):
         every = wherefrom.explain(texts, model, TOKENIZER, "saliency", on_error="skip")
     assert [each is None for each in every] == [False, True, False, True]
+    with pytest.raises(WherefromError, match=r"^input 1: position 3 is outside .*; on_error='skip' goes on without it"):
+        wherefrom.explain(["the cat is good", "a"], model, TOKENIZER, "alti", position=3)
+    with pytest.raises(WherefromError, match=r"^input 3: the text has 2 mask tokens"):
+        wherefrom.explain([texts[0], *texts[:1], *texts[2:]], model, TOKENIZER, "saliency", target="cat")
     with pytest.raises(WherefromError, match="no option"):  # the call is wrong, not an input
         wherefrom.explain(texts, model, TOKENIZER, "saliency", on_error="skip", steps=3)
     with pytest.raises(WherefromError, match="input 0: the text is empty"):

@@ -193,6 +193,21 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_leaves_an_interruption_to_its_parent(tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal, and only one of them should say so."""
+    setting = Setting(str(runs.model_folder(tmp_path)), ("globenc",), ("aopc",))
+    items = [Item(row, Example(str(row), str(each["text"]))) for row, each in enumerate(runs.rows(8))]
+    first, second, *_ = planning.cut(0, items, Worker.open(setting).try_read, 4)
+    process = local._Process(setting)
+    try:
+        assert process.compute(first, threading.Event())
+        os.kill(process.process.pid, signal.SIGINT)
+        assert process.compute(second, threading.Event())
+    finally:
+        process.end()
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::wherefrom.errors.RowsLeftOut")
 def test_workers_that_die_are_replaced_and_the_bytes_are_the_same(tmp_path: Path, command: list[str]) -> None:
     evaluate(tmp_path / "here", command)

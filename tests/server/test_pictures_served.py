@@ -101,6 +101,16 @@ def test_a_large_image_and_one_for_a_model_of_texts_are_refused(model: Model, mo
         assert "image" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("prompt", ["there.png", "text.png", "nowhere.png"])
+def test_a_prompt_is_no_path_to_a_model_of_pictures(served: Any, tmp_path: Path, prompt: str) -> None:
+    """Nobody learns over HTTP which files there are."""
+    pillow.fromarray(PHOTO).save(tmp_path / "there.png")
+    (tmp_path / "text.png").write_text("no image")
+    answer = served.post("/api/generate", json={"prompt": str(tmp_path / prompt), "model": "vit"})
+    assert answer.status_code == 422
+    assert "is for classification and says nothing" in answer.json()["detail"]
+
+
 @pytest.mark.slow
 def test_a_file_is_dropped_on_the_page(model: Model, tmp_path: Path) -> None:
     pillow.fromarray(PHOTO).save(tmp_path / "photo.png")
@@ -120,6 +130,13 @@ def test_a_file_is_dropped_on_the_page(model: Model, tmp_path: Path) -> None:
         expect(page.locator("#status")).to_contain_text("Done")
         expect(page.locator("#error")).to_be_hidden()
         expect(page.locator("#history")).to_contain_text("photo.png")
+        noise = np.random.default_rng(0).integers(0, 256, (512, 512, 3), dtype=np.uint8)  # which no file makes small
+        pillow.fromarray(noise).save(tmp_path / "noise.png")
+        page.set_input_files("#image", tmp_path / "noise.png")
+        expect(page.locator("#drop-hint")).to_have_text("noise.png")
+        page.click("#explain")
+        expect(page.locator("#history")).to_contain_text("noise.png")
+        expect(page.locator("#error")).to_be_hidden()
         page.set_input_files("#image", tmp_path / "text.png")  # after which there is no picture
         expect(page.locator("#error")).to_contain_text("no image that this browser can read")
         expect(page.locator("#preview")).to_be_hidden()

@@ -167,6 +167,12 @@ def test_targets_of_a_translator_are_compared(translating: Any, translator: Mode
         ("generate", {"prompt": "a", "method": "integrated-gradients(n_steps=100000)"}, 422, "invalid-option"),
         ("why-not", {"ids": [5, 99999], "target": 1, "foil": 2}, 400, "invalid-input"),
         ("why-not", {"ids": [5, 6], "target": 1, "foil": "no such word"}, 422, "invalid-target"),
+        (
+            "why-not",
+            {"ids": [5, 6], "target": 1, "foil": 0, "model": "tiny", "method": "saliency"},
+            422,
+            "invalid-option",
+        ),
         ("why-not", {"ids": [5] * 600, "target": 1, "foil": 2}, 400, "over-limit"),
         ("why-not", {"ids": [5, 6], "target": 7, "foil": 8, "method": "alti"}, 422, "invalid-target"),
     ],

@@ -73,6 +73,18 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     expect(tokens.nth(2)).to_have_attribute("aria-pressed", "true")
     page.locator(".why").first.click()  # asks the server
     expect(page.locator(".viewer h1")).to_contain_text("rather than")
+    listed = {*page.locator(".others .name").all_inner_texts(), tokens.nth(2).inner_text().strip()}
+    page.get_by_label("Another word").fill(
+        min({"cat", "dog", "film", "good", "the", "is", "very", "deep", "not"} - listed)
+    )
+    page.keyboard.press("Enter")
+    typed = page.locator(".why[title='Key 7']")  # after the six that were likeliest
+    expect(typed).to_have_attribute("aria-pressed", "true")
+    for pressed in ("false", "true"):
+        tokens.nth(2).press("7")
+        expect(typed).to_have_attribute("aria-pressed", pressed)
+    tokens.nth(2).press("8")  # where nothing is listed
+    expect(typed).to_have_attribute("aria-pressed", "true")
     page.get_by_label("Another word").fill("no such word")
     page.keyboard.press("Enter")
     expect(page.locator(".live")).to_contain_text("That did not work")
@@ -104,6 +116,40 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     expect(page.get_by_role("textbox", name="Prompt")).to_have_value("the dog")  # and back: what was asked stands there
     expect(page.get_by_label("Model")).to_have_value("plain")
     expect(tokens).to_have_count(4)
+
+
+def test_what_is_typed_while_a_model_answers_stays(page: Any, address: str) -> None:
+    held: list[Any] = []
+    page.goto(f"{address}/generate")
+    page.locator("html[data-ready]").wait_for(state="attached")
+    page.route("**/api/generate", lambda route: held.append(route))
+    message = page.get_by_role("textbox", name="Message")
+    message.fill("the film is good")
+    page.get_by_label("Tokens at most").fill("2")
+    page.get_by_role("button", name="Send").click()
+    expect(message).to_have_value("")  # it is sent
+    page.get_by_role("button", name="Cancel").click()
+    expect(message).to_have_value("the film is good")  # to be sent again
+    page.get_by_role("button", name="Send").click()
+    message.fill("and the dog")
+    until(page, held, 2)
+    held[1].continue_()
+    expect(page.locator("#status")).to_contain_text("Done in")
+    expect(message).to_have_value("and the dog")
+    page.get_by_role("button", name="Send").click()
+    until(page, held, 3)
+    page.get_by_label("Model", exact=True).select_option("plain")  # which has no chat
+    page.get_by_role("textbox", name="Prompt").fill("a dog")
+    held[2].continue_()
+    expect(page.locator("#status")).to_contain_text("Done in")
+    expect(page.get_by_role("textbox", name="Prompt")).to_have_value("a dog")
+    expect(page.get_by_role("button", name="New chat")).to_be_hidden()
+
+
+def until(page: Any, held: list[Any], count: int) -> None:
+    """So many requests have come."""
+    while len(held) < count:
+        page.wait_for_timeout(20)
 
 
 @pytest.mark.parametrize(("model", "field"), [("plain", "Prompt"), ("chat", "Message")])
