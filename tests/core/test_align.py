@@ -169,7 +169,7 @@ def test_the_links_below_a_table_are_those_of_its_layer(capsys: pytest.CaptureFi
 
 
 def test_a_source_that_is_too_long_is_told_what_can_be_done_here() -> None:
-    with pytest.raises(wherefrom.WherefromError, match="reads at most 256; shorten it$"):
+    with pytest.raises(wherefrom.WherefromError, match=r"reads at most 256; shorten it$"):
         wherefrom.align("Das ist gut . " * 100, "That is good .")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,22 @@ LINES = [
 @pytest.fixture(scope="module")
 def tokenizer():  # type: ignore[no-untyped-def]  # a transformers type
     return vocabulary.learn(LINES * 20, 200, 64)
+
+
+@pytest.mark.parametrize("learn", [vocabulary.learn, vocabulary.learn_bytes, vocabulary.learn_pieces])
+def test_the_same_text_gives_the_same_vocabulary(learn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a run that is repeated, or resumed before it had kept its vocabulary, ends in the same weights."""
+    monkeypatch.setattr(vocabulary, "ALPHABET", 20)  # some of the letters that occur once are left out
+    written = "".join(chr(place) for place in range(0x3B1, 0x3CA))  # Greek ones, once each
+    vocabularies = [learn([*LINES, written], 290, 64).get_vocab() for _ in range(6)]
+    assert all(found == vocabularies[0] for found in vocabularies)
+    assert len(vocabularies[0]) <= 290
+
+
+def test_only_special_tokens_are_special(tokenizer: Any) -> None:
+    assert {*tokenizer.get_added_vocab()} == {*vocabulary.SPECIAL}
+    assert [tokenizer.convert_tokens_to_ids(token) for token in vocabulary.SPECIAL] == [0, 1, 2, 3, 4]
+    assert any(piece.startswith("##") and len(piece) == 3 for piece in tokenizer.get_vocab())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from wherefrom.errors import InvalidInput, InvalidOption
-from wherefrom.training import checkpoints, classify, loop, vocabulary
+from wherefrom.training import checkpoints, classify, loop, texts, vocabulary
 from wherefrom.training.labelled import Columns, LabelledText, examples
 from wherefrom.training.prefixes import PLURAL, SINGULAR
 from wherefrom.training.sizes import refuse_uneven
@@ -89,7 +89,7 @@ def agree(
         added = [] if extra is None else examples(extra, extra_columns or columns)
         if extra is not None:
             classify.check_labels(added, LABELS, extra)
-        words = _tokenizer(rows, shape, tokenizer)
+        words = _tokenizer(rows, shape, run.out, tokenizer)
         set_seed(run.seed)
         change = partial(hidden, share=hide, mask=words.mask_token_id, kept=words.all_special_ids) if hide else None
         model = network(shape, words)
@@ -175,9 +175,8 @@ def balance(rows: Sequence[LabelledText]) -> list[LabelledText]:
     return [row for group in by.values() if group for row in (group * (-(-most // len(group))))[:most]]
 
 
-def _tokenizer(rows: Sequence[LabelledText], shape: AgreementShape, name: str | None) -> PreTrainedTokenizerFast:
-    if name is None:
-        words = vocabulary.learn((row.text for row in rows), shape.vocabulary, shape.positions)
-    else:
-        words = checkpoints.tokenizer(name)
-    return vocabulary.cls_at_end(words, shape.positions)
+def _tokenizer(
+    rows: Sequence[LabelledText], shape: AgreementShape, out: Path, name: str | None
+) -> PreTrainedTokenizerFast:
+    learned = partial(vocabulary.learn, (row.text for row in rows), shape.vocabulary, shape.positions)
+    return vocabulary.cls_at_end(texts.tokenizer(out, name, learned), shape.positions)

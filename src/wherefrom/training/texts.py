@@ -31,7 +31,9 @@ def tokenizer(out: Path, name: str | None, learn: Callable[[], PreTrainedTokeniz
     if kept.exists():
         return AutoTokenizer.from_pretrained(kept.parent)
     made = learn()
-    made.save_pretrained(kept.parent)
+    part = kept.parent.with_name("part")
+    made.save_pretrained(part)
+    part.rename(kept.parent)  # only a whole one bears the name
     return made
 
 

@@ -4,6 +4,7 @@ words in their own case for two languages.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,22 +24,56 @@ ALPHABET = 160
 
 
 def learn(lines: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizerFast:
-    """Learn `size` word pieces from `lines`; the tokenizer writes `[CLS] text [SEP]` (`[CLS] a [SEP] b [SEP]`)."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    """Learn `size` word pieces from `lines`; the tokenizer writes `[CLS] text [SEP]` (`[CLS] a [SEP] b [SEP]`).
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
+    The same lines give the same vocabulary. Left to itself, the trainer numbers letters inside of words, and breaks
+    ties between rare ones, in the order of a hash map, another in every run: it is told of both.
+    """
+    from tokenizers import trainers
+
+    texts = list(lines)  # read twice
+    letters, inside = _letters(_reader(), texts)
+    told = [*SPECIAL, *(f"##{letter}" for letter in inside)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        special_tokens=list(SPECIAL),
-        limit_alphabet=ALPHABET,
+        special_tokens=told,
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
         continuing_subword_prefix="##",
         show_progress=False,
     )
-    tokenizer.train_from_iterator(batches(lines, 1000), trainer)
+    taught = _reader()
+    taught.train_from_iterator(batches(texts, 1000), trainer)
+    tokenizer = _reader(taught.get_vocab())  # in which only the special tokens are special
+    tokenizer.add_special_tokens(list(SPECIAL))
     return _wrap(tokenizer, max_length, single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
+
+
+def _reader(pieces: dict[str, int] | None = None) -> Tokenizer:
+    """A lower-casing tokenizer of words and these pieces of them."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    found = Tokenizer(models.WordPiece(pieces or {}, unk_token="[UNK]"))
+    found.normalizer = normalizers.BertNormalizer(lowercase=True)
+    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    found.decoder = decoders.WordPiece()
+    return found
+
+
+def _letters(reader: Tokenizer, texts: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The letters that get a place of their own, the most frequent; and those of them that stand inside of words."""
+    parts: Counter[str] = Counter()
+    for text in texts:
+        parts.update(reader.normalizer.normalize_str(text).split())
+    frequent: Counter[str] = Counter()
+    inside: set[str] = set()
+    for part, count in parts.items():
+        for word, _ in reader.pre_tokenizer.pre_tokenize_str(part):
+            inside.update(word[1:])
+            for letter in word:
+                frequent[letter] += count
+    kept = sorted(frequent, key=lambda letter: (-frequent[letter], letter))[:ALPHABET]
+    return sorted(kept), sorted(inside.intersection(kept))
 
 
 def learn_bytes(lines: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizerFast:
@@ -90,10 +125,16 @@ def learn_pieces(lines: Iterable[str], size: int, max_length: int) -> PreTrained
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
     tokenizer.decoder = decoders.Metaspace()
+    texts = list(lines)  # read twice
+    letters, _ = _letters(tokenizer, texts)
     trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=[END, UNKNOWN, FILL], limit_alphabet=ALPHABET, show_progress=False
+        vocab_size=size,
+        special_tokens=[END, UNKNOWN, FILL],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        show_progress=False,
     )
-    tokenizer.train_from_iterator(batches(lines, 1000), trainer)
+    tokenizer.train_from_iterator(batches(texts, 1000), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"$A {END}", pair=f"$A $B {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
     )
