@@ -39,7 +39,7 @@ def mixing_ratios(
     """`r_i` of every layer and token, [L, n] for each of N, N_Res, N_ResLN and N_Enc; several inputs give a list.
 
     0: a token is made of itself alone; 1: of the others alone. Arguments as in `explain` (`opening`: task, device,
-    dtype, model_kwargs, tokenizer_kwargs).
+    dtype, prove, model_kwargs, tokenizer_kwargs).
 
     >>> ratios = wherefrom.mixing_ratios("a deep and meaningful film .")
     >>> {name: ratio.shape for name, ratio in ratios.items()}

@@ -112,7 +112,8 @@ def estimate(
 ) -> Estimate:
     """Time and memory that `explain` with the same arguments will take on this machine.
 
-    Instead of `inputs`, `tokens` says how long one input would be.
+    Instead of `inputs`, `tokens` says how long one input would be. `chat`, `on_error` and `progress` are taken by
+    `explain(…, estimate=True)`, which says the same.
 
     >>> found = wherefrom.estimate(tokens=100, method="alti")
     >>> found.longest, found.seconds > 0

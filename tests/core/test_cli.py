@@ -441,6 +441,13 @@ def test_a_file_where_a_folder_should_be_is_named(
         (["explain", "-", "--column", "review", "--out", "x.csv"], "leave --column review out"),
         (["generate", "the cat", "--seed", "3"], "--seed is of a sampled answer"),
         (["generate", "the cat", "--unit", "wrd"], "unknown --unit 'wrd'"),
+        (["train", "test", "m", "texts.csv", "--image", "i", "--by", "half"], "by --by of a classifier of images"),
+        (
+            ["train", "test", "m", "texts.csv", "--target", "t", "--foil", "f", "--until", "x"],
+            "by --until of words for",
+        ),
+        (["train", "test", "m", "texts.csv", "--good", "g", "--bad", "b", "--pair", "x"], "by --pair of minimal pairs"),
+        (["train", "test", "m", "texts.csv", "--frequencies", "x"], "by --frequencies of a classifier of texts"),
         (
             [
                 "evaluate",

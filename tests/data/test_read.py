@@ -56,7 +56,9 @@ def test_a_folder_that_shares_a_datasets_name_is_not_it(write: Write, monkeypatc
     monkeypatch.chdir(beside)
     assert only(read("sst2", folder=folder)).text == "a fine film ."
     write("work/sst2", {"sentence": "another .", "label": 1})
-    assert only(read("sst2", folder=folder)).text == "another ."  # tables that lie here are meant
+    assert only(read("sst2", folder=folder)).text == "a fine film ."  # a folder that is named is meant
+    monkeypatch.setenv("WHEREFROM_DATA", str(folder))
+    assert only(read("sst2")).text == "another ."  # or else tables that lie here
 
 
 def test_sentences_and_pairs(write: Write) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,15 +87,20 @@ def measure(
 
     if bool(target) != bool(foil) or bool(good) != bool(bad):
         raise InvalidOption("--target goes with --foil, and --good with --bad")
+    of_rows = {"--pair": pair, "--until": until, "--exclude": exclude, "--longest": longest}
     if image:
         from wherefrom.training import images as pictures
 
+        words = {"--target": target, "--good": good, "--frequencies": frequencies, "--where": where, "--by": by}
+        _refuse_given({**of_rows, **words}, "a classifier of images")
         names = names_of(name)
         _show([pictures.measure(model, data, pictures.ImageColumns(image, label, names), device)])
     elif target and foil:
+        _refuse_given({**of_rows, "--name": name, "--good": good, "--frequencies": frequencies}, "words for [MASK]")
         columns = prompting.PromptColumns(text, target, foil, where=pairs_of(where or [], "--where"))
         _show(task.prompts(model, data, columns, by, device))
     elif good:
+        _refuse_given({**of_rows, "--name": name}, "minimal pairs")
         columns = prompting.PromptColumns(good=good, bad=bad, where=pairs_of(where or [], "--where"))
         if frequencies:
             _show(task.frequencies(model, frequencies, data, columns, by))
@@ -103,8 +108,17 @@ def measure(
             ask = task.sentences if task.is_causal(model) else task.prompts
             _show(ask(model, data, columns, by, device))
     else:
+        _refuse_given({"--frequencies": frequencies}, "a classifier of texts")
         labelled = columns_of(text, pair, label, until, name, where)
         _show(task.labels(model, data, labelled, by, exclude or [], longest, device))
+
+
+def _refuse_given(options: Mapping[str, object], what: str) -> None:
+    """Options that nothing would come of."""
+    if given := [name for name, value in options.items() if value]:
+        from wherefrom.errors import InvalidOption
+
+        raise InvalidOption(f"nothing is measured by {' and '.join(given)} of {what}; leave it out")
 
 
 def _show(scores: Sequence[Score]) -> None:

@@ -87,7 +87,7 @@ def _table(
 ) -> Dataset:
     """A dataset that lies in files or on the Hub."""
     path = Path(text)
-    if _is_path(text):
+    if _is_path(text) and not (folder and text in SOURCES):  # a folder that is given comes first
         known = _known(path) if columns is None else None
         if known is None and path.is_dir():
             raise UnknownName(f"{path}: a folder, and not the folder of a dataset wherefrom knows; name a file in it")
