@@ -92,7 +92,7 @@ def described(text: str) -> list[str]:
     return [
         f"{found.name}: {inspect.getdoc(found.run)}",
         f"better: {found.better or 'neither higher nor lower'}",
-        f"needs of the data: {', '.join(NEEDS[need] for need in needs) or 'texts alone'}",
+        f"needs of the data: {', '.join(NEEDS[need] for need in needs) or 'nothing but inputs'}",
         *([f"compares with another method: {found.name}:METHOD"] if found.reference else []),
         *([f"taken at: {', '.join(places)}"] if places else []),
         f"options: {options or 'none'}",
