@@ -33,7 +33,7 @@ from wherefrom.model.undo import keeping_written
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
 from wherefrom.pipeline.auto import is_default, suited
-from wherefrom.pipeline.resolution import AUTO, Question, Wanted, resolve_job
+from wherefrom.pipeline.resolution import AUTO, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
 from wherefrom.result.bytewise import by_bytes
@@ -103,6 +103,10 @@ def generate(
     config = sampling.get("generation_config")
     if config is not None and not hasattr(config, "to_diff_dict"):
         raise InvalidOption(f"generation_config is {kind_of(config)}; expected a GenerationConfig of transformers")
+    given = {"max_new_tokens": max_new_tokens, "seed": seed, **sampling}
+    if target is not None and (unread := [name for name, each in given.items() if each is not None]):
+        refuse_misspelt(generate, sampling)
+        raise InvalidOption(f"a target is taken as said, and nothing is generated; leave {' and '.join(unread)} out")
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     chosen = spoken_by(opened, method)
     refuse_silent(opened)

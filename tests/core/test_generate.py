@@ -374,6 +374,19 @@ def test_what_transformers_refuses_is_an_error_of_ours(model: Any, how: dict[str
         wherefrom.generate(PROMPT, model, **how)
 
 
+def test_beside_a_target_nothing_is_left_unread(model: Any) -> None:
+    """A misspelt argument would give another method without a word."""
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"metod": "attn-lrp"}, "no argument 'metod'; did you mean 'method'"),
+        ({"max_new_tokens": 3, "do_sample": True}, "leave max_new_tokens and do_sample out"),
+        ({"seed": 3}, "leave seed out"),
+        ({"foo": 1}, "leave foo out"),
+    )
+    for unread, told in wrong:
+        with pytest.raises(wherefrom.WherefromError, match=told):
+            wherefrom.generate("the cat", model, target=" is", **unread)
+
+
 def test_nothing_is_generated_that_cannot_be_explained(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = model.max_length
     monkeypatch.setattr(model.model, "generate", lambda **_: pytest.fail("generated"))

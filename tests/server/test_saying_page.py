@@ -146,6 +146,31 @@ def test_what_is_typed_while_a_model_answers_stays(page: Any, address: str) -> N
     expect(page.get_by_role("button", name="New chat")).to_be_hidden()
 
 
+def test_an_answer_stays_where_the_next_question_fails(page: Any, address: str) -> None:
+    page.goto(f"{address}/generate")
+    page.locator("html[data-ready]").wait_for(state="attached")
+    page.get_by_label("Tokens at most").fill("2")
+    page.get_by_role("textbox", name="Message").fill("the film is good")
+    page.get_by_role("button", name="Send").click()
+    tokens = page.locator(".token.answer")
+    expect(tokens).to_have_count(2)
+    expect(page.locator("#status")).to_contain_text("Done in")
+    page.get_by_role("textbox", name="Message").fill("the cat " * 50)
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#error")).to_contain_text("reads at most")
+    expect(tokens).to_have_count(2)
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("the cat " * 50)  # to be made shorter
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(tokens).to_have_count(2)
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#results")).to_be_hidden()
+    expect(page.locator("#status")).to_be_empty()
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.locator("#results")).to_be_hidden()
+
+
 def until(page: Any, held: list[Any], count: int) -> None:
     """So many requests have come."""
     while len(held) < count:
@@ -205,7 +230,7 @@ def test_a_translation_is_written_or_given_and_its_source_lights_up(page: Any, a
     page.locator("#text").fill("the film " * 300)
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_role("alert")).to_contain_text("tokens")
-    expect(page.locator("#results")).to_be_hidden()
+    expect(tokens).to_have_count(7)
     # The other page compares methods on a target that is given.
     page.goto(address)
     page.locator("html[data-ready]").wait_for(state="attached")

@@ -34,7 +34,9 @@ MethodChoice = Annotated[
     str, typer.Option("--method", "-M", help="A name from `wherefrom methods`.", autocompletion=complete_method)
 ]
 Token = Annotated[int | None, typer.Option(help="The token whose sources are shown, from 0 (default: all as one).")]
-Most = Annotated[int, typer.Option("--max-new-tokens", help="How many tokens are said at most.", min=1)]
+Most = Annotated[
+    int | None, typer.Option("--max-new-tokens", help="How many tokens are said at most (default: 20).", min=1)
+]
 Seed = Annotated[int | None, typer.Option(help="Of a sampled answer; drawn and recorded if not given.")]
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of the likeliest token.")]
 Top = Annotated[int, typer.Option(help="How many words are listed of each layer.", min=1)]
@@ -75,7 +77,7 @@ def generate_command(
     foil: Rather = None,
     target: Given = None,
     unit: Unit = "word",
-    max_new_tokens: Most = 20,
+    max_new_tokens: Most = None,
     seed: Seed = None,
     temperature: Temperature = None,
     alternatives: Alternatives = 0,
@@ -95,11 +97,14 @@ def generate_command(
         raise InvalidOption("--foil is of one token; say with --token which one is meant, from 0")
     if unit not in UNITS:
         raise InvalidOption(f"unknown --unit '{unit}'; expected {', '.join(UNITS)}")
+    given = {"--max-new-tokens": max_new_tokens, "--temperature": temperature, "--seed": seed}
+    if target is not None and (unread := [name for name, each in given.items() if each is not None]):
+        raise InvalidOption(f"--target is taken as said, and nothing is generated; leave {' and '.join(unread)} out")
     if seed is not None and temperature is None:
         raise InvalidOption("--seed is of a sampled answer; add --temperature, or leave it out")
     if (task := asked.pop("task", None)) not in (None, "causal-lm", "seq2seq"):
         raise InvalidOption(f"only a language model says something; leave --task {task} out")
-    sampling: dict[str, Any] = {"do_sample": temperature is not None}
+    sampling: dict[str, Any] = {} if target is not None else {"do_sample": temperature is not None}
     if temperature is not None:
         sampling["temperature"] = temperature
     opened = wherefrom.open_model(model, **asked)

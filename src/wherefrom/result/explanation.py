@@ -18,6 +18,7 @@ from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target
 from wherefrom.result.elsewhere import fields_of
 from wherefrom.result.picture import Patches
+from wherefrom.result.remarks import left_out, surrogate_fit
 from wherefrom.result.units import grouped
 from wherefrom.result.words import Span, as_written, group, in_letters, spelt_by
 from wherefrom.typecheck import checked, least
@@ -34,7 +35,6 @@ NO_READOUT = Readout(None, "unknown")
 SAID = ("answer", "foil", "target")  # segments that are no part of the input
 UNREAD = 8  # unknown tokens that a remark names
 ROUNDING = 8  # units in the last place of an output near 1, below which its parts are rounding errors
-LAST = 24  # letters before a cut that a remark shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,8 +202,8 @@ class Explanation:
         """What a reader must know beside the scores: the notes, what was cut off, and what the model did not know."""
         unread = dict.fromkeys(piece for piece, unknown in zip(self.pieces, self.unknown, strict=True) if unknown)
         said = ", ".join([*unread][:UNREAD]) + (" …" if len(unread) > UNREAD else "")
-        fit = [] if self.surrogate is None else [_fit(self.surrogate)]
-        cut = _cut(self) if self.options.get("long") == "truncate" else []
+        fit = [] if self.surrogate is None else [surrogate_fit(self.surrogate)]
+        cut = left_out(self.texts, self.spans, self.options) if self.options.get("long") == "truncate" else []
         return [*self.notes, *cut, *fit, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
 
     @property
@@ -434,19 +434,6 @@ class Explanation:
         return str(view("plain-text")(self))
 
 
-def _cut(explanation: Explanation) -> list[str]:
-    """What was left out of each text, as far as it is known where tokens stand."""
-    asked = "max_length" in explanation.options.get("tokenizer_kwargs", {})
-    where = "at max_length" if asked else "where the model stops reading"
-    ends = {span[0]: span[2] for span in sorted(filter(None, explanation.spans))}
-    rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(explanation.texts) if place in ends]
-    return [
-        f"cut {where}, after {text[:end][-LAST:].lstrip()!r}: {size - end:,} of {size:,} characters are left out"
-        for text, end, size in rests
-        if end < size
-    ]
-
-
 def known_to_fit(fields: dict[str, Any]) -> Explanation:
     """An explanation of fields that somebody has looked at, as evaluation makes thousands a second.
 
@@ -455,17 +442,6 @@ def known_to_fit(fields: dict[str, Any]) -> Explanation:
     made = object.__new__(Explanation)
     object.__setattr__(made, "__dict__", fields)
     return made
-
-
-def _fit(surrogate: Mapping[str, Any]) -> str:
-    """How far a surrogate can be believed, in words."""
-    rho, units = surrogate["correlation"], surrogate["units"]
-    sure = sum(each["low"] > 0 or each["high"] < 0 for each in units)
-    fit = "foretells nothing" if rho is None else f"foretells runs that it was not fitted to with ρ = {rho:.2f}"
-    return (
-        f"weights of a linear surrogate of {surrogate['runs']} runs, each without some of {len(units)} parts: it "
-        f"{fit}, and the 95 % interval of {sure} weight{'s' * (sure != 1)} is clear of 0"
-    )
 
 
 def _join(how: str, groups: list[list[int]]) -> Callable[[Array, int], Array]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wherefrom.api import explain
 from wherefrom.defaults import DEFAULT_METHOD
-from wherefrom.errors import InvalidInput, OverLimit
+from wherefrom.errors import InvalidInput, InvalidOption, OverLimit
 from wherefrom.generating import followed, generate, refuse_phrase, refuse_silent, spoken_by
 from wherefrom.method import choose
 from wherefrom.model import Model
@@ -99,6 +99,9 @@ def check_generate(asked: GenerateBody, limits: Limits) -> None:
         raise OverLimit(
             f"max_new_tokens={asked.max_new_tokens}; on this server a model says at most {limits.said} tokens"
         )
+    drawn = ("max_new_tokens", "temperature", "seed")
+    if asked.target is not None and (unread := [name for name in drawn if name in asked.model_fields_set]):
+        raise InvalidOption(f"a target is taken as said, and nothing is generated; leave {' and '.join(unread)} out")
     _refuse_long_work(asked.method)
 
 
@@ -166,7 +169,6 @@ def _generated(asked: GenerateBody, opened: Model, limits: Limits, heard: _Heard
         opened,
         method=asked.method,
         target=asked.target,
-        max_new_tokens=asked.max_new_tokens,
         alternatives=asked.alternatives,
         **_sampling(asked, heard),
     )
@@ -188,7 +190,12 @@ def _sampling(asked: GenerateBody, heard: _Heard | None) -> dict[str, Any]:
     if asked.target is not None:
         return {}
     drawn = {} if asked.temperature is None else {"temperature": asked.temperature, "seed": asked.seed}
-    return {"do_sample": bool(drawn), **drawn, **({} if heard is None else {"num_beams": 1, "streamer": heard})}
+    return {
+        "max_new_tokens": asked.max_new_tokens,
+        "do_sample": bool(drawn),
+        **drawn,
+        **({} if heard is None else {"num_beams": 1, "streamer": heard}),
+    }
 
 
 def _refuse_long(prompt: int, more: int, limits: Limits) -> None:

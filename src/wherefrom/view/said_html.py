@@ -77,8 +77,16 @@ def _title(generation: Generation) -> str:
 
 
 def _again(spans: Sequence[Span | None]) -> list[bool]:
-    """Whether a token stands where the one before it does: both are bytes of one character."""
-    return [here is not None and here == before for before, here in zip([None, *spans], spans, strict=False)]
+    """Whether a token stands where the one before it does, or at its end: both are bytes of one character."""
+    return [
+        here is not None and before is not None and _inside(here, before)
+        for before, here in zip([None, *spans], spans, strict=False)
+    ]
+
+
+def _inside(here: Span, before: Span) -> bool:
+    """Of two tokens that hold something; a blank may belong to the first alone."""
+    return here[0] == before[0] and before[1] <= here[1] < here[2] <= before[2]
 
 
 def _gaps(generation: Generation) -> list[str]:

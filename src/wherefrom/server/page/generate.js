@@ -24,6 +24,7 @@ let shown = null; // { payload, title } of the answer on the page
 let viewer = null;
 let state; // what was chosen in it
 let turns = []; // of the chat, so far
+let last = null; // { question, payload, said } of the last answer
 let picked = null; // the method that somebody chose, for the next model too
 
 function complain(text) {
@@ -117,7 +118,8 @@ function show(payload, question, css) {
   by("share").disabled = false;
 }
 
-function clear(question, kind) {
+/** Takes the answer off the page. */
+function clear() {
   if (viewer) {
     const { unit, map, theme } = viewer.state();
     state = { map, theme, ...(shown.payload.units.word ? { unit } : {}) }; // where words are tokens, nobody chose tokens
@@ -127,7 +129,6 @@ function clear(question, kind) {
   viewer = shown = null;
   by("panels").replaceChildren();
   by("share").disabled = true;
-  announce(question, kind);
 }
 
 /** Above what is said stands what was asked. */
@@ -141,7 +142,7 @@ function announce(question, kind) {
 
 /** A chat goes on after its answer. */
 function goOn({ chat }, said) {
-  turns = [...chat, { role: "assistant", content: said.trim() }];
+  turns = [...chat, { role: "assistant", content: said }];
   by("anew").hidden = false;
 }
 
@@ -159,9 +160,15 @@ function reopen(models, css) {
   by("how").value = question.temperature ?? "";
   written();
   if (!payload) return unanswered(question);
-  announce(question, kindOf(model));
   if (question.chat) goOn(question, said);
-  show(payload, question, css);
+  answered({ question, payload, said }, models, css);
+}
+
+/** The page as it is after an answer. */
+function answered(answer, models, css) {
+  last = answer;
+  announce(answer.question, kindOf(models.find((each) => each.name === answer.question.model)));
+  show(answer.payload, answer.question, css);
 }
 
 /** The page was left before an answer had come: the question stands there, to be asked again. */
@@ -185,7 +192,8 @@ async function speak(models, limits, css) {
   const mine = (running = new AbortController());
   const before = turns; // another array where a chat was begun anew meanwhile, or another model chosen
   if (question.chat) by("text").value = "";
-  clear(question, kindOf(models.find((each) => each.name === question.model)));
+  clear();
+  announce(question, kindOf(models.find((each) => each.name === question.model)));
   busy(true);
   by("status").textContent = "Waiting for the server";
   rememberAnswer({ question });
@@ -200,7 +208,8 @@ async function speak(models, limits, css) {
       else if (event.event === "done") by("status").textContent = `Done in ${event.seconds.toFixed(1)} s`;
     }, mine.signal);
     const said = by("said").textContent;
-    rememberAnswer({ question, payload: shown.payload, said });
+    last = { question, payload: shown.payload, said };
+    rememberAnswer(last);
     if (question.chat && turns === before) goOn(question, said);
   } catch (error) {
     if (running !== mine) return; // another answer has taken its place
@@ -208,7 +217,11 @@ async function speak(models, limits, css) {
     by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
     if (error.name === "AbortError") return;
     complain(error.message);
-    by("results").hidden = !viewer && by("said").textContent === (question.target ?? ""); // nothing came
+    const nothing = !viewer && by("said").textContent === (question.target ?? "");
+    if (nothing && last) { // the answer of before stands as it stood
+      rememberAnswer(last);
+      answered(last, models, css);
+    } else by("results").hidden = nothing;
   } finally {
     if (running === mine) {
       running = null;
@@ -238,6 +251,12 @@ async function start() {
   by("anew").addEventListener("click", () => {
     anew();
     rememberAnswer(null); // a reload does not go on with the old one
+    last = null;
+    if (!running) {
+      clear();
+      by("results").hidden = true;
+      by("status").textContent = "";
+    }
     by("text").focus();
   });
   by("share").addEventListener("click", () => save(shown, [], "/generation.html").catch((error) => complain(error.message)));
