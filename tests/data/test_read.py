@@ -16,6 +16,7 @@ import pytest
 
 import golden
 from wherefrom.data import Dataset, Dropped, Example, known, read
+from wherefrom.data.datasets import from_row
 from wherefrom.data.sources import SOURCES
 from wherefrom.errors import WherefromError
 
@@ -59,6 +60,22 @@ def test_a_folder_that_shares_a_datasets_name_is_not_it(write: Write, monkeypatc
     assert only(read("sst2", folder=folder)).text == "a fine film ."  # a folder that is named is meant
     monkeypatch.setenv("WHEREFROM_DATA", str(folder))
     assert only(read("sst2")).text == "another ."  # or else tables that lie here
+
+
+def test_labels_that_some_rows_have(tmp_path: Path) -> None:
+    """Also where the first has none: rows of jsonl need not have the same names."""
+    with_label, without = {"text": "bad film", "label": "negative"}, {"text": "good"}
+    for given in ([without, with_label], [with_label, without]):
+        (tmp_path / "z.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in given), encoding="utf-8")
+        assert [each.label for each in read(tmp_path / "z.jsonl")] == [each.get("label") for each in given]
+
+
+def test_what_pandas_writes_for_an_empty_cell_is_none() -> None:
+    pandas = pytest.importorskip("pandas")
+    for empty in (float("nan"), pandas.NA, pandas.NaT, None, ""):
+        found = from_row("0", 1, {"text": "the girls", "target": " are", "foil": empty})
+        assert isinstance(found, Example), empty
+        assert found.foil is None
 
 
 def test_sentences_and_pairs(write: Write) -> None:

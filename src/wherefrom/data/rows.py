@@ -21,6 +21,7 @@ from wherefrom.data.tables import BadRow, Row, label_text, shown, written
 Columns = Mapping[str, str]
 NUMBERS = ("singular", "plural")
 SPARSE = (
+    "label",
     "target",
     "foil",
     "prefix",
@@ -53,7 +54,7 @@ def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
     return Example(
         id,
         text if pair is None else (text, pair),
-        label=_label(row, columns, labels) if "label" in columns else None,
+        label=_label(row, columns, labels),
         target=target,
         foil=foil,
         cues=_spans(row, columns, "cues", last),
@@ -67,7 +68,7 @@ def plain(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
 
 def picture(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:
     """A picture in the place of a text: the bytes of a file, bare or as `datasets` writes them, or its path."""
-    label = _label(row, columns, labels) if "label" in columns else None
+    label = _label(row, columns, labels)
     group = _given(row, columns, "group")
     return Example(
         id,
@@ -249,7 +250,14 @@ def _given(row: Row, columns: Columns, part: str) -> Any:
     """The cell of a part that some rows have and some do not: None where it is missing or empty."""
     name = _first(row, columns[part]) if part in columns else None
     value = None if name is None else row[name]
-    return None if isinstance(value, str) and not value else value
+    return None if _empty(value) else value
+
+
+def _empty(value: Any) -> bool:
+    """Whether a cell says nothing: an empty text, or what pandas writes for one."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value == "" if isinstance(value, str) else type(value).__name__ in ("NAType", "NaTType")
 
 
 def _text(row: Row, columns: Columns, part: str) -> str:
@@ -267,7 +275,11 @@ def _whole(value: object, column: str) -> int:
 
 
 def _label(row: Row, columns: Columns, labels: Sequence[str]) -> str | int | None:
-    """The name of the class where the dataset names its classes, else its id or what stands there."""
+    """The name of the class where the dataset names its classes, else its id or what stands there; None in a row of
+    which no label was written.
+    """
+    if "label" not in columns or _first(row, columns["label"]) is None:
+        return None
     raw = label_text(_cell(row, columns, "label"), columns["label"])
     if raw == "-1":
         return None  # GLUE hides the labels of its test sets so

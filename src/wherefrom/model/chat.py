@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,10 +52,8 @@ def read_chat(reader: Reader, turns: Chat) -> Sentence:
     own = {**(reader.tokenizer_kwargs or {}), "add_special_tokens": False}  # which the template has written
     read = replace(reader, tokenizer_kwargs=own).text(text)
     ends, names = _ends(reader.tokenizer, turns, text), _names(turns)
-    places = [
-        next((i for i, end in enumerate(ends) if span is not None and span[2] <= end), None) for span in read.spans
-    ]
-    return replace(read, segments=[TEMPLATE if place is None else names[place] for place in places])
+    found = [next((turn for end, turn in ends if span is not None and span[2] <= end), None) for span in read.spans]
+    return replace(read, segments=[TEMPLATE if turn is None else names[turn] for turn in found])
 
 
 def _written(tokenizer: Any, turns: Chat, *, begin: bool = False) -> str:
@@ -64,18 +63,64 @@ def _written(tokenizer: Any, turns: Chat, *, begin: bool = False) -> str:
         raise InvalidInput(f"the tokenizer's chat template does not take these turns: {error}") from error
 
 
-def _ends(tokenizer: Any, turns: Chat, text: str) -> list[int]:
-    """Where each turn ends: where a chat without the later ones would, or else with its own content."""
-    ends: list[int] = []
-    for count in range(1, len(turns) + 1):
+def _ends(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int]]:
+    """Where each turn ends, in the order of the text: with its content, and with what is written the same after it
+    where the chat ends there. A turn that the template leaves out has no end.
+    """
+    places = _contents(tokenizer, turns, text)
+    starts = [start for start, _, _ in places[1:]] + [len(text)]
+    found: list[tuple[int, int]] = []
+    for (_, end, turn), following in zip(places, starts, strict=True):
         try:
-            before = _written(tokenizer, turns[:count])
+            alone = _written(tokenizer, turns[: turn + 1])
         except InvalidInput:  # a template that wants roles in pairs
-            before = ""
-        content = turns[count - 1]["content"].strip()
-        after = text.find(content, ends[-1] if ends else 0) + len(content)
-        ends.append(len(before) if before and text.startswith(before) else after)
-    return ends
+            alone = ""
+        same = next(
+            (i for i, (a, b) in enumerate(zip(alone, text, strict=False)) if a != b), min(len(alone), len(text))
+        )
+        found.append((min(max(end, same), following), turn))
+    return found
+
+
+def _contents(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int, int]]:
+    """Start, end and turn of every content in the text, wherever the template has put it.
+
+    The chat is written once more, with marks in the place of contents. Where that gives another text between them,
+    since the template looks at contents, they are searched for one after the other.
+    """
+    marks = [f"\ue000{turn}\ue001" for turn in range(len(turns))]
+    try:
+        marked = _written(
+            tokenizer,
+            [{**each, "content": mark} for each, mark in zip(turns, marks, strict=True)],
+            begin=turns[-1]["role"] != "assistant",
+        )
+    except InvalidInput:
+        return _searched(turns, text)
+    first, *parts = re.split("\ue000(\\d+)\ue001", marked)
+    found, place = [], len(first)
+    if not text.startswith(first):
+        return _searched(turns, text)
+    for turn, after in zip(map(int, parts[::2]), parts[1::2], strict=True):
+        content = turns[turn]["content"]
+        forms = (each for each in (content, content.strip(), content.rstrip(), content.lstrip()))
+        written = next((each for each in forms if text.startswith(each + after, place)), None)
+        if written is None:
+            return _searched(turns, text)
+        found.append((place, place + len(written), turn))
+        place += len(written + after)
+    return found
+
+
+def _searched(turns: Chat, text: str) -> list[tuple[int, int, int]]:
+    found, place = [], 0
+    for turn, each in enumerate(turns):
+        content = each["content"].strip()
+        start = text.find(content, place)
+        if start >= 0:
+            place = start + len(content)
+            found.append((start, place, turn))
+    return found
 
 
 def _names(turns: Chat) -> list[str]:

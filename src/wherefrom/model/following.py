@@ -40,8 +40,12 @@ def _following(tokenizer: Any, sentence: Sentence, text: str) -> list[int]:
 
 
 def prompt_of(sentence: Sentence) -> str:
-    """The prompt in letters, where it is one text."""
-    return sentence.texts[0] if len(sentence.texts) == 1 else ""
+    """The prompt in letters, where it is one text; of one that was cut, what is read of it."""
+    if len(sentence.texts) != 1:
+        return ""
+    cut = sentence.read_by.get("long") == "truncate"
+    ends = [span[2] for span in sentence.spans if span is not None] if cut else []
+    return sentence.texts[0][: max(ends)] if ends else sentence.texts[0]
 
 
 def as_it_follows(prompt: str, text: str) -> str:

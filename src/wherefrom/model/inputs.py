@@ -199,6 +199,7 @@ class Reader:
             types=_ints(encoding.get("token_type_ids")),
             word_ids=[word_of(span, words) for span in spans] if words else None,
             unknown=[i == unknown for i in ids],
+            may_be_cut=self.truncate,
             read_by={
                 **({"tokenizer_kwargs": plain} if (plain := _recordable(self.tokenizer_kwargs or {})) else {}),
                 **({"long": "truncate"} if self.truncate and len(ids) >= (told["max_length"] or inf) else {}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from wherefrom.errors import InvalidTarget, TooLong
@@ -39,13 +40,23 @@ def phrase_of(opened: Model, sentence: Sentence, wanted: Any) -> list[int] | Non
     return found
 
 
-def continued(opened: Model, sentence: Sentence, said: Sequence[int], name: str = ANSWER) -> Sentence:
-    """The sentence followed by what was said: all of it but the last token, at which nothing is read."""
+def continued(
+    opened: Model, sentence: Sentence, said: Sequence[int], name: str = ANSWER, room: int | None = None
+) -> Sentence:
+    """The sentence followed by what was said: all of it but the last token, at which nothing is read.
+
+    A text that may be cut leaves room for so many tokens after it, those of `said` if None.
+    """
     before = list(said[:-1])
     own_stream = [name for name in sentence.segments if name == TARGET] if opened.two_streams else sentence.ids
     n, longest = len(own_stream) + len(before), opened.max_length
-    if longest is not None and n > longest:
-        raise TooLong(f"the text and what follows it have {n} tokens but the model reads at most {longest}")
+    left = inf if longest is None else longest - (len(said) if room is None else room) + 1
+    if 0 < left < len(sentence) and sentence.may_be_cut and not opened.two_streams:
+        sentence = sentence.beginning(int(left))
+    elif longest is not None and n > longest:
+        raise TooLong(
+            f"the text and what follows it have {n} tokens but the model reads at most {longest}; shorten one of them"
+        )
     text, spans = spelt(opened.tokenizer, said, len(sentence.texts))
     own = set() if opened.tokenizer is None else special_ids(opened.tokenizer)
 

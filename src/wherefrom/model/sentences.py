@@ -38,6 +38,7 @@ class Sentence:
     unknown: list[bool] = field(default_factory=list)  # read as [UNK], whatever the text says
     given: dict[str, Any] | None = None  # the ids, mask and types, or the file, where these came in and not a text
     read_by: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `explain` that read the text so
+    may_be_cut: bool = False  # by whoever puts something after it
     embedded: list[int] | None = None  # the ids whose embeddings are read, where others stand in for some of `ids`
     unseen: tuple[int, ...] = ()  # tokens that attention may not see, the others keeping their positions
     said: tuple[int, ...] = ()  # what comes after the prompt, all but its last token also at the end of `ids`
@@ -64,6 +65,27 @@ class Sentence:
         """
         before = self.embedded or self.ids
         return replace(self, embedded=[blank if i in gone else token for i, token in enumerate(before)])
+
+    def beginning(self, n: int) -> Sentence:
+        """Its first n tokens alone, where the caller lets it be cut."""
+
+        def first(values: list[T] | None) -> list[T] | None:
+            return None if values is None else values[:n]
+
+        return replace(
+            self,
+            ids=self.ids[:n],
+            tokens=self.tokens[:n],
+            special=self.special[:n],
+            spans=self.spans[:n],
+            types=first(self.types),
+            visible=first(self.visible),
+            word_ids=first(self.word_ids),
+            unknown=self.unknown[:n],
+            read_by={**self.read_by, "long": "truncate"},
+            embedded=first(self.embedded),
+            segments=self.segments[:n],
+        )
 
     def without(self, gone: Collection[int]) -> Sentence:
         """What the model reads when these tokens are deleted; only what it reads is what is left."""

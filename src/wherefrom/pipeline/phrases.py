@@ -59,7 +59,8 @@ def with_phrases(opened: Model, sentence: Sentence, question: Question) -> tuple
     ]
     if sides[0] == sides[1]:
         raise InvalidTarget(f"target and foil are the same phrase, '{question.target}'; expected two different ones")
-    return continued(opened, sentence, sides[0]), continued(opened, sentence, sides[1], FOIL)
+    room = max(map(len, sides))
+    return continued(opened, sentence, sides[0], room=room), continued(opened, sentence, sides[1], FOIL, room)
 
 
 def contrasted(target: Outcomes, foil: Outcomes, prompt: int) -> Outcomes | WherefromError:

@@ -203,7 +203,11 @@ class Explanation:
         unread = dict.fromkeys(piece for piece, unknown in zip(self.pieces, self.unknown, strict=True) if unknown)
         said = ", ".join([*unread][:UNREAD]) + (" …" if len(unread) > UNREAD else "")
         fit = [] if self.surrogate is None else [surrogate_fit(self.surrogate)]
-        cut = left_out(self.texts, self.spans, self.options) if self.options.get("long") == "truncate" else []
+        cut = (
+            left_out(self.texts, self.tokens, self.spans, self.options)
+            if self.options.get("long") == "truncate"
+            else []
+        )
         return [*self.notes, *cut, *fit, *([f"not in the vocabulary, read as unknown: {said}"] if unread else [])]
 
     @property

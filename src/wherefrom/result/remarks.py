@@ -10,16 +10,19 @@ from wherefrom.result.words import Span
 LAST = 24  # letters before a cut that a remark shows
 
 
-def left_out(texts: Sequence[str], spans: Iterable[Span | None], options: Mapping[str, Any]) -> list[str]:
+def left_out(
+    texts: Sequence[str], tokens: Sequence[str], spans: Iterable[Span | None], options: Mapping[str, Any]
+) -> list[str]:
     """What was left out of each text, as far as it is known where tokens stand."""
     asked = "max_length" in options.get("tokenizer_kwargs", {})
     where = "at max_length" if asked else "where the model stops reading"
     ends = {span[0]: span[2] for span in sorted(filter(None, spans))}
+    # A target ends with a mark of the vocabulary, which is nobody's word.
     rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(texts) if place in ends]
     return [
         f"cut {where}, after {_last_words(text[:end])!r}: {size - end:,} of {size:,} characters are left out"
         for text, end, size in rests
-        if end < size
+        if text[end:size].strip() not in ("", *tokens)
     ]
 
 
