@@ -7,7 +7,6 @@ only the rows that are read are computed. For every token of a text replaced in 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -110,10 +109,9 @@ class _Reading:
 
     def only(self, rows: list[int], run: Callable[[], Any]) -> Any:
         """What `run` returns; the head has only these rows to compute."""
-        thread = threading.get_ident()  # hooks sit on the module, for all threads
 
         def fewer(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return ((args[0][:, rows], *args[1:]), kwargs) if threading.get_ident() == thread else None
+            return (args[0][:, rows], *args[1:]), kwargs
 
         def body() -> Any:
             keeping_written(self.opened.written_on)

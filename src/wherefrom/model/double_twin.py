@@ -23,6 +23,7 @@ from wherefrom.model.model import Model
 from wherefrom.model.parts import NORMS, Block, Norm, original
 from wherefrom.model.sentences import Batch
 from wherefrom.model.trace import LayerTrace, Trace
+from wherefrom.model.undo import borrowed
 
 HOOKS = (
     "_forward_hooks",
@@ -58,7 +59,7 @@ class DoubleTrace:
 def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
     """Run the batch in float64, whatever the model's dtype. The last layer of a language model's head is left out."""
     made: dict[int, nn.Module] = {}
-    twin = _twin(opened, made)
+    twin = borrowed(lambda: _twin(opened, made))  # while no other thread has something on the model
     layers: list[LayerTrace] = []
     hidden: list[Tensor] = []
     pieces: list[Tensor] = []

@@ -311,17 +311,25 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 
 
 def hook(module: nn.Module, function: Callable[..., Any], *, before: bool = False) -> None:
-    """A forward hook, or one before the module's forward, which is given keyword arguments too."""
+    """A forward hook, or one before the module's forward, which is given keyword arguments too.
+
+    It sits on the module, for all threads; a pass of another's is not ours to look at, nor to change.
+    """
+    owner = threading.get_ident()
+
+    def ours(*args: Any) -> Any:
+        return function(*args) if threading.get_ident() == owner else None
+
     hooks, with_kwargs = (
         (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs)
         if before
         else (module._forward_hooks, module._forward_hooks_with_kwargs)
     )
-    on_leaving(partial(_unhook, hooks, with_kwargs, function))
+    on_leaving(partial(_unhook, hooks, with_kwargs, ours))
     if before:
-        module.register_forward_pre_hook(function, with_kwargs=True)
+        module.register_forward_pre_hook(ours, with_kwargs=True)
     else:
-        module.register_forward_hook(function)
+        module.register_forward_hook(ours)
 
 
 def hook_everywhere(function: Callable[..., Any]) -> None:
@@ -331,8 +339,14 @@ def hook_everywhere(function: Callable[..., Any]) -> None:
 
 
 def stand_in(module: nn.Module, function: Callable[..., Any], name: str = "forward") -> None:
-    """Another function in the place of the module's forward, whose hooks still run, or of another of its methods."""
-    own = module.__dict__.get(name)  # somebody else's, put there before us
+    """Another function in the place of the module's forward, whose hooks still run, or of another of its methods; for
+    this thread alone.
+    """
+    own, owner = module.__dict__.get(name), threading.get_ident()  # own: somebody else's, put there before us
+    before = getattr(module, name)
+
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        return (function if threading.get_ident() == owner else before)(*args, **kwargs)
 
     def undo() -> None:
         if own is None:
@@ -341,7 +355,7 @@ def stand_in(module: nn.Module, function: Callable[..., Any], name: str = "forwa
             module.__dict__[name] = own
 
     on_leaving(undo)
-    module.__dict__[name] = function
+    module.__dict__[name] = ours
 
 
 def computing_under(mode: TorchFunctionMode) -> None:
