@@ -315,6 +315,17 @@ def test_a_head_that_was_never_trained_is_refused(tmp_path: Path) -> None:
     assert wherefrom.explain("the cat", tmp_path).target.kind == "none"
 
 
+def test_question_answering_by_a_beam_is_refused_and_the_simple_one_opens() -> None:
+    config = transformers.XLMConfig(vocab_size=60, emb_dim=24, n_layers=2, n_heads=4)
+    pair = ("is it good ?", "the film is good")
+    beam, simple = (
+        kind(config).eval()
+        for kind in (transformers.XLMForQuestionAnswering, transformers.XLMForQuestionAnsweringSimple)
+    )
+    refused("by a beam .*XLMForQuestionAnsweringSimple, or by AutoModelForQuestionAnswering", pair, beam, TOKENIZER)
+    assert wherefrom.explain(pair, simple, TOKENIZER, method="saliency").target.kind == "start"
+
+
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA; the test is about machines without it")

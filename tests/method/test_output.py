@@ -313,6 +313,16 @@ def test_a_model_that_was_opened_before_answers_in_inference_mode(variant: str) 
         assert np.allclose(found, ask(wherefrom.open_model(tiny.model(variant), TOKENIZER)), atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["cp-lrp", "decompx", "ablation", "alti"])
+def test_autocast_is_left_for_as_long_as_a_model_is_explained(method: str) -> None:
+    """A model in float32 would be explained in bfloat16, and refused where that is noticed."""
+    expected = wherefrom.explain(TEXTS[0], tiny.model(), TOKENIZER, method=method)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = wherefrom.explain(TEXTS[0], tiny.model(), TOKENIZER, method=method)
+        assert torch.is_autocast_enabled("cpu")
+    assert np.allclose(found.scores, expected.scores, atol=1e-6)
+
+
 def test_ablation_is_of_one_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model's own attention is faster and rounds otherwise: whole and changed sentences must share it."""
     asked: list[Any] = []

@@ -40,7 +40,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "masked-lm": ("AutoModelForMaskedLM", ("ForMaskedLM",)),
     "token-classification": ("AutoModelForTokenClassification", ("ForTokenClassification",)),
-    "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering",)),
+    "question-answering": ("AutoModelForQuestionAnswering", ("ForQuestionAnswering", "ForQuestionAnsweringSimple")),
     "causal-lm": ("AutoModelForCausalLM", ("ForCausalLM", "LMHeadModel")),
     "seq2seq": ("AutoModelForSeq2SeqLM", ("ForConditionalGeneration", "MarianMTModel")),
     "encoder": ("AutoModel", ("Model",)),

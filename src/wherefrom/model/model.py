@@ -27,7 +27,7 @@ from wherefrom.model.sentences import Batch, Sentence
 from wherefrom.model.side_by_side import one_block
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
-from wherefrom.model.undo import configs, outside_inference_mode, parts_of, written_on
+from wherefrom.model.undo import configs, outside_inference_mode, parts_of, without_autocast, written_on
 from wherefrom.work import BatchShape
 
 POOLED = {
@@ -385,7 +385,7 @@ class Model:
 
     def forward(self, batch: Batch) -> Any:
         """The model's own forward pass on a batch."""
-        return forward(self, batch)
+        return without_autocast(lambda: forward(self, batch))
 
 
 def pretrained_in(model: nn.Module) -> transformers.PreTrainedModel:

@@ -168,6 +168,11 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
             f"tokens in one table"
         )
     task = _task_of(model)
+    if task == "question-answering" and any(hasattr(each, "start_n_top") for each in model.modules()):
+        raise UnsupportedModel(
+            f"{type(model).__name__} looks for answers by a beam and gives no numbers of the other tokens; load its "
+            f"checkpoint as {type(model).__name__}Simple, or by AutoModelForQuestionAnswering"
+        )
     if task == "seq2seq" and not pair:
         task = "causal-lm"  # LLaVA and its like, which may see pictures, too: …ForConditionalGeneration
     if pair:

@@ -40,6 +40,7 @@ WATCHED = "_output_capturing_hooks_installed"  # transformers' mark on a model w
 WATCHER = "transformers.utils.output_capturing"  # ... which come from here
 # By RWKV and RecurrentGemma on themselves; and by Qwen-VL, how far the pictures of its last text have moved positions.
 WRITTEN = ("layers_are_rescaled", "recurrent_states", "conv1d_state", "rope_deltas")
+CASTING = ("cpu", "cuda")  # devices that autocast may be on for
 P = ParamSpec("P")
 _LOCK = threading.RLock()
 _JOURNAL: list[Callable[[], object]] = []  # how to undo what was done, oldest first; each may run more than once
@@ -142,9 +143,18 @@ def outside_inference_mode(body: Callable[[], T]) -> T:
     # Only where it is on: torch's guard, interrupted, lives as long as the traceback and then puts back the grad mode
     # of the moment at which it was made.
     if not torch.is_inference_mode_enabled():
-        return body()
+        return without_autocast(body)
     with torch.inference_mode(False):
-        return body()
+        return without_autocast(body)
+
+
+def without_autocast(body: Callable[[], T]) -> T:
+    """A caller under autocast has the model explained as it is: our sums over bfloat16 would be of another one."""
+    for device in CASTING:
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return without_autocast(body)
+    return body()
 
 
 def without_gradients(body: Callable[[], T]) -> T:
