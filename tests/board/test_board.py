@@ -198,7 +198,7 @@ def test_an_example_that_nothing_can_explain_leaves_no_method_out(tmp_path: Path
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="no part nonsense"):
         board.Measuring(parts=("nonsense",))
-    with pytest.raises(UnknownName, match="no finished table"):
+    with pytest.raises(UnknownName, match="no finished table of the part 'faithful', by which methods are ranked"):
         board.read_board(tmp_path)
 
 

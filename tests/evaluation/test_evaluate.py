@@ -14,7 +14,7 @@ import tiny
 import wherefrom
 from wherefrom.data import Example, token_mask
 from wherefrom.errors import RowsLeftOut, WherefromError
-from wherefrom.evaluation import compare_methods, compare_runs, local, planning, steps, store
+from wherefrom.evaluation import compare_methods, compare_runs, export, local, planning, steps, store
 from wherefrom.evaluation.summary import Key
 from wherefrom.evaluation.task import Item, ShardTask
 from wherefrom.evaluation.worker import Worker
@@ -167,6 +167,12 @@ def test_scores_made_elsewhere() -> None:
         evaluate(texts, [], ["aopc"], explanations={"mine": theirs[::-1]})
     with pytest.raises(WherefromError, match="leave it out"):
         evaluate(texts, [], ["confidence"], explanations={"mine": theirs})
+    first = wherefrom.explain(texts, MODEL, TOKENIZER, "saliency", target=0)
+    with pytest.raises(
+        WherefromError, match=r"'mine' explains class '\S+', and what is measured of this example is class"
+    ):
+        evaluate(texts, ["saliency"], ["aopc"], explanations={"mine": first}, target=1)
+    assert evaluate(texts, [], ["aopc"], explanations={"mine": first}, target=0).summary
 
 
 # What fails, what is refused -------------------------------------------------------------------------------
@@ -463,3 +469,14 @@ def test_where_nothing_could_be_explained_the_folder_is_free_for_the_next_try(tm
     with pytest.raises(WherefromError, match=r"none of the 2 examples could be explained .* cut with truncate=True"):
         wherefrom.evaluate(["good " * 600, "dull " * 600], **how)
     assert not wherefrom.evaluate(["good " * 600, "dull " * 600], truncate=True, **how).failures  # as it was advised
+
+
+def test_the_best_correlation_goes_where_the_other_metric_is_better() -> None:
+    """Fewer probes are better: so is a compression that rises where they fall."""
+    found = {
+        Key(method, f"compression against {other}", None): correlation.Summary(mean, 0.1, 0.1, 9, 0)
+        for other in ("cue-probes", "cue-ap")
+        for method, mean in (("alti", -0.7), ("random", 0.5))
+    }
+    assert export._best("compression against cue-probes", found) == "alti"
+    assert export._best("compression against cue-ap", found) == "random"

@@ -204,7 +204,8 @@ def read_board(folder: Path) -> Board:
             tables.append(_table(path))
     if not tables:
         raise UnknownName(
-            f"'{folder}' has no finished table; expected what `wherefrom benchmark --out {folder}` writes"
+            f"'{folder}' has no finished table of the part 'faithful', by which methods are ranked; expected what "
+            f"`wherefrom benchmark --out {folder}` writes, without --parts or with that part among them"
         )
     return Board(tuple(tables), tuple(unfinished))
 

@@ -58,6 +58,7 @@ def benchmark_command(
 
     from wherefrom import zoo
     from wherefrom.board import Measuring, measure
+    from wherefrom.evaluation import Run
     from wherefrom.spec import split
 
     how = Measuring(
@@ -78,7 +79,12 @@ def benchmark_command(
     with resumable(out):
         for done in measure(model or zoo.names(but=unread), out, how):
             print(f"measured: {done.name}", flush=True)
-    print(f"wherefrom leaderboard '{out}' ranks the methods")
+    if "faithful" in how.parts or any(Run(each.parent).finished for each in out.glob("*/faithful/manifest.json")):
+        print(f"wherefrom leaderboard '{out}' ranks the methods")
+    else:
+        print(
+            "methods are ranked by the part faithful, which is not measured yet: repeat the command with it in --parts"
+        )
 
 
 def leaderboard_command(

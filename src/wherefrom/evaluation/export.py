@@ -108,7 +108,8 @@ def _signed(value: float) -> str:
 
 def _best(metric: str, whole: dict[Key, Summary]) -> str | None:
     """The method that does best; none where no direction is better."""
-    better = metric_of(metric).better
+    other = metric.partition(" against ")[2]  # a correlation is best towards where that one is
+    better = metric_of(other or metric).better
     means = [(each.mean, key.method) for key, each in whole.items() if key.metric == metric and each.count]
     if not better or len(means) < 2:
         return None
