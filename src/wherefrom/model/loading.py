@@ -103,8 +103,9 @@ def stamp(source: str) -> str:
     folder = Path(source)
     if not os.path.isdir(folder):  # as pathlib asks, but a name that no file system takes is none
         return ""
-    # What a link points to; a link that leads nowhere has nothing to be stamped.
-    files = [(file.name, file.stat()) for file in folder.iterdir() if file.exists()]
+    # What a link points to; a link that leads nowhere has nothing to be stamped. One folder down lies a pooling.
+    every = [each for pattern in ("*", "*/*") for each in folder.glob(pattern) if each.exists()]
+    files = [(str(file), file.stat()) for file in every]
     return str(sorted((name, found.st_mtime_ns, found.st_size) for name, found in files))
 
 
