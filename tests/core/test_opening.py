@@ -161,6 +161,8 @@ def test_a_sentence_embedding_is_read_where_its_folder_says(
     rows = plain.aggregated[-1]
     np.testing.assert_allclose(found.scores, rows.mean(0) if position is None else rows[position])
     assert wherefrom.explain("the cat", folder, method="attention", position="last").readout.position == 3
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_lasttoken": true}')  # changed since
+    assert wherefrom.explain("the cat", folder, method="attention", dtype="float32").readout.position == 3
 
 
 def test_a_pooling_without_a_readout_position_is_named(tmp_path: Path) -> None:
