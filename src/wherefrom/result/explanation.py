@@ -16,9 +16,9 @@ from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnknownNam
 from wherefrom.files import write
 from wherefrom.result import serialise, tabular
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target
+from wherefrom.result.cautions import left_out, surrogate_fit
 from wherefrom.result.elsewhere import fields_of
 from wherefrom.result.picture import Patches
-from wherefrom.result.remarks import left_out, surrogate_fit
 from wherefrom.result.units import grouped
 from wherefrom.result.words import Span, as_written, group, in_letters, spelt_by
 from wherefrom.typecheck import checked, least
