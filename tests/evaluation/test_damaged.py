@@ -19,7 +19,8 @@ from wherefrom.data import Dataset, Example, read
 from wherefrom.data.example import Dropped, kept
 from wherefrom.errors import WherefromError
 from wherefrom.evaluation import Run, manifest
-from wherefrom.evaluation.export import show
+from wherefrom.evaluation.export import export, show
+from wherefrom.evaluation.summary import Key
 from wherefrom.model import open_model
 from wherefrom.model.inputs import Reader
 from wherefrom.training.classify import reach
@@ -266,3 +267,15 @@ def test_examples_that_no_table_can_hold_are_refused_by_their_id(example: Exampl
     for data in ([example], Dataset("mine", "", lambda: iter([example]))):
         with pytest.raises(WherefromError, match="cannot be evaluated: its"):
             evaluate(data)
+
+
+def test_a_table_as_csv_that_is_empty_or_gone_is_made_anew_by_the_command(folder: Path) -> None:
+    file = folder / "summary.csv"
+    whole = file.read_bytes()
+    for damage in (lambda: file.write_text(""), file.unlink):
+        damage()
+        with pytest.raises(WherefromError, match=r"summary\.csv' cannot be read .*repeat the run's command"):
+            export(Run(folder), "csv")
+        evaluate(out=folder)
+        assert file.read_bytes() == whole
+    assert Run(folder).values(("attention", "aopc", None)) == Run(folder).values(Key("attention", "aopc", None))  # type: ignore[arg-type]

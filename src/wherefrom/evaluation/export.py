@@ -29,7 +29,10 @@ def export(run: Run, form: str, *, layers: bool = False) -> str:
     """The summary of a run as csv (every number), md or latex (a table of means)."""
     if form == "csv":
         run.table("summary")  # says what is wrong with a run that is not finished
-        return (run.path / SUMMARY_CSV).read_text(encoding="utf-8")
+        with run.reading(SUMMARY_CSV):
+            if written := (run.path / SUMMARY_CSV).read_text(encoding="utf-8"):
+                return written
+            raise ValueError("it is empty")
     return _written(means(run), form) + ("\n" + _written(by_layer(run), form) if layers and by_layer(run)[1:] else "")
 
 

@@ -117,7 +117,8 @@ class Run:
         return shlex.join(self.manifest.get("command", []))
 
     def values(self, key: Key) -> dict[str, float]:
-        """One metric of one method by example; NaN where it has no value."""
+        """One metric of one method by example; NaN where it has no value. The key is one of `summary`'s."""
+        key = Key(*key)
         chosen = [("method", "=", key.method), ("metric", "=", key.metric)]
         columns = ["example", "layer", "value"]
         found = self._read(summary.RECORDS, columns=columns, filters=chosen)
