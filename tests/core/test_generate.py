@@ -394,6 +394,16 @@ SAID, CAT, DOG = (
             [{**SAID, "content": "deep film"}, {**CAT, "content": "dog"}, DOG, CAT],
             {"dog": "user 1", "film": "system", "cat": "user 2"},
         ),
+        (  # as Qwen's, which leaves thoughts out
+            "{% for m in messages %}{{ m.content.split('/')[-1] }} . {% endfor %}",
+            [CAT, {**DOG, "content": "the film / good dog"}, {**CAT, "content": "deep"}],
+            {"cat": "user 1", "dog": "assistant", "deep": "user 2"},
+        ),
+        (
+            "the film{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}",
+            [SAID],
+            {"film": "template"},
+        ),
         (  # which looks at contents
             "{% for m in messages %}{% if 'cat' in m.content %}the {% endif %}{{ m.content }} . {% endfor %}",
             [{**SAID, "content": "deep film"}, CAT],

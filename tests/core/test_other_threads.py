@@ -58,6 +58,40 @@ def test_a_pass_of_another_thread_is_left_alone(variant: str, method: str) -> No
     assert np.allclose(again.scores, alone.scores, atol=1e-5)
 
 
+@pytest.mark.parametrize("variant", ["llama", "gpt2"])
+def test_a_pass_that_began_before_ours_keeps_its_attention(variant: str) -> None:
+    """Under sdpa a causal model has no mask: eager attention in its middle would see what comes later."""
+    model, tokenizer = tiny.model(variant, "causal-lm"), tiny.tokenizer()
+    model.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        right = model(IDS).logits
+    begun, inside, done, found = threading.Event(), threading.Event(), threading.Event(), list[Any]()
+    ours = threading.get_ident()
+
+    def others() -> None:
+        with torch.no_grad():
+            found.append(model(IDS).logits)
+        done.set()
+
+    def meet(*_: Any) -> None:
+        if threading.get_ident() == ours:
+            inside.set()
+            done.wait(60)
+        else:
+            begun.set()
+            inside.wait(60)
+
+    opened = wherefrom.open_model(model, tokenizer)
+    wherefrom.explain(TEXT, opened, method="alti")  # whatever is made once
+    model.base_model.get_submodule("layers.0" if variant == "llama" else "h.0").register_forward_pre_hook(meet)
+    thread = threading.Thread(target=others)
+    thread.start()
+    assert begun.wait(60)
+    wherefrom.explain(TEXT, opened, method="alti")
+    thread.join()
+    assert torch.allclose(found[0], right, atol=1e-4)
+
+
 def test_a_model_is_copied_while_nobody_has_hooks_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made, twin = [], double_twin._twin
 

@@ -51,6 +51,26 @@ def test_a_key_that_draws_anew_leaves_the_focus_where_it_was(opened: Open, one: 
     assert in_focus(page) != "BODY"
 
 
+@pytest.mark.parametrize("view", ["text", "layers"])
+def test_what_is_pointed_at_in_pieces_is_not_looked_for_among_words(opened: Open, view: str) -> None:
+    """An error on the page fails every test here: the last piece has a number that no word has."""
+    page = opened(
+        document({"m": wherefrom.explain("meaningful meaningful film", tiny.model(), tiny.tokenizer(), method="alti")})
+    )
+    if view == "layers":
+        page.keyboard.press("l")
+    page.keyboard.press("w")
+    settle(page)
+    last = page.locator(".text .token", has_text="film")
+    last.hover()
+    last.focus()
+    settle(page)
+    for _ in range(2):
+        page.keyboard.press("w")
+        settle(page)
+    expect(page.locator(".text .token", has_text="film")).to_be_visible()
+
+
 def test_a_head_brings_the_map_that_shows_it(opened: Open, one: Explanation) -> None:
     page = opened(document({"m": one}))
     expect(page.locator(".picture.map")).to_have_count(0)

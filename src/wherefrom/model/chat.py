@@ -68,9 +68,9 @@ def _ends(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int]]:
     where the chat ends there. A turn that the template leaves out has no end.
     """
     places = _contents(tokenizer, turns, text)
-    starts = [start for start, _, _ in places[1:]] + [len(text)]
+    starts = [*(start for start, _, _ in places), len(text)][1:]
     found: list[tuple[int, int]] = []
-    for (_, end, turn), following in zip(places, starts, strict=True):
+    for (_, end, turn), following in zip(places, starts, strict=False):
         try:
             alone = _written(tokenizer, turns[: turn + 1])
         except InvalidInput:  # a template that wants roles in pairs
@@ -105,10 +105,12 @@ def _contents(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int, in
         content = turns[turn]["content"]
         forms = (each for each in (content, content.strip(), content.rstrip(), content.lstrip()))
         written = next((each for each in forms if text.startswith(each + after, place)), None)
-        if written is None:
+        end = text.find(after, place) if after else len(text)  # of a content that the template writes otherwise
+        end = place + len(written) if written is not None else end
+        if end < 0:
             return _searched(turns, text)
-        found.append((place, place + len(written), turn))
-        place += len(written + after)
+        found.append((place, end, turn))
+        place = end + len(after)
     return found
 
 

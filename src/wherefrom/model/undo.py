@@ -245,8 +245,16 @@ def attending(model: nn.Module, name: str, attention: Any, mask: Any, parts: Seq
         for registry in new:
             registry.pop(name, None)
 
+    own, owner = {id(config): implementation for config, implementation in before}, threading.get_ident()
+
+    def attends(module: nn.Module, *args: Any, **more: Any) -> Any:
+        """Ours; of another thread, whose mask may be from before, the model's own."""
+        implementation = own.get(id(getattr(module, "config", None))) if threading.get_ident() != owner else None
+        theirs = None if implementation == name else AttentionInterface._global_mapping.get(implementation)
+        return (theirs or attention)(module, *args, **more)
+
     on_leaving(undo)
-    AttentionInterface.register(name, attention)
+    AttentionInterface.register(name, attends)
     AttentionMaskInterface.register(name, mask)
     for config, _ in before:
         config._attn_implementation_internal = name

@@ -64,6 +64,7 @@ export function mount(element, payload, options = {}) {
     units(units) {
       if (!subjects.some((subject) => subject.units.words)) return; // nothing to choose: the key must not choose unseen
       const { pin, units: before } = chosen.get();
+      if (units !== before) hovered = null; // its number was that of a piece, or of a word
       const groups = pin && subjects.find((subject) => subject.text === pin.text)?.units.words?.groups;
       if (!groups || units === before) return set({ units });
       const token = units === "words" ? groups.findIndex((members) => members.includes(pin.token)) : groups[pin.token][0];
