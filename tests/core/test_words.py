@@ -54,6 +54,8 @@ def test_accents_that_a_vocabulary_leaves_out_stay_with_their_letter() -> None:
     found = wherefrom.explain(text, method="random")
     assert found.tokens[1:-1] == ["ca", "##fe", "cre", "##me"]
     assert found.words().tokens[1:-1] == text.split()
+    for word in ("\u0928\u092e\u0938\u094d\u0924\u0947", "\u2764\ufe0f"):  # vowels of Hindi, a heart made red
+        assert wherefrom.explain(f"good {word}", method="random").words().tokens[2] == word
 
 
 @given(st.text(max_size=30), st.data())

@@ -167,12 +167,6 @@ def test_scores_made_elsewhere() -> None:
         evaluate(texts, [], ["aopc"], explanations={"mine": theirs[::-1]})
     with pytest.raises(WherefromError, match="leave it out"):
         evaluate(texts, [], ["confidence"], explanations={"mine": theirs})
-    first = wherefrom.explain(texts, MODEL, TOKENIZER, "saliency", target=0)
-    with pytest.raises(
-        WherefromError, match=r"'mine' explains class '\S+', and what is measured of this example is class"
-    ):
-        evaluate(texts, ["saliency"], ["aopc"], explanations={"mine": first}, target=1)
-    assert evaluate(texts, [], ["aopc"], explanations={"mine": first}, target=0).summary
 
 
 # What fails, what is refused -------------------------------------------------------------------------------

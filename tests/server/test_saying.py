@@ -163,6 +163,8 @@ def test_targets_of_a_translator_are_compared(translating: Any, translator: Mode
         ("generate", {"prompt": "a", "model": "nobody"}, 404, "unknown-name"),
         ("generate", {"prompt": "a", "method": "guess"}, 404, "unknown-name"),
         ("generate", {"prompt": "a", "top": 3}, 422, "invalid-request"),
+        ("generate", {"prompt": "a", "seed": 3}, 422, "invalid-option"),
+        ("generate", {"prompt": "a", "target": "b", "temperature": 1}, 422, "invalid-option"),
         ("generate", {"chat": [{"role": "robot", "content": "a"}]}, 422, "invalid-request"),
         ("generate", {"prompt": "a", "method": "integrated-gradients(n_steps=100000)"}, 422, "invalid-option"),
         ("why-not", {"ids": [5, 99999], "target": 1, "foil": 2}, 400, "invalid-input"),

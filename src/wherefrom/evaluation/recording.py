@@ -55,12 +55,6 @@ def is_of(explanation: Explanation, wanted: Any) -> bool:
     return index == wanted or label == wanted or label.casefold() == str(wanted).casefold() or str(index) == wanted
 
 
-def _asked(explanation: Explanation) -> tuple[Any, ...]:
-    """The output that an explanation is measured by."""
-    of = explanation.measured
-    return of.kind, of.index, of.foil, of.end, of.tokens
-
-
 def completed(given: Explanation, sentence: Sentence, main: Explanation, name: str) -> Explanation:
     """An explanation made elsewhere, with what is known of the tokens and the answer put in where it says nothing."""
     if list(given.tokens) != list(sentence.tokens):
@@ -69,11 +63,6 @@ def completed(given: Explanation, sentence: Sentence, main: Explanation, name: s
             f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
         )
     told = main if given.measured.kind == "none" else given
-    if main.measured.kind != "none" and _asked(told) != _asked(main):
-        raise InvalidInput(
-            f"'{name}' explains {told.measured}, and what is measured of this example is {main.measured}: rows of one "
-            f"table would be of different outputs; explain what is measured, or say target= as the explanations have it"
-        )
     return replace(
         given,
         method=name,

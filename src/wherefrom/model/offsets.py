@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
-from unicodedata import combining
+from unicodedata import category
 
 from wherefrom.result.words import Span
 
@@ -32,7 +32,7 @@ def with_accents(spans: list[Span | None], texts: Sequence[str]) -> list[Span | 
     for span in spans:
         if span is not None and span[1] < span[2]:
             which, start, end = span
-            while end < len(texts[which]) and combining(texts[which][end]) and (which, end) not in begun:
+            while end < len(texts[which]) and category(texts[which][end]) == "Mn" and (which, end) not in begun:
                 end += 1
             span = (which, start, end)
         found.append(span)

@@ -99,9 +99,12 @@ def check_generate(asked: GenerateBody, limits: Limits) -> None:
         raise OverLimit(
             f"max_new_tokens={asked.max_new_tokens}; on this server a model says at most {limits.said} tokens"
         )
-    drawn = ("max_new_tokens", "temperature", "seed")
-    if asked.target is not None and (unread := [name for name in drawn if name in asked.model_fields_set]):
-        raise InvalidOption(f"a target is taken as said, and nothing is generated; leave {' and '.join(unread)} out")
+    given = {name: getattr(asked, name) for name in ("max_new_tokens", "temperature", "seed")}
+    sent = [name for name, each in given.items() if name in asked.model_fields_set and each is not None]
+    if asked.target is not None and sent:
+        raise InvalidOption(f"a target is taken as said, and nothing is generated; leave {' and '.join(sent)} out")
+    if asked.seed is not None and asked.temperature is None:
+        raise InvalidOption("seed is of a sampled answer; give a temperature with it, or leave it out")
     _refuse_long_work(asked.method)
 
 
