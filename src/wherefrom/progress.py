@@ -1,4 +1,6 @@
-"""How far a long call has come: a bar in a terminal or a notebook, nothing anywhere else."""
+"""How far a long call has come, a bar in a terminal or a notebook and nothing anywhere else; and whether somebody still
+waits for it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,27 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 PACE = 0.2  # seconds between two looks of a notebook's bar
+_WANTED: ContextVar[Callable[[], object] | None] = ContextVar("wherefrom_wanted", default=None)
+
+
+@contextmanager
+def wanted_by(check: Callable[[], object]) -> Iterator[None]:
+    """Within, `still_wanted` calls this, which raises where nobody waits any more."""
+    before = _WANTED.set(check)
+    try:
+        yield
+    finally:
+        _WANTED.reset(before)
+
+
+def still_wanted() -> None:
+    """A place in long work, outside of the model's passes, at which it may be broken off."""
+    if (check := _WANTED.get()) is not None:
+        check()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import tiny
 import wherefrom
 from oracles import flow as oracle
 from wherefrom.aggregate.flow import flow, flow_values
+from wherefrom.progress import wanted_by
 
 FLOW = sys.modules["wherefrom.aggregate.flow"]  # the package shows the function under this name
 
@@ -184,6 +185,22 @@ def test_what_cannot_flow_is_refused() -> None:
         maps[1, 1, 1] = wrong
         with pytest.raises(wherefrom.WherefromError, match="not negative"):
             flow(maps)
+
+
+def test_flows_that_nobody_waits_for_any_more_are_broken_off() -> None:
+    maps = np.random.default_rng(0).dirichlet([0.1] * 30, size=(6, 30))
+    looks = 0
+
+    def check() -> None:
+        nonlocal looks
+        looks += 1
+        if looks > 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError), wanted_by(check):
+        flow(maps)
+    assert looks == 4
+    assert flow(maps[:2]).shape == (2, 30, 30)  # afterwards as before
 
 
 CASES = [(case, sentence) for case in golden.having("attention_flow") for sentence in case.sentences("attention_flow")]

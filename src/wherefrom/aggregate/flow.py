@@ -33,6 +33,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from wherefrom.aggregate.types import Maps
 from wherefrom.errors import NotDefined
+from wherefrom.progress import still_wanted
 from wherefrom.work import Work
 
 Array = NDArray[np.float64]
@@ -118,6 +119,7 @@ def _layer(top: Array, stack: Array, lower: Array, *, known: bool) -> Array:
     at_once = max(1, TILE // stack[0].size)
     tried = closed = 0
     for row in np.flatnonzero(spreadable.any(1)):
+        still_wanted()
         every = np.flatnonzero(spreadable[row])
         for sinks in np.split(every, range(at_once, len(every), at_once)):
             wanted = most[row, sinks]
@@ -232,6 +234,7 @@ def _solve(top: Array, stack: Array, pairs: NDArray[np.intp]) -> Array:
         network = _network(nodes, inner, len(members))
         for first in range(0, len(members), network.copies):
             some = members[first : first + network.copies]
+            still_wanted()
             row, sink = pairs[some].T
             for each, reached in zip(some, network.reached(starts[row], ends[:, sink].T), strict=False):
                 values[each] = _across(top[pairs[each, 0]], stack, stack[0][:, pairs[each, 1]], reached)

@@ -23,6 +23,7 @@ from wherefrom.model.sentences import Batch, Sentence, collate
 from wherefrom.model.two_streams import Streams, streams_of, taken
 from wherefrom.model.undo import borrowed, hook, stand_in
 from wherefrom.model.unseen import forward_unseen
+from wherefrom.progress import wanted_by
 from wherefrom.result.answer import Answer
 
 T = TypeVar("T")
@@ -153,7 +154,9 @@ def begun_readings(
 
 
 def watched(opened: Model, run: Callable[[], T], look: Callable[[], object]) -> T:
-    """What `run` returns; before every block of every pass that it makes comes a call of `look`, which may raise."""
+    """What `run` returns; before every block of every pass that it makes, and now and then in long work beside these,
+    comes a call of `look`, which may raise.
+    """
 
     def called(*_: Any) -> None:
         look()
@@ -161,7 +164,8 @@ def watched(opened: Model, run: Callable[[], T], look: Callable[[], object]) -> 
     def body() -> T:
         for block in opened.blocks:
             hook(block.first, called, before=True)
-        return run()
+        with wanted_by(look):
+            return run()
 
     return borrowed(body)
 
