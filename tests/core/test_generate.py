@@ -21,7 +21,6 @@ from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, TooLong
 from wherefrom.generating import rather_than
 
 PROMPT = "the cat is not very good . the dog"
-GOOD_OR_BAD: Any = {"target": " good", "foil": " bad"}
 
 
 @pytest.fixture(scope="module")
@@ -337,21 +336,6 @@ def test_documents_of_a_prompt_are_units(model: Any) -> None:
         assert found.scores[0] == pytest.approx(plain.scores[:tokens].sum())
 
 
-def test_a_classification_by_words_that_stand_for_its_classes() -> None:
-    """The example of docs/generation.md: "good" against "bad" after what is said of a film."""
-    found = [
-        wherefrom.explain(f"It was {film}. I thought it was very", "wherefrom/lm", method="attn-lrp", **GOOD_OR_BAD)
-        for film in ("a deep and beautiful film", "a dull and stupid film")
-    ]
-    good, bad = (each.probabilities["good"] / each.probabilities["bad"] for each in found)
-    assert good > 1 > bad
-    beautiful, dull = (
-        each.words().scores[each.words().tokens.index(word)]
-        for each, word in zip(found, ("beautiful", "dull"), strict=True)
-    )
-    assert beautiful > 0 > dull
-
-
 def test_what_says_nothing_is_refused(model: Any) -> None:
     with pytest.raises(InvalidOption, match="says nothing"):
         wherefrom.generate("the cat", tiny.model(), tiny.tokenizer())
@@ -372,66 +356,6 @@ def test_what_says_nothing_is_refused(model: Any) -> None:
 def test_what_transformers_refuses_is_an_error_of_ours(model: Any, how: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidOption, match=said):
         wherefrom.generate(PROMPT, model, **how)
-
-
-SAID, CAT, DOG = (
-    {"role": role, "content": text} for role, text in (("system", "he said"), ("user", "a cat"), ("assistant", "no"))
-)
-
-
-@pytest.mark.parametrize(
-    ("template", "turns", "expected"),
-    [
-        (
-            "{% for m in messages %}{% if m.role != 'system' %}{{ m.content }} . {% endif %}{% endfor %}",
-            [SAID, CAT],
-            {"cat": "user", ".": "user"},
-        ),
-        ("{{ messages[-1].content }}", [SAID, CAT], {"a": "user", "cat": "user"}),
-        (  # as Mistral's, which puts the system's words before the last of the user's
-            "{% for m in messages if m.role != 'system' %}{% if loop.last %}{{ messages[0].content }} ! {% endif %}"
-            "{{ m.content | trim }} . {% endfor %}",
-            [{**SAID, "content": "deep film"}, {**CAT, "content": "dog"}, DOG, CAT],
-            {"dog": "user 1", "film": "system", "cat": "user 2"},
-        ),
-        (  # as Qwen's, which leaves thoughts out
-            "{% for m in messages %}{{ m.content.split('/')[-1] }} . {% endfor %}",
-            [CAT, {**DOG, "content": "the film / good dog"}, {**CAT, "content": "deep"}],
-            {"cat": "user 1", "dog": "assistant", "deep": "user 2"},
-        ),
-        (
-            "the film{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}",
-            [SAID],
-            {"film": "template"},
-        ),
-        (  # which looks at contents
-            "{% for m in messages %}{% if 'cat' in m.content %}the {% endif %}{{ m.content }} . {% endfor %}",
-            [{**SAID, "content": "deep film"}, CAT],
-            {"film": "system", "the": "user", "cat": "user"},
-        ),
-    ],
-)
-def test_turns_that_a_template_leaves_out_or_moves(
-    model: Any, template: str, turns: list[dict[str, str]], expected: dict[str, str]
-) -> None:
-    tokenizer = tiny.tokenizer(chat_template=template)
-    tokenizer.backend_tokenizer.post_processor = None
-    (read,), _ = wherefrom.open_model(model.model, tokenizer).reader().read(turns)
-    for token, segment in expected.items():
-        assert {read.segments[i] for i, each in enumerate(read.tokens) if each == token} == {segment}, token
-
-
-def test_a_text_is_cut_before_what_follows_it() -> None:
-    text = " ".join(["film"] * 600)
-    for target in (" are", " were in the house."):
-        found = wherefrom.explain(text, "wherefrom/lm", method="saliency", target=target, truncate=True)
-        assert len(found) == 512
-        assert found.arguments["long"] == "truncate"
-    foil = {"foil": " is here , now", "target": " were in the house."}
-    both = wherefrom.explain(text, "wherefrom/lm", method="gradient-x-input", truncate=True, **foil)
-    assert both.segments.count("prompt") <= found.segments.count("prompt") < 512
-    with pytest.raises(wherefrom.WherefromError, match="shorten"):
-        wherefrom.explain(text, "wherefrom/lm", method="saliency", target=" are")
 
 
 def test_beside_a_target_nothing_is_left_unread(model: Any) -> None:

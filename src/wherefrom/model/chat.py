@@ -103,7 +103,7 @@ def _contents(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int, in
         return _searched(turns, text)
     for turn, after in zip(map(int, parts[::2]), parts[1::2], strict=True):
         content = turns[turn]["content"]
-        forms = (each for each in (content, content.strip(), content.rstrip(), content.lstrip()))
+        forms = (content, content.strip(), content.rstrip(), content.lstrip())
         written = next((each for each in forms if text.startswith(each + after, place)), None)
         end = text.find(after, place) if after else len(text)  # of a content that the template writes otherwise
         end = place + len(written) if written is not None else end

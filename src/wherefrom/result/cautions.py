@@ -17,12 +17,11 @@ def left_out(
     asked = "max_length" in options.get("tokenizer_kwargs", {})
     where = "at max_length" if asked else "where the model stops reading"
     ends = {span[0]: span[2] for span in sorted(filter(None, spans))}
-    # A target ends with a mark of the vocabulary, which is nobody's word.
     rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(texts) if place in ends]
     return [
         f"cut {where}, after {_last_words(text[:end])!r}: {size - end:,} of {size:,} characters are left out"
         for text, end, size in rests
-        if text[end:size].strip() not in ("", *tokens)
+        if text[end:size].strip() not in ("", *tokens)  # a target ends with a mark of the vocabulary, nobody's word
     ]
 
 

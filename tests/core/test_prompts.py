@@ -1,0 +1,85 @@
+"""Prompts as a language model reads them: chats, texts cut before what follows them, words that stand for classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tiny
+import wherefrom
+
+GOOD_OR_BAD: Any = {"target": " good", "foil": " bad"}
+SAID, CAT, DOG = (
+    {"role": role, "content": text} for role, text in (("system", "he said"), ("user", "a cat"), ("assistant", "no"))
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "turns", "expected"),
+    [
+        (
+            "{% for m in messages %}{% if m.role != 'system' %}{{ m.content }} . {% endif %}{% endfor %}",
+            [SAID, CAT],
+            {"cat": "user", ".": "user"},
+        ),
+        ("{{ messages[-1].content }}", [SAID, CAT], {"a": "user", "cat": "user"}),
+        (  # as Mistral's, which puts the system's words before the last of the user's
+            "{% for m in messages if m.role != 'system' %}{% if loop.last %}{{ messages[0].content }} ! {% endif %}"
+            "{{ m.content | trim }} . {% endfor %}",
+            [{**SAID, "content": "deep film"}, {**CAT, "content": "dog"}, DOG, CAT],
+            {"dog": "user 1", "film": "system", "cat": "user 2"},
+        ),
+        (  # as Qwen's, which leaves thoughts out
+            "{% for m in messages %}{{ m.content.split('/')[-1] }} . {% endfor %}",
+            [CAT, {**DOG, "content": "the film / good dog"}, {**CAT, "content": "deep"}],
+            {"cat": "user 1", "dog": "assistant", "deep": "user 2"},
+        ),
+        (
+            "the film{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}",
+            [SAID],
+            {"film": "template"},
+        ),
+        (  # which looks at contents
+            "{% for m in messages %}{% if 'cat' in m.content %}the {% endif %}{{ m.content }} . {% endfor %}",
+            [{**SAID, "content": "deep film"}, CAT],
+            {"film": "system", "the": "user", "cat": "user"},
+        ),
+    ],
+)
+def test_turns_that_a_template_leaves_out_or_moves(
+    template: str, turns: list[dict[str, str]], expected: dict[str, str]
+) -> None:
+    tokenizer = tiny.tokenizer(chat_template=template)
+    tokenizer.backend_tokenizer.post_processor = None
+    (read,), _ = wherefrom.open_model(tiny.model("llama", "causal-lm"), tokenizer).reader().read(turns)
+    for token, segment in expected.items():
+        assert {read.segments[i] for i, each in enumerate(read.tokens) if each == token} == {segment}, token
+
+
+def test_a_text_is_cut_before_what_follows_it() -> None:
+    text = " ".join(["film"] * 600)
+    for target in (" are", " were in the house."):
+        found = wherefrom.explain(text, "wherefrom/lm", method="saliency", target=target, truncate=True)
+        assert len(found) == 512
+        assert found.arguments["long"] == "truncate"
+    foil = {"foil": " is here , now", "target": " were in the house."}
+    both = wherefrom.explain(text, "wherefrom/lm", method="gradient-x-input", truncate=True, **foil)
+    assert both.segments.count("prompt") <= found.segments.count("prompt") < 512
+    with pytest.raises(wherefrom.WherefromError, match="shorten"):
+        wherefrom.explain(text, "wherefrom/lm", method="saliency", target=" are")
+
+
+def test_a_classification_by_words_that_stand_for_its_classes() -> None:
+    """The example of docs/generation.md: "good" against "bad" after what is said of a film."""
+    found = [
+        wherefrom.explain(f"It was {film}. I thought it was very", "wherefrom/lm", method="attn-lrp", **GOOD_OR_BAD)
+        for film in ("a deep and beautiful film", "a dull and stupid film")
+    ]
+    good, bad = (each.probabilities["good"] / each.probabilities["bad"] for each in found)
+    assert good > 1 > bad
+    beautiful, dull = (
+        each.words().scores[each.words().tokens.index(word)]
+        for each, word in zip(found, ("beautiful", "dull"), strict=True)
+    )
+    assert beautiful > 0 > dull
