@@ -163,10 +163,24 @@ def test_scores_made_elsewhere() -> None:
     assert alone.mean("mine", "aopc") == pytest.approx(run.mean("mine", "aopc"), abs=1e-6)
     with pytest.raises(WherefromError, match="1 explanations 'mine' for 2 examples"):
         evaluate(texts, [], ["aopc"], explanations={"mine": theirs[:1]})
-    with pytest.raises(WherefromError, match="other tokens than the model reads"):
+    with pytest.raises(
+        WherefromError, match="other tokens than the model reads: token 1 is 'a' against 'the'; expected"
+    ):
         evaluate(texts, [], ["aopc"], explanations={"mine": theirs[::-1]})
+    short = [Explanation.from_scores(each.tokens[:-1], each.scores[:-1]) for each in theirs]
+    with pytest.raises(WherefromError, match=f": {len(ours[0]) - 1} against {len(ours[0])}, the shorter list being"):
+        evaluate(texts, [], ["aopc"], explanations={"mine": short})
     with pytest.raises(WherefromError, match="leave it out"):
         evaluate(texts, [], ["confidence"], explanations={"mine": theirs})
+
+
+def test_explanations_of_a_phrase_need_its_row_to_name_it() -> None:
+    asked: Any = {"model": "wherefrom/lm", "metrics": ["aopc(by=attention)"], "threads": 1}
+    phrase = {"mine": [wherefrom.explain("The capital of France is", "wherefrom/lm", target=" a good")]}
+    with pytest.raises(WherefromError, match="1 of its 7 are of the phrase 'a good' that it explains; give the row"):
+        wherefrom.evaluate(["The capital of France is"], explanations=phrase, **asked)
+    rows = [{"text": "The capital of France is", "target": " a good"}]
+    assert np.isfinite(wherefrom.evaluate(rows, explanations=phrase, **asked).mean("mine", "aopc(by=attention)"))
 
 
 # What fails, what is refused -------------------------------------------------------------------------------

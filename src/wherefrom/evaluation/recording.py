@@ -59,8 +59,7 @@ def completed(given: Explanation, sentence: Sentence, main: Explanation, name: s
     """An explanation made elsewhere, with what is known of the tokens and the answer put in where it says nothing."""
     if list(given.tokens) != list(sentence.tokens):
         raise InvalidInput(
-            f"'{name}' was given over other tokens than the model reads ({list(given.tokens)[:6]} … against "
-            f"{sentence.tokens[:6]} …); expected one score for each token of the model's tokenizer"
+            f"'{name}' was given over other tokens than the model reads: {_first_difference(given, sentence)}"
         )
     told = main if given.measured.kind == "none" else given
     return replace(
@@ -74,3 +73,19 @@ def completed(given: Explanation, sentence: Sentence, main: Explanation, name: s
         measured=told.measured,
         readout=told.readout,
     )
+
+
+def _first_difference(given: Explanation, sentence: Sentence) -> str:
+    """Where the tokens of an explanation part from those that the model reads, and what to do about it."""
+    there, here = list(given.tokens), list(sentence.tokens)
+    if there[: len(here)] == here and given.measured.kind == "phrase":
+        return (
+            f"{len(there) - len(here)} of its {len(there)} are of the {given.target} that it explains; give the row "
+            'that target, too: {"text": …, "target": …}'
+        )
+    at = next((i for i, (one, other) in enumerate(zip(there, here, strict=False)) if one != other), None)
+    if at is None:
+        seen = f"{len(there)} against {len(here)}, the shorter list being the beginning of the other"
+    else:
+        seen = f"token {at} is {there[at]!r} against {here[at]!r}"
+    return f"{seen}; expected one score for each token of the model's tokenizer"
