@@ -103,8 +103,10 @@ def test_a_click_lights_up_the_sources(shown: Any, generation: Generation) -> No
     settle(page)
     _, piece, _ = generation.why_not(1, str(foil.foil_label)).top(1)[0]
     assert piece.strip() in page.locator(".readout .item").first.inner_text()
+    expect(page.locator("figcaption")).to_contain_text("not rather than another")  # the heatmap knows no foil
     page.keyboard.press("2")
     expect(page.locator("h1")).not_to_contain_text("rather than")
+    expect(page.locator("figcaption")).not_to_contain_text("rather than")
 
 
 def test_sums_over_sentences_the_heatmap_and_saving(shown: Any, generation: Generation, tmp_path: Path) -> None:

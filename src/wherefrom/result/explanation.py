@@ -309,7 +309,7 @@ class Explanation:
         pieces give, and takes the mean of what they take, so that sums stay as they are (Clark et al. 2019, What does
         BERT look at); elsewhere both are means. `how` joins the pieces in another way ("mean", "max", "sum", "first",
         "signed-max"), on both axes of the maps; `rows` sets one for the axis of the token being built. Special tokens
-        stand for themselves; no token is dropped.
+        stand for themselves; a line break counts to the word before it; no token is dropped.
         """
         return self._joined(self.groups, "word", how, rows)
 

@@ -51,7 +51,7 @@ export const saidMap = {
       edge: said.source ? said.places[unit][said.source] : 0, width: left + step * columns + right + 1, height: tall * rows.length + room + 5 };
   },
 
-  depends: ({ unit }) => [unit],
+  depends: ({ unit, foil }) => [unit, foil !== null], // the caption's last words
 
   draw(surface, { said, rows, columns, down, across, words, sources, left, top, room, step, tall, edge }, state, look) {
     const ramp = look.ramp(said.signed);
@@ -101,8 +101,9 @@ export const saidMap = {
 
   say: ({ said }, cell, { unit }) => cellText(said, unit, cell),
 
-  caption: ({ rows, columns, edge }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns${edge ? ", source | target" : ""} · ` +
-    `each row in its own scale${edge ? " · bars: how much comes from the source" : ""}`,
+  caption: ({ rows, columns, edge }, { foil }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns${edge ? ", source | target" : ""} · ` +
+    `each row in its own scale${edge ? " · bars: how much comes from the source" : ""}` +
+    (foil === null ? "" : " · each token by itself, not rather than another"),
 
   describe: ({ rows, columns }) => `Heatmap of ${rows.length} tokens that were said by ${columns} sources`,
 };
