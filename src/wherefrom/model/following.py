@@ -13,6 +13,7 @@ from typing import Any
 
 from wherefrom.model.kept import once_in
 from wherefrom.model.sentences import Sentence
+from wherefrom.result.words import read_until
 
 GOES_ON = "##"
 WORDS, OPENING = ("L", "N"), ("Ps", "Pi", "Sc")  # kinds of characters (Unicode) that a blank stands before
@@ -44,8 +45,7 @@ def prompt_of(sentence: Sentence) -> str:
     if len(sentence.texts) != 1:
         return ""
     cut = sentence.read_by.get("long") == "truncate"
-    ends = [span[2] for span in sentence.spans if span is not None] if cut else []
-    return sentence.texts[0][: max(ends)] if ends else sentence.texts[0]
+    return sentence.texts[0][: read_until(sentence.spans).get(0) if cut else None]
 
 
 def as_it_follows(prompt: str, text: str) -> str:

@@ -9,7 +9,7 @@ from wherefrom.model.model import Model
 from wherefrom.model.pictures import readout as readout_of_picture
 from wherefrom.model.sentences import Sentence
 from wherefrom.result.answer import Readout
-from wherefrom.result.words import group
+from wherefrom.result.words import group, read_until
 
 POOLED = ("classification", "encoder")  # tasks that may read the mean over all tokens
 
@@ -66,11 +66,8 @@ def _place_of(opened: Model, sentence: Sentence, name: str) -> int:
 
 def unread_words(sentence: Sentence) -> set[str]:
     """What stands behind the last token of each text, where it was cut."""
-    ends = [0] * len(sentence.texts)
-    for span in sentence.spans:
-        if span is not None:
-            ends[span[0]] = max(ends[span[0]], span[2])
-    rest = " ".join(text[end:] for text, end in zip(sentence.texts, ends, strict=True) if end).casefold()
+    ends = read_until(sentence.spans)
+    rest = " ".join(sentence.texts[which][end:] for which, end in ends.items()).casefold()
     return {*rest.split(), *re.findall(r"\w+", rest)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wherefrom.result.words import Span
+from wherefrom.result.words import Span, read_until
 
 LAST = 24  # letters before a cut that a remark shows
 
@@ -16,8 +16,7 @@ def left_out(
     """What was left out of each text, as far as it is known where tokens stand."""
     asked = "max_length" in options.get("tokenizer_kwargs", {})
     where = "at max_length" if asked else "where the model stops reading"
-    ends = {span[0]: span[2] for span in sorted(filter(None, spans))}
-    rests = [(text, ends[place], len(text.rstrip())) for place, text in enumerate(texts) if place in ends]
+    rests = [(texts[which], end, len(texts[which].rstrip())) for which, end in read_until(spans).items()]
     return [
         f"cut {where}, after {_last_words(text[:end])!r}: {size - end:,} of {size:,} characters are left out"
         for text, end, size in rests

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from wherefrom.result.bytewise import by_bytes
 
@@ -47,6 +47,18 @@ def _kind(text: str, i: int) -> str:
 
 def _ideographic(char: str) -> bool:
     return "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff" or "\U00020000" <= char <= "\U0003ffff"
+
+
+def read_until(spans: Iterable[Span | None]) -> dict[int, int]:
+    """Where the last token of each text ends: of a text that was cut, the end of what is read of it.
+
+    >>> read_until([None, (0, 0, 3), (0, 4, 8), None, (1, 0, 2)])
+    {0: 8, 1: 2}
+    """
+    ends: dict[int, int] = {}
+    for which, _, end in filter(None, spans):
+        ends[which] = max(end, ends.get(which, 0))
+    return ends
 
 
 def as_written(token: str, texts: Sequence[str], span: Span | None) -> str:
