@@ -360,6 +360,8 @@ def test_a_text_beside_a_picture_is_not_cut() -> None:
         with pytest.raises(TooLong, match=f"has {most + 1} tokens but the model reads at most {most}; shorten it"):
             wherefrom.explain(pictures.pixels(), model, target=wherefrom.similarity(long))
     wherefrom.explain(pictures.pixels(), model, target=wherefrom.similarity("cat " * (most - 2)))
+    with pytest.raises(InvalidInput, match=r"reads images: there is no file 'a cat'.*target=wherefrom.similarity"):
+        wherefrom.explain("a cat", model)
 
 
 @pytest.mark.parametrize("given", [pictures.photo(), pictures.pixels(), {"image": pictures.photo()}])

@@ -145,6 +145,7 @@ def test_wrong_attention_masks_are_refused() -> None:
     ids = torch.tensor([[5, 6, 7], [8, 9, 0]])
     refused("hides every token", {"input_ids": ids, "attention_mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, model)
     refused("other than 0 and 1", {"input_ids": ids, "attention_mask": torch.full((2, 3), 2)}, model)
+    refused("more axes than input_ids", {"input_ids": ids, "attention_mask": torch.ones(2, 3, 3)}, model)
     refused("does not fit input_ids", {"input_ids": ids, "attention_mask": torch.ones(2, 2)}, model)
     refused("does not fit input_ids", {"input_ids": [[5, 6, 7]], "attention_mask": torch.ones(1, 1, 3, 3)}, model)
     refused("no input_ids", {"inputs": ids}, model)

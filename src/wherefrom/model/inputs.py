@@ -280,6 +280,8 @@ class Reader:
             self._check_types(types)
         if mask is None:
             return self._ids(ids, types)
+        if any(isinstance(value, list) for value in mask):
+            raise InvalidInput("attention_mask has more axes than input_ids; expected one 0 or 1 for each token")
         if not all(value in (0, 1) for value in mask):
             raise InvalidInput("attention_mask holds values other than 0 and 1; expected a mask over the tokens")
         if not any(mask):

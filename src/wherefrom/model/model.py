@@ -359,7 +359,8 @@ class Model:
         more = int(getattr(self.sizes, self.family.registers, 0)) if self.family.registers else 0
         patch = self.sizes.patch_size
         special = (*self.family.special, *(f"[REG{place}]" for place in range(more)))
-        return Preparing(self.name, self.processor, (patch, patch) if isinstance(patch, int) else tuple(patch), special)
+        sides = (patch, patch) if isinstance(patch, int) else tuple(patch)
+        return Preparing(self.name, self.processor, sides, special, beside_texts=self.both is not None)
 
     def batches(self, sentences: Sequence[Sentence], size: int, *, tokens: float = inf) -> Iterator[list[int]]:
         """Which sentences share a batch of at most `size` (and `tokens`, with padding), by their places."""

@@ -51,6 +51,7 @@ class Preparing:
     processor: Any | None
     patch: tuple[int, int]  # height and width in pixels
     special: tuple[str, ...]  # the tokens before the first patch
+    beside_texts: bool = False  # whether a text can be its target
 
     def read_each(self, inputs: Any, first: int = 0) -> tuple[list[Sentence | WherefromError], bool]:
         """The pictures, and whether the caller handed in just one; where one of several cannot be read, why."""
@@ -64,6 +65,20 @@ class Preparing:
         if not items:
             raise InvalidInput(f"nothing to explain: the list of inputs is empty; expected {EXPECTED}")
         return [self._item(item, row) for row, item in enumerate(items, first)], False
+
+    def _opened(self, path: str | Path) -> Pixels:
+        """The pixels of a file."""
+        file = Path(path)
+        if os.path.isfile(file):  # as pathlib asks, but a text that is too long for a name is none
+            return decoded(file)
+        no_text = hint = ""
+        if file.suffix.lower() not in ENDINGS and self.beside_texts:
+            hint = "; a text goes beside it as target=wherefrom.similarity('a photo of a cat')"
+        elif file.suffix.lower() not in ENDINGS:
+            no_text = ", and no text"
+        raise InvalidInput(
+            f"{self.model} reads images{no_text}: there is no file {shown(str(path))}; expected {EXPECTED}{hint}"
+        )
 
     def _item(self, item: Any, row: int) -> Sentence | WherefromError:
         try:
@@ -87,7 +102,7 @@ class Preparing:
                 )
             return self._one(given["image"])
         if isinstance(given, str | Path):
-            return replace(self.sentence(self.prepared(_opened(self.model, given))), given={"image": str(given)})
+            return replace(self.sentence(self.prepared(self._opened(given))), given={"image": str(given)})
         if isinstance(given, Tensor | np.ndarray) and given.ndim == 4:
             return None
         pixels = decoded(given) if isinstance(given, bytes) else pixels_of(given)
@@ -203,15 +218,6 @@ def _batch(inputs: Any) -> list[Any]:
     if found is None:
         raise InvalidInput(f"{kind_of(inputs)} was given to a model of images; expected {EXPECTED}")
     return list(found)
-
-
-def _opened(model: str, path: str | Path) -> Pixels:
-    """The pixels of a file."""
-    file = Path(path)
-    if not os.path.isfile(file):  # as pathlib asks, but a text that is too long for a name is none
-        text = "" if file.suffix.lower() in ENDINGS else ", and no text"
-        raise InvalidInput(f"{model} reads images{text}: there is no file {shown(str(path))}; expected {EXPECTED}")
-    return decoded(file)
 
 
 def pixels_of(given: Any, ground: int = WHITE) -> Pixels | None:
