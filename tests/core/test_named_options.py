@@ -90,6 +90,17 @@ def test_what_a_metric_of_ones_own_gives_is_looked_at(gives: Any, said: str, mon
         wherefrom.evaluate([TEXT], tiny.model(), tiny.tokenizer(), ["attention"], ["own"])
 
 
+def test_an_error_in_a_metric_of_ones_own_names_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow", reason="runs need the extra `eval`")
+    assert metrics()
+    for kept in ("_entries", "_names"):
+        monkeypatch.setattr(METRICS, kept, dict(getattr(METRICS, kept)))
+    metric("own")(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        wherefrom.evaluate([TEXT], tiny.model(), tiny.tokenizer(), ["attention"], ["own"])
+    assert caught.value.__notes__ == ["raised by the metric 'own'"]
+
+
 def test_what_a_metric_of_ones_own_says_of_itself_is_looked_at() -> None:
     for name, known, run, said in (
         ("x@y", {}, lambda *_: [], "a metric cannot be called 'x@y'; expected a text without any of .* : @"),

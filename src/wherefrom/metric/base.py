@@ -156,6 +156,9 @@ class MetricSpec:
             found = self._parts(self.metric.run(case, self, **self.options))
         except EXAMPLE_ERRORS as error:
             return [Number(self.name, None, np.nan, str(error))]
+        except Exception as error:
+            error.add_note(f"raised by the metric '{self.name}'")
+            raise
         none = "the metric has no value here (all scores are equal, or zero)"
         return [
             Number(f"{self.name} {part.name}".rstrip(), part.layer, part.value, none if np.isnan(part.value) else None)
