@@ -30,6 +30,12 @@ SAID, CAT, DOG = (
             [{**SAID, "content": "deep film"}, {**CAT, "content": "dog"}, DOG, CAT],
             {"dog": "user 1", "film": "system", "cat": "user 2"},
         ),
+        (  # what follows a turn is of that turn, also where it would begin otherwise without the turns after it
+            "{% for m in messages if m.role != 'system' %}{% if loop.last %}{{ messages[0].content }} ! {% endif %}"
+            "{{ m.content }} {{ 'the' if m.role == 'user' else 'good' }} {% endfor %}",
+            [{**SAID, "content": "deep film"}, {**CAT, "content": "dog"}, {**DOG, "content": "cat"}],
+            {"dog": "user", "the": "user", "film": "system", "cat": "assistant", "good": "assistant"},
+        ),
         (  # as Qwen's, which leaves thoughts out
             "{% for m in messages %}{{ m.content.split('/')[-1] }} . {% endfor %}",
             [CAT, {**DOG, "content": "the film / good dog"}, {**CAT, "content": "deep"}],

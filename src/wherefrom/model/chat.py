@@ -70,16 +70,21 @@ def _ends(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int]]:
     places = _contents(tokenizer, turns, text)
     starts = [*(start for start, _, _ in places), len(text)][1:]
     found: list[tuple[int, int]] = []
-    for (_, end, turn), following in zip(places, starts, strict=False):
+    for (start, end, turn), following in zip(places, starts, strict=False):
         try:
             alone = _written(tokenizer, turns[: turn + 1])
         except InvalidInput:  # a template that wants roles in pairs
             alone = ""
-        same = next(
-            (i for i, (a, b) in enumerate(zip(alone, text, strict=False)) if a != b), min(len(alone), len(text))
-        )
+        at = alone.rfind(text[start:end])
+        after = alone[at + end - start :] if at >= 0 else ""  # what stands before it there may be another
+        same = max(_same(alone, text), end + _same(after, text[end:]))
         found.append((min(max(end, same), following), turn))
     return found
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _contents(tokenizer: Any, turns: Chat, text: str) -> list[tuple[int, int, int]]:
