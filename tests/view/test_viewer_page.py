@@ -301,6 +301,8 @@ def test_every_kind_of_file_is_downloaded(opened: Open, one: Explanation, severa
     texts = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
     assert texts.count("film") >= 3
     assert texts[0] == "explained: what [CLS] is made of, not towards a class or word  ·  Meaningful, the deep film!"
+    apart = [text for text in texts[1:] if text and text.startswith("explained: ")]  # beside what it is true of
+    assert apart == [f"explained: {several['attcat'].explained}"]
     assert len(saved(page, tmp_path, "csv").read_text(encoding="utf-8").splitlines()) == 1 + 3 * len(one)
     page = opened(document({"m": one}))
     again = Explanation.load(saved(page, tmp_path, "json"))

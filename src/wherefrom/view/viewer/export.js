@@ -8,8 +8,9 @@ import { drawText, layoutPatches, layoutText } from "./text.js";
 const MARGIN = 24;
 const DENSITY = 2; // pixels of a PNG per pixel of the page
 
-/** The pictures on the page, laid out anew: { width, height, draw(surface) }. */
-export async function sheet(subjects, state, views, look, title, focusFor) {
+/** The pictures on the page, laid out anew: { width, height, draw(surface) }; what else than all is explained beside it. */
+export async function sheet(subjects, state, views, look, { title, explained }, focusFor) {
+  const heading = explained ? `explained: ${explained}  ·  ${title}` : title;
   const onPicture = (subject) => subject.record.picture && state.order === "text";
   const grounds = await Promise.all(subjects.map((subject) => onPicture(subject) && greyed(subject.record.picture.png)));
   const across = state.views.length ? Math.min(subjects.length, 3) : 1;
@@ -17,9 +18,10 @@ export async function sheet(subjects, state, views, look, title, focusFor) {
   const blocks = subjects.map((subject, i) => {
     const text = grounds[i] ? layoutPatches(subject, state, column, grounds[i]) : layoutText(subject, state, column);
     const pictures = views.filter((view) => view.has(subject)).map((view) => ({ view, box: view.layout(subject, state, column) }));
-    const height = 26 + text.height + pictures.reduce((sum, { box }) => sum + box.height + 40, 0);
+    const note = subject.explained === explained ? null : `explained: ${subject.explained}`;
+    const height = (note ? 44 : 26) + text.height + pictures.reduce((sum, { box }) => sum + box.height + 40, 0);
     const width = Math.max(column, ...pictures.map(({ box }) => box.width));
-    return { subject, text, pictures, column, width, height };
+    return { subject, note, text, pictures, column, width, height };
   });
   const lines = [];
   for (let start = 0; start < blocks.length; start += across) lines.push(blocks.slice(start, start + across));
@@ -28,7 +30,7 @@ export async function sheet(subjects, state, views, look, title, focusFor) {
   const height = 2 * MARGIN + 30 + lines.reduce((sum, line) => sum + Math.max(...line.map((b) => b.height)) + MARGIN, -MARGIN);
   const draw = (at) => {
     at(0, 0, (surface) =>
-      surface.text(fitted(title, width - 2 * MARGIN, 14), MARGIN, MARGIN + 12, { size: 14, fill: look.soft }));
+      surface.text(fitted(heading, width - 2 * MARGIN, 14), MARGIN, MARGIN + 12, { size: 14, fill: look.soft }));
     let y = MARGIN + 30;
     for (const line of lines) {
       line.forEach((block, place) => drawBlock(at, block, MARGIN + place * (wide + MARGIN), y, state, look, focusFor));
@@ -38,8 +40,9 @@ export async function sheet(subjects, state, views, look, title, focusFor) {
   return { width, height, draw };
 }
 
-function drawBlock(at, { subject, text, pictures, column }, x, y, state, look, focusFor) {
+function drawBlock(at, { subject, note, text, pictures, column }, x, y, state, look, focusFor) {
   at(x, y, (surface) => surface.text(subject.title, 0, 13, { size: 13, fill: look.ink, weight: 600 }));
+  if (note) at(x, (y += 18), (surface) => surface.text(fitted(note, column, 12), 0, 13, { size: 12, fill: look.muted }));
   const focus = focusFor(subject);
   at(x, y + 22, (surface) => drawText(surface, text, state, look, focus));
   let below = y + 26 + text.height;

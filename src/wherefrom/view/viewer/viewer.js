@@ -148,8 +148,7 @@ export function mount(element, payload, options = {}) {
     const state = chosen.get();
     const views = VIEWS_DRAWN.filter((view) => state.views.includes(view.name));
     const explained = besides(shown[0], shown).length === shown.length && explainedByAll(shown);
-    const title = explained ? `explained: ${explained}  ·  ${payload.title}` : payload.title;
-    const page = () => sheet(shown, state, views, look, title, focusFor);
+    const page = () => sheet(shown, state, views, look, { title: payload.title, explained }, focusFor);
     try {
       const content = { png: async () => toPng(await page(), look), svg: async () => toSvg(await page(), look), json: () => toJson(shown),
         csv: () => toCsv(shown, state) }[format]();
