@@ -400,6 +400,31 @@ def test_a_reload_while_it_runs_loses_nothing_that_had_come(visit: Open, halting
     expect(page.locator("#text")).to_have_value(TEXT)
 
 
+KEPT = """() => new Promise((done) => {
+  indexedDB.open("wherefrom").onsuccess = ({ target: { result: base } }) => {
+    base.transaction("kept").objectStore("kept").getAll().onsuccess = ({ target: { result: all } }) => {
+      base.close();
+      done(all.at(-1)?.payload.explanations.length ?? 0);
+    };
+  };
+})"""
+
+
+def test_what_comes_right_after_another_is_kept_though_the_next_takes_long(visit: Open, halting: list[int]) -> None:
+    halting[0] = 99
+    page = visit()
+    explain(page, "a good film", ("globenc",))
+    halting[0] = 2
+    page.fill("#text", TEXT)
+    for name in ("attcat", "alti"):
+        page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
+    page.click("#explain")
+    expect(page.locator(".viewer .card")).to_have_count(2)
+    page.wait_for_function(f"async () => await ({KEPT})() === 2")
+    page.reload()
+    expect(page.locator(".viewer .card")).to_have_count(2)
+
+
 def test_a_run_that_was_left_for_another_opens_with_all_that_had_come(visit: Open, halting: list[int]) -> None:
     halting[0] = 99
     page = visit()

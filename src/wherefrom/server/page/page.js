@@ -12,7 +12,7 @@ const by = (id) => document.getElementById(id);
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const sentence = (text) => capital(text.trim()).replace(/([^.!?…])$/, "$1.");
 
-const HELD = 1000; // ms between two writes of a run that grows
+const HELD = 500; // ms between two writes of a run that grows
 
 let running = null; // the AbortController of the run under way
 let shown = null; // the run on the page
@@ -68,6 +68,23 @@ function reveal() {
   by("results").scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
 
+/** Keeps what has come of a run, at most once in HELD ms; what comes in between, when they are over. */
+function keptAsItGrows(run, listed) {
+  let [last, waiting] = [null, null];
+  const write = () => {
+    const written = keep(run);
+    if (last === null) written.then(listed);
+    [last, waiting] = [performance.now(), null];
+  };
+  return {
+    more() {
+      if (last === null) write();
+      else waiting ??= setTimeout(write, Math.max(0, HELD - (performance.now() - last)));
+    },
+    end: () => clearTimeout(waiting),
+  };
+}
+
 async function explain(asks, view, models, long = "error") {
   const asked = { ...asks.read(), long };
   complain(lacks(asked));
@@ -85,30 +102,29 @@ async function explain(asks, view, models, long = "error") {
   busy(true);
   by("status").textContent = "Waiting for the server";
   const begin = performance.now();
-  let held = null; // when what has come so far was kept
+  const growing = keptAsItGrows(run, () => listKept(asks, view));
   try {
     await perform(run, {
       tell,
       signal: mine.signal,
       changed(what) {
-        if (["evidence", "agreement"].includes(what)) return view.support(run);
         const first = by("results").hidden;
-        show(run, view);
+        if (["evidence", "agreement"].includes(what)) view.support(run);
+        else show(run, view);
         if (first && run.payload) reveal();
-        if (!run.payload || (held && performance.now() - held < HELD)) return;
-        const written = keep(run);
-        if (!held) written.then(() => listKept(asks, view));
-        held = performance.now();
+        if (run.payload) growing.more();
       },
     });
     const took = ((performance.now() - begin) / 1000).toFixed(1);
     by("status").textContent = run.payload ? `Done in ${took} s` : "";
     if (!run.payload) complain(run.failed.map(({ detail }) => detail).join("; "));
     asks.suggest(Object.keys(run.payload?.explanations[0]?.record.probabilities ?? {}));
+    growing.end();
     if (run.payload) await keep(run);
     await listKept(asks, view);
   } catch (error) {
     run.stopped = true;
+    growing.end();
     if (run.payload) await keep(run);
     if (running !== mine) return void (await listKept(asks, view)); // another run has taken its place
     show(run, view);
