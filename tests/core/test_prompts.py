@@ -76,6 +76,44 @@ def test_a_text_is_cut_before_what_follows_it() -> None:
         wherefrom.explain(text, "wherefrom/lm", method="saliency", target=" are")
 
 
+@pytest.mark.parametrize("mark", ["-", ".", ",", ":", "..."])
+def test_punctuation_after_a_blank_is_another_token_than_without_one(mark: str) -> None:
+    lm = wherefrom.open_model("wherefrom/lm")
+    with_blank, without = (
+        wherefrom.explain("January 1", lm, method="saliency", target=each).target.index for each in (f" {mark}", mark)
+    )
+    assert lm.tokenizer.convert_ids_to_tokens([with_blank, without]) == [f"Ġ{mark}", mark]
+    beside = wherefrom.explain("January 1", lm, method="saliency", target=" is", foil=f" {mark}")
+    assert beside.target.foil == with_blank
+
+
+def test_why_not_punctuation_after_a_blank() -> None:
+    found = wherefrom.generate("January 1", "wherefrom/lm", method="gradient-x-input", max_new_tokens=1, alternatives=4)
+    by_label = {str(each.foil_label): each.foil for each in found.steps[0].foils}
+    assert {"Ġ-", "-"} <= by_label.keys()
+    for asked, label in ((" -", "Ġ-"), ("Ġ-", "Ġ-"), ("-", "-")):
+        assert found.why_not(0, asked).target.foil == by_label[label]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("January 1", {"Ġ-", "-", "Ġ2005"}),  # "2005" would go on with the number
+        ("1914 – 1918, 1939", {"Ġ–"}),  # and not its bytes, ĠâĢĵ
+        ("He died in 1955.", {"\\n"}),
+        ("The caf", {"##é", "<0xC4>"}),
+        ("in 1914 —", {"Ġthe"}),  # after a dash no blank is put in
+    ],
+)
+def test_a_token_can_be_asked_for_by_the_name_by_which_it_is_listed(prompt: str, expected: set[str]) -> None:
+    listed = wherefrom.explain(prompt, "wherefrom/lm", method="saliency").probabilities
+    assert expected <= listed.keys()
+    for name, p in listed.items():
+        found = wherefrom.explain(prompt, "wherefrom/lm", method="saliency", target=name)
+        assert found.target.kind == "token", name
+        assert found.probabilities[found.target.label] == pytest.approx(p, abs=1e-6), name
+
+
 def test_a_classification_by_words_that_stand_for_its_classes() -> None:
     """The example of docs/generation.md: "good" against "bad" after what is said of a film."""
     found = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -284,6 +285,7 @@ def test_every_token_that_is_written_is_explained() -> None:
     shares = found.source_contribution
     np.testing.assert_allclose(shares, found.scores[:, : len(source)].sum(1), rtol=1e-5)
     assert shares.shape == (len(found),)
+    assert np.isnan(replace(found, scores=np.zeros_like(found.scores)).source_contribution).all()
     one = found[2]
     assert one.given == {"input_ids": source, "decoder_input_ids": own[:3]}
     again = wherefrom.explain(model=model, tokenizer=tokenizer, **one.arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,14 @@ from wherefrom.model.following import GOES_ON, as_it_follows, following, prompt_
 from wherefrom.model.model import Model
 from wherefrom.model.offsets import token_names
 from wherefrom.model.sentences import Sentence
-from wherefrom.result.bytewise import by_bytes, in_capitals, spellings, spellings_of_blank
+from wherefrom.result.bytewise import (
+    BLANK,
+    by_bytes,
+    in_capitals,
+    in_letters_of_bytes,
+    spellings,
+    spellings_of_blank,
+)
 from wherefrom.result.words import LOST, OPEN_BOX, in_sight
 
 BLANKS = f"Ġ▁{OPEN_BOX}"
@@ -36,7 +44,8 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
     else:
         index = word_id(opened.tokenizer, wanted)
     written = as_written(opened.tokenizer, wanted)
-    if index is None or (written not in (None, index) and token_name(opened, index) != wanted.strip()):
+    by_its_name = written not in (None, index) and not wanted[0].isspace()  # a blank before it is part of what is meant
+    if index is None or (by_its_name and token_name(opened, index) != wanted.strip()):
         index = written  # "##s", by which name it is listed, is not the word "s"
     if index is None:
         pieces = opened.tokenizer.convert_ids_to_tokens(opened.tokenizer(wanted, add_special_tokens=False)["input_ids"])
@@ -48,8 +57,13 @@ def token_id(opened: Model, wanted: int | str, sentence: Sentence | None = None)
 
 
 def as_written(tokenizer: Any, name: str) -> int | None:
-    """The token that the vocabulary writes so ("Ġare"), if there is one."""
-    return _only(tokenizer, [tokenizer.convert_tokens_to_ids(name.strip())])
+    """The token that the vocabulary writes so ("Ġare"), or by its bytes ("Ġ–" as "ĠâĢĵ"), if there is one."""
+    bare = name.strip()
+    text = bare.replace(BLANK, " ")
+    by_its_bytes = _only(tokenizer, [tokenizer.convert_tokens_to_ids(in_letters_of_bytes(text))])
+    if by_its_bytes is not None and tokenizer.decode([by_its_bytes]) == text:  # "é" is also how a byte is written
+        return by_its_bytes
+    return _only(tokenizer, [tokenizer.convert_tokens_to_ids(bare)])
 
 
 def word_id(tokenizer: Any, word: str) -> int | None:
@@ -73,7 +87,7 @@ def id_by_name(opened: Model, name: str) -> int | None:
     one's name: " ", "␣", or as its vocabulary writes it ("Ġ", "▁").
     """
     tokenizer: Any = opened.tokenizer
-    blank = name if name.isspace() else " " * len(name) if not name.strip(BLANKS) else ""
+    blank = name if name.isspace() else " " * len(name) if not name.strip(BLANKS) else _as_it_was(name)
     called = in_sight(blank) if blank else in_capitals(name.strip())
     for spelling in spellings_of_blank(blank) if blank else spellings(called):
         index = _only(tokenizer, [tokenizer.convert_tokens_to_ids(spelling)])
@@ -82,9 +96,14 @@ def id_by_name(opened: Model, name: str) -> int | None:
     return None
 
 
+def _as_it_was(name: str) -> str:
+    r"""White space that `in_sight` has written out, "\\n" as two characters; nothing of any other name."""
+    return name.encode().decode("unicode_escape") if re.fullmatch(r"(\\([nrt]|x0[bc]))+", name) else ""
+
+
 def token_name(opened: Model, index: int) -> str:
-    """The word that a token is; a token that is no word by itself as its vocabulary writes it, or by its bytes where
-    they are no characters by themselves.
+    """The word that a token is; a token that is no word by itself as its vocabulary writes it, in letters where that
+    writes bytes ("Ġ–"), or by its bytes where they are no characters by themselves.
     """
     if opened.tokenizer is None:
         return str(index)
@@ -95,7 +114,16 @@ def token_name(opened: Model, index: int) -> str:
     name = token_names(opened.tokenizer, [index])[0]
     if not text and not name.strip(BLANKS):  # SentencePiece's, which decodes to nothing
         return in_sight(" " * len(name))
-    return by_bytes(name) if not text or LOST in text else name  # ByT5 decodes half a character to nothing
+    return by_bytes(name) if not text or LOST in text else _spelt(name, text)  # ByT5: half a character is no text
+
+
+def _spelt(name: str, text: str) -> str:
+    """A token as its vocabulary writes it, in letters where that writes the bytes of its text.
+
+    >>> _spelt("ĠâĢĵ", " –"), _spelt("Ġ-", " -"), _spelt(".Ċ", ".\\n")
+    ('Ġ–', 'Ġ-', '.Ċ')
+    """
+    return text.replace(" ", BLANK) if in_letters_of_bytes(text) == name and text.isprintable() else name
 
 
 def name_after(opened: Model, sentence: Sentence, index: int) -> str:
@@ -103,9 +131,10 @@ def name_after(opened: Model, sentence: Sentence, index: int) -> str:
     name, tokenizer = token_name(opened, index), opened.tokenizer
     if tokenizer is None or opened.task != "causal-lm" or name.startswith(GOES_ON):
         return name
-    if as_written(tokenizer, name) != index:  # but with the mark of a blank
-        return name
     parted = as_it_follows(prompt_of(sentence), name)
+    if as_written(tokenizer, name) != index:  # but with the mark of a blank
+        own = _spelt(token_names(tokenizer, [index])[0], str(tokenizer.decode([index])))
+        return own if parted == name and own[0] in BLANKS and as_written(tokenizer, own) == index else name
     if parted == name or _only(tokenizer, tokenizer(parted, add_special_tokens=False)["input_ids"]) == index:
         return name
     return GOES_ON + name if following(tokenizer, sentence, GOES_ON + name) == [index] else name

@@ -38,6 +38,15 @@ def by_bytes(token: str) -> str:
     return found if _NAMED.search(found) else token
 
 
+def in_letters_of_bytes(text: str) -> str:
+    """How GPT-2's table writes a text, every byte as a letter.
+
+    >>> in_letters_of_bytes(" –"), in_letters_of_bytes("ó")
+    ('ĠâĢĵ', 'Ã³')
+    """
+    return "".join(_LETTERS[byte] for byte in text.encode())
+
+
 def in_capitals(name: str) -> str:
     """A name with its bytes as they are written here: "<0xd8>" is "<0xD8>"."""
     return _NAMED.sub(lambda byte: f"<0x{byte[1].upper()}>", name)
@@ -45,7 +54,7 @@ def in_capitals(name: str) -> str:
 
 def spellings_of_blank(text: str) -> list[str]:
     """How vocabularies may write white space: in GPT-2's letters, in SentencePiece's, as it stands."""
-    return ["".join(_LETTERS[byte] for byte in text.encode()), text.replace(" ", "▁"), text]
+    return [in_letters_of_bytes(text), text.replace(" ", "▁"), text]
 
 
 def spellings(name: str) -> list[str]:

@@ -136,14 +136,15 @@ class Generation:
         """How much of each token comes from the source, of an encoder with a decoder: [k], from 0 to 1.
 
         The share of the source in a token's row. Where it is low, the decoder goes on by itself: a sign of
-        hallucination (Ferrando et al. 2022; Dale et al. 2022). Of scores with signs, the share of their sizes.
+        hallucination (Ferrando et al. 2022; Dale et al. 2022). Of scores with signs, the share of their sizes; NaN
+        where all are 0. A method that looks at the source alone says 1.
         """
         source = np.array([name == SOURCE for name in self.whole.segments])
         if not source.any():
             raise InvalidOption("there is no source: this was said by a model that has one stream of tokens")
         sizes = np.abs(self.scores)
         total = sizes.sum(1)
-        found: Array = np.divide(sizes[:, source].sum(1), total, out=np.zeros_like(total), where=total > 0)
+        found: Array = np.divide(sizes[:, source].sum(1), total, out=np.full_like(total, np.nan), where=total > 0)
         return found
 
     def why_not(self, token: int, foil: int | str) -> Explanation:
@@ -153,7 +154,9 @@ class Generation:
         said = self[token]
         foils = self.steps[token].foils
         wanted = foil.strip() if isinstance(foil, str) else foil
-        which = [i for i, each in enumerate(foils) if wanted in (each.foil, each.foil_label)]
+        after_blank = [f"Ġ{wanted}", f"▁{wanted}"] if wanted != foil else []  # " -" is not "-"
+        which = [i for i, each in enumerate(foils) if each.foil_label in after_blank]
+        which = which or [i for i, each in enumerate(foils) if wanted in (each.foil, each.foil_label)]
         if wanted in (self.steps[token].target.index, self.steps[token].target.label):
             raise InvalidOption(f"{foil!r} is what was said as token {token}; expected another token")
         if not which or self.foil_scores is None:

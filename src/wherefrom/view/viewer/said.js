@@ -47,7 +47,7 @@ export function rowOf(said, { from, to, foil }) {
   return { row, end: start + last };
 }
 
-/** How much of a row comes from the source of a translation, 0 to 1 (`Generation.source_contribution`); null without one. */
+/** How much of a row comes from the source of a translation, 0 to 1 (`Generation.source_contribution`); null without one, and where all is 0. */
 export function fromSource(said, { row, end }) {
   if (!said.source) return null;
   let [source, all] = [0, 0];
@@ -55,7 +55,7 @@ export function fromSource(said, { row, end }) {
     all += Math.abs(row[j]);
     if (j < said.source) source += Math.abs(row[j]);
   }
-  return all ? source / all : 0;
+  return all ? source / all : null;
 }
 
 export const percent = (share) => `${Math.round(100 * share)}\u202f%`;

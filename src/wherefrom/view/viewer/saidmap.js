@@ -102,7 +102,7 @@ export const saidMap = {
   say: ({ said }, cell, { unit }) => cellText(said, unit, cell),
 
   caption: ({ rows, columns, edge }, { foil }) => `Heatmap, ${rows.length} × ${columns}: what was said draws on columns${edge ? ", source | target" : ""} · ` +
-    `each row in its own scale${edge ? " · bars: how much comes from the source" : ""}` +
+    `each row in its own scale, which its last token does not set${edge ? " · bars: how much comes from the source" : ""}` +
     (foil === null ? "" : " · each token by itself, not rather than another"),
 
   describe: ({ rows, columns }) => `Heatmap of ${rows.length} tokens that were said by ${columns} sources`,

@@ -31,6 +31,7 @@ export function saidText(said, { choose, point }) {
     const token = tokenOf(event);
     if (token !== null && token >= said.start) choose(token - said.start, event.shiftKey);
   });
+  element.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault()); // which would select the text
   element.addEventListener("pointerover", (event) => point(tokenOf(event)));
   element.addEventListener("pointerleave", () => point(null));
 
