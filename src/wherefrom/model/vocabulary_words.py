@@ -134,7 +134,10 @@ def name_after(opened: Model, sentence: Sentence, index: int) -> str:
     parted = as_it_follows(prompt_of(sentence), name)
     if as_written(tokenizer, name) != index:  # but with the mark of a blank
         own = _spelt(token_names(tokenizer, [index])[0], str(tokenizer.decode([index])))
-        return own if parted == name and own[0] in BLANKS and as_written(tokenizer, own) == index else name
+        unparted = (
+            parted == name and own.startswith(tuple(BLANKS)) and own.strip(BLANKS)
+        )  # by that name it would have no blank
+        return own if unparted and as_written(tokenizer, own) == index else name
     if parted == name or _only(tokenizer, tokenizer(parted, add_special_tokens=False)["input_ids"]) == index:
         return name
     return GOES_ON + name if following(tokenizer, sentence, GOES_ON + name) == [index] else name
