@@ -297,11 +297,12 @@ def _log(found: Explanation) -> float:
 
 
 def _as_written(said: Answered, token: str, piece: str) -> Answered:
-    """A token that has its vocabulary's name, or its bytes' ("<0x85>"), by what stands in the text, unless another that
-    was likely has that name.
+    """A token that has its vocabulary's name by what stands in the text, unless another that was likely has that name.
+
+    One that is part of a character keeps its bytes' ("<0x85>"): how likely it was is not how likely the character was.
     """
     text = in_sight(piece)
-    if said.target.label not in (token, by_bytes(token)) or not text or text in said.probabilities:
+    if said.target.label != token or by_bytes(token) != token or not text or text in said.probabilities:
         return said
 
     def named(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,9 @@ def test_bytes_are_named_wherever_they_are_shown(capsys: pytest.CaptureFixture[s
     assert "predicts <0xD8> (" in capsys.readouterr().out
     assert "<0xD8>" in wherefrom.logit_lens(ARABIC, LM)[-1].probabilities
     said = wherefrom.generate(ARABIC, LM, target="س", method="gradient-x-input")
-    assert [each.target.label for each in said][-2:] == ["س", "س"]  # as it stands in the text, once it is whole
+    assert said.tokens[-2:] == ["س", "س"]  # as it stands in the text, once it is whole
+    assert [each.target.label for each in said][-2:] == ["<0xD8>", "<0xB3>"]  # of which each has its own probability
+    assert all(each.target.label in step.probabilities for each, step in zip(said, said.steps, strict=True))
     cut = wherefrom.generate(ARABIC, LM, max_new_tokens=1, alternatives=2, method="gradient-x-input")
     assert cut.tokens == [cut[0].target.label] == ["<0xD8>"]
     assert cut.why_not(0, "<0xD9>").target.foil_label == "<0xD9>"
