@@ -58,7 +58,8 @@ def test_what_was_said_is_explained_as_it_was_said() -> None:
 def test_letters_of_several_tokens_are_written_once() -> None:
     said = wherefrom.generate("日本", model="wherefrom/lm", method="gradient-x-input", target="元.")
     assert said.tokens == ["元"] * (len(said) - 1) + ["."]
-    assert [each.target.label for each in said] == said.tokens  # a byte of a character by the character, not by "ĥ"
+    bytes_of_it = ["<0xE5>", "<0x85>", "<0x83>"]  # by their numbers, and not by "ĥ": each has its own probability
+    assert [each.target.label for each in said] == [*bytes_of_it, "."]
     assert all(each.target.label in each.probabilities for each in said)
     assert said[:].target.label == "元."
     assert said.over("prompt").target.label == "元."
