@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from browser import chromium, expect, settle, window
-from server.conftest import listening
+from server.conftest import listening, until
 from wherefrom.model import Model
 from wherefrom.server import handlers
 from wherefrom.server.catalog import opened_by_name
@@ -420,7 +420,7 @@ def test_what_comes_right_after_another_is_kept_though_the_next_takes_long(visit
         page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
     page.click("#explain")
     expect(page.locator(".viewer .card")).to_have_count(2)
-    page.wait_for_function(f"async () => await ({KEPT})() === 2")
+    until(lambda: page.evaluate(KEPT) == 2)  # wait_for_function takes a promise for true
     page.reload()
     expect(page.locator(".viewer .card")).to_have_count(2)
 
