@@ -47,6 +47,16 @@ export async function kept() {
   }
 }
 
+/** One of them as it is now: more may have come since it was listed. */
+export async function latest(run) {
+  await writing;
+  try {
+    return (await request((await store("readonly")).get(run.id))) ?? run;
+  } catch {
+    return run;
+  }
+}
+
 /** One of them, or without a run all. */
 export async function forget(run) {
   if (!run || remembered()?.when === run.when) remember(null);

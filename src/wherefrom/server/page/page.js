@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { form } from "./form.js";
-import { forget, keep, kept, remember, remembered } from "./keep.js";
+import { forget, keep, kept, latest, remember, remembered } from "./keep.js";
 import { panel } from "./panel.js";
 import { lacks, newRun, perform } from "./run.js";
 import { save } from "./share.js";
@@ -161,11 +161,13 @@ async function listKept(asks, view) {
     const about = [run.asked.model, target && `towards ${target}`, foil && `rather than ${foil}`,
       { windows: "in windows", truncate: "its beginning" }[long], run.asked.compare && `compared with another ${run.asked.compare}`, `${run.asked.methods.length} ${run.asked.methods.length === 1 ? "method" : "methods"}`,
       new Date(run.when).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })].filter(Boolean);
-    const open = () => {
+    const open = async () => {
       running?.abort();
       running = null; // it does not come back to the page
       busy(false);
-      reopen(run, asks, view);
+      const now = await latest(run);
+      if (running) return; // asked meanwhile
+      reopen(now, asks, view);
       by("results").scrollIntoView({ block: "start" });
     };
     return make("li", {}, make("button", { type: "button", class: "run", onclick: open }, make("b", {}, run.title), make("span", { class: "hint" }, about.join(" · "))),
