@@ -36,7 +36,7 @@ from wherefrom.pipeline.auto import is_default, suited
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
-from wherefrom.result.bytewise import by_bytes
+from wherefrom.result.bytewise import part_of_a_character
 from wherefrom.result.explanation import Explanation
 from wherefrom.result.generation import Answered, Generation
 from wherefrom.result.words import in_sight
@@ -302,7 +302,7 @@ def _as_written(said: Answered, token: str, piece: str) -> Answered:
     One that is part of a character keeps its bytes' ("<0x85>"): how likely it was is not how likely the character was.
     """
     text = in_sight(piece)
-    if said.target.label != token or by_bytes(token) != token or not text or text in said.probabilities:
+    if said.target.label != token or part_of_a_character(token) or not text or text in said.probabilities:
         return said
 
     def named(words: Mapping[str, Any]) -> dict[str, Any]:

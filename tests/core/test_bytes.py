@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
+from transformers import ByT5Tokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import wherefrom
 from wherefrom.errors import InvalidTarget
@@ -57,7 +57,7 @@ def test_bytes_are_named_wherever_they_are_shown(capsys: pytest.CaptureFixture[s
     said = wherefrom.generate(ARABIC, LM, target="س", method="gradient-x-input")
     assert said.tokens[-2:] == ["س", "س"]  # as it stands in the text, once it is whole
     assert [each.target.label for each in said][-2:] == ["<0xD8>", "<0xB3>"]  # of which each has its own probability
-    assert all(each.target.label in step.probabilities for each, step in zip(said, said.steps, strict=True))
+    assert all(each.target.label in each.probabilities for each in said)
     cut = wherefrom.generate(ARABIC, LM, max_new_tokens=1, alternatives=2, method="gradient-x-input")
     assert cut.tokens == [cut[0].target.label] == ["<0xD8>"]
     assert cut.why_not(0, "<0xD9>").target.foil_label == "<0xD9>"
@@ -73,6 +73,16 @@ def test_other_vocabularies_keep_their_names() -> None:
     byte = named(ByT5Tokenizer())
     assert [token_name(byte, 3 + number) for number in (0x41, 0x85, 0xD8)] == ["A", "<0x85>", "<0xD8>"]
     assert token_id(byte, "<0x85>") == 3 + 0x85
+
+
+def test_bytes_that_a_vocabulary_names_itself_keep_their_names_where_they_are_said() -> None:
+    tokenizer = pieces_of_sentences()
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes)).eval()
+    said = wherefrom.generate("a a", model, tokenizer=tokenizer, target="س", method="gradient-x-input")
+    assert said.tokens[-2:] == ["س", "س"]
+    assert [each.target.label for each in said][-2:] == ["<0xD8>", "<0xB3>"]
+    assert all(each.target.label in each.probabilities for each in said)
 
 
 def test_a_blank_is_shown_and_found_by_each_of_its_names() -> None:

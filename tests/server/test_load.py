@@ -157,17 +157,17 @@ def test_closing_the_connection_stops_the_work(models: dict[str, Model], left: t
         blocks.append(1)
         left.wait(60)
 
-    handle = models["tiny"].blocks[0].module.register_forward_pre_hook(slow)
-    try:
-        with listening(models) as address:
+    with listening(models) as address:
+        handle = models["tiny"].blocks[0].module.register_forward_pre_hook(slow)  # the model's card is written by now
+        try:
             connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
             connection.request("POST", "/api/explain", json.dumps(asked), {"content-type": "application/json"})
             until(lambda: blocks)
             connection.close()
             until(lambda: not httpx.get(f"{address}/api/health").json()["working"])
             assert len(blocks) == 1
-    finally:
-        handle.remove()
+        finally:
+            handle.remove()
 
 
 def test_closing_a_stream_stops_the_work(

@@ -38,6 +38,15 @@ def by_bytes(token: str) -> str:
     return found if _NAMED.search(found) else token
 
 
+def part_of_a_character(token: str) -> bool:
+    """Whether a token holds bytes that are no whole character, whoever named them.
+
+    >>> [part_of_a_character(token) for token in ["Ø", "<0xD8>", "Ã³", "cat"]]
+    [True, True, False, False]
+    """
+    return _NAMED.search(by_bytes(token)) is not None
+
+
 def in_letters_of_bytes(text: str) -> str:
     """How GPT-2's table writes a text, every byte as a letter.
 

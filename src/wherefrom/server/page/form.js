@@ -95,7 +95,7 @@ export function form({ models, methods, examples, limits }, complain) {
       const method = methods.find((each) => each.name === name);
       const why = whyNot(name);
       return make("button", { type: "button", class: "chip", "aria-pressed": String(picked.has(name) && !why), disabled: Boolean(why),
-        title: why || method.summary, onclick: () => toggle(name) }, name);
+        title: why || method.summary.replaceAll("`", ""), onclick: () => toggle(name) }, name);
     }));
     for (const box of by("all-methods").querySelectorAll("input")) {
       const why = whyNot(box.value);

@@ -48,7 +48,7 @@ function lists(models, methods) {
     const wanted = [picked, ...FIRST];
     by("method").replaceChildren(...GROUPS.map(([label, towards]) => make("optgroup", { label },
       ...there.filter((each) => each.class_specific === towards).map((each) =>
-        make("option", { value: each.name, title: each.summary }, each.name)))));
+        make("option", { value: each.name, title: each.summary.replaceAll("`", "") }, each.name)))));
     by("method").value = wanted.find((name) => there.some((each) => each.name === name)) ?? there[0].name;
     const { label, hint, go } = KINDS[kindOf(model)];
     by("text-label").textContent = label;
