@@ -121,7 +121,8 @@ export function mount(element, payload, options = {}) {
   const panel = othersPanel(said, { why, typed: why, canAsk: Boolean(options.ask) && said.towards });
   const title = make("h1", {});
   const words = make("p", { class: "readout" });
-  const unitName = (name) => (name === "turn" && said.source ? "Source and target" : `${name.charAt(0).toUpperCase()}${name.slice(1)}s`);
+  const sides = said.source ? "Source and target" : said.segments.includes("prompt") ? "Prompt and answer" : "Turns";
+  const unitName = (name) => (name === "turn" ? sides : `${name.charAt(0).toUpperCase()}${name.slice(1)}s`);
   const unit = choice("Sources as", Object.keys(said.units).map((name) => [name, unitName(name)]), (name) => set({ unit: name }));
   const show = choice("Show", [["map", "Heatmap"]], to.map);
   const walk = choice("Explained", [["previous", "‹"], ["all", "The whole answer"], ["next", "›"]],
@@ -231,7 +232,7 @@ function listed(said, state, found) {
 }
 
 function readout(said, state, found, pointed, cell) {
-  const item = ([name, value]) => make("span", { class: "item" }, name, " ", make("span", { class: "number" }, value));
+  const item = ([name, value]) => make("span", { class: "item" }, name, "\u00a0", make("span", { class: "number" }, value));
   if (cell?.source !== undefined) return [make("span", {}, cellText(said, state.unit, cell))];
   if (pointed !== null && pointed < found.end) {
     const place = said.places[state.unit][pointed];
