@@ -146,6 +146,29 @@ def test_what_is_typed_while_a_model_answers_stays(page: Any, address: str) -> N
     expect(page.get_by_role("button", name="New chat")).to_be_hidden()
 
 
+def test_a_chat_begun_anew_while_the_model_speaks_is_new_after_a_reload(page: Any, address: str) -> None:
+    held: list[Any] = []
+    page.goto(f"{address}/generate")
+    page.locator("html[data-ready]").wait_for(state="attached")
+    page.get_by_label("Tokens at most").fill("2")
+    new_chat = page.get_by_role("button", name="New chat")
+    page.get_by_role("textbox", name="Message").fill("the film is good")
+    page.get_by_role("button", name="Send").click()
+    expect(new_chat).to_be_visible()
+    page.route("**/api/generate", lambda route: held.append(route))
+    page.get_by_role("textbox", name="Message").fill("is it ?")
+    page.get_by_role("button", name="Send").click()
+    until(page, held, 1)
+    new_chat.click()
+    held[0].continue_()
+    expect(page.locator("#status")).to_contain_text("Done in")
+    expect(new_chat).to_be_hidden()
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.locator(".who")).to_have_text(["user 1", "assistant", "user 2", "answer"])  # the old one stands there
+    expect(new_chat).to_be_hidden()  # and the next message begins another
+
+
 def test_an_answer_stays_where_the_next_question_fails(page: Any, address: str) -> None:
     page.goto(f"{address}/generate")
     page.locator("html[data-ready]").wait_for(state="attached")

@@ -148,7 +148,7 @@ function goOn({ chat }, said) {
 
 /** After a reload, or back from another page: what was asked and said before, if the model is still there. */
 function reopen(models, css) {
-  const { question, payload, said } = rememberedAnswer() ?? {};
+  const { question, payload, said, ends } = rememberedAnswer() ?? {};
   const model = models.find((each) => each.name === question?.model);
   if (!model) return;
   by("model").value = model.name;
@@ -160,8 +160,8 @@ function reopen(models, css) {
   by("how").value = question.temperature ?? "";
   written();
   if (!payload) return unanswered(question);
-  if (question.chat) goOn(question, said);
-  answered({ question, payload, said }, models, css);
+  if (question.chat && !ends) goOn(question, said);
+  answered({ question, payload, said, ends }, models, css);
 }
 
 /** The page as it is after an answer. */
@@ -208,9 +208,9 @@ async function speak(models, limits, css) {
       else if (event.event === "done") by("status").textContent = `Done in ${event.seconds.toFixed(1)} s`;
     }, mine.signal);
     const said = by("said").textContent;
-    last = { question, payload: shown.payload, said };
+    last = { question, payload: shown.payload, said, ends: turns !== before };
     rememberAnswer(last);
-    if (question.chat && turns === before) goOn(question, said);
+    if (question.chat && !last.ends) goOn(question, said);
   } catch (error) {
     if (running !== mine) return; // another answer has taken its place
     if (question.chat && turns === before) by("text").value ||= question.chat.at(-1).content; // to be sent again
