@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 
 import tiny
+from browser import chromium, window
 from wherefrom.model import Model, open_model
 
+TEXT = "the deep film was not very good !"
+Open = Callable[..., Any]
 HERE = "http://127.0.0.1:8000"
 NEEDED = {
     "fastapi": "the page needs the extra: pip install -e '.[serve]'",
@@ -37,6 +41,7 @@ if not missing():
     from starlette.testclient import TestClient
 
     from wherefrom.server.app import guarded
+    from wherefrom.server.catalog import opened_by_name
     from wherefrom.server.guard import Rules
     from wherefrom.server.launch import Server
     from wherefrom.server.limits import Limits
@@ -66,6 +71,57 @@ def models() -> dict[str, Model]:
 def client(models: dict[str, Model]) -> Iterator[Any]:
     with client_of(models) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def address(models: dict[str, Model]) -> Iterator[str]:
+    """With the tiny models, which answer at once, and the one that ships."""
+    with listening({**models, **opened_by_name(["wherefrom/sentiment"])}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Open]:
+    """Opens the page; at the end nothing may have gone wrong in it, nor anything have been fetched from elsewhere."""
+    contexts, wrong = [], []
+
+    def opens(*, quiet: bool = True, **options: Any) -> Any:
+        context = window(browser, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        if quiet:
+            page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(known(address)) else None)
+        page.goto(address)
+        page.locator("html[data-ready]").wait_for(state="attached")
+        return page
+
+    yield opens
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def known(address: str) -> tuple[str, ...]:
+    return address, "blob:", "data:", "file:"
+
+
+def explain(page: Any, text: str | None = None, methods: tuple[str, ...] = ("attcat", "globenc")) -> None:
+    if text is not None:
+        page.fill("#text", text)
+    for chip in page.locator("#methods .chip").all():
+        name = chip.inner_text()
+        if (chip.get_attribute("aria-pressed") == "true") != (name in methods):
+            page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
+    page.click("#explain")
+    page.locator("#status", has_text="Done in").wait_for()
 
 
 @contextmanager

@@ -4,72 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from browser import chromium, expect, settle, window
-from server.conftest import listening, until
-from wherefrom.model import Model
-from wherefrom.server import handlers
-from wherefrom.server.catalog import opened_by_name
-
-TEXT = "the deep film was not very good !"
-Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def address(models: dict[str, Model]) -> Iterator[str]:
-    """With the tiny models, which answer at once, and the one that ships."""
-    with listening({**models, **opened_by_name(["wherefrom/sentiment"])}) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Open]:
-    """Opens the page; at the end nothing may have gone wrong in it, nor anything have been fetched from elsewhere."""
-    contexts, wrong = [], []
-
-    def opens(*, quiet: bool = True, **options: Any) -> Any:
-        context = window(browser, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        if quiet:
-            page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(known(address)) else None)
-        page.goto(address)
-        page.locator("html[data-ready]").wait_for(state="attached")
-        return page
-
-    yield opens
-    for context in contexts:
-        context.close()
-    assert wrong == []
-
-
-def known(address: str) -> tuple[str, ...]:
-    return address, "blob:", "data:", "file:"
-
-
-def explain(page: Any, text: str | None = None, methods: tuple[str, ...] = ("attcat", "globenc")) -> None:
-    if text is not None:
-        page.fill("#text", text)
-    for chip in page.locator("#methods .chip").all():
-        name = chip.inner_text()
-        if (chip.get_attribute("aria-pressed") == "true") != (name in methods):
-            page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
-    page.click("#explain")
-    page.locator("#status", has_text="Done in").wait_for()
+from browser import expect, settle
+from server.conftest import TEXT, Open, explain
 
 
 def test_the_page_explains_a_text(visit: Open) -> None:
@@ -234,25 +175,6 @@ def test_export_from_the_viewer(visit: Open) -> None:
     assert download.value.suggested_filename.endswith(".json")
 
 
-@pytest.mark.slow
-def test_the_last_explanations_are_kept(visit: Open) -> None:
-    page = visit()
-    explain(page, TEXT, ("globenc",))
-    explain(page, "a good film", ("attcat",))
-    expect(page.locator("#history li b")).to_have_text(["a good film", TEXT])  # written, not only shown
-    page.reload()
-    page.locator("html[data-ready]").wait_for(state="attached")
-    assert page.locator("#history li b").all_inner_texts() == ["a good film", TEXT]
-    expect(page.locator("#text")).to_have_value("a good film")  # a reload shows what was shown
-    expect(page.locator(".viewer .card h2").first).to_contain_text("attcat")
-    page.locator("#history .run").nth(1).click()
-    expect(page.locator(".viewer .card h2").first).to_contain_text("globenc")
-    expect(page.locator(".evidence")).to_have_count(1)
-    expect(page.locator("#text")).to_have_value(TEXT)
-    page.get_by_role("button", name="Forget “a good film”").click()
-    expect(page.locator("#history li")).to_have_count(1)
-
-
 def test_errors_are_sentences(visit: Open) -> None:
     page = visit(quiet=False)  # a browser logs every answer that is no 200
     page.fill("#text", " ")
@@ -344,102 +266,6 @@ def test_a_long_text_in_windows(visit: Open) -> None:
     page.click("#explain")
     page.get_by_role("button", name="Explain its beginning").wait_for()
     assert not page.get_by_role("button", name="in overlapping windows").is_visible()
-
-
-@pytest.fixture
-def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """After how many explanations the server waits for the end of the test."""
-    after, over = [1], threading.Event()
-
-    def slow(*given: Any, **named: Any) -> Any:
-        for done, each in enumerate(genuine(*given, **named)):
-            if done >= after[0]:
-                over.wait(60)
-            yield each
-
-    genuine = handlers.attempt
-    monkeypatch.setattr(handlers, "attempt", slow)
-    yield after
-    over.set()
-
-
-@pytest.mark.usefixtures("halting")
-def test_cancel_stops_the_work_and_keeps_what_was_done(visit: Open) -> None:
-    page = visit()
-    page.fill("#text", TEXT)
-    page.click("#explain")
-    page.locator(".viewer .card").first.wait_for()  # the first is there before the last has begun
-    assert page.locator("#progress").is_visible()
-    page.click("#cancel")
-    page.locator("#status", has_text="Cancelled").wait_for()
-    expect(page.locator("#explain")).to_be_enabled()
-    for _ in range(2):
-        expect(page.locator(".remarks")).to_contain_text("stopped before its end")
-        expect(page.locator("#history li b")).to_have_text([TEXT])
-        assert 0 < page.locator(".viewer .card").count() < 4
-        expect(page.locator("#text")).to_have_value(TEXT)
-        page.reload()
-
-
-def test_a_reload_while_it_runs_loses_nothing_that_had_come(visit: Open, halting: list[int]) -> None:
-    page = visit()
-    page.fill("#text", TEXT)
-    page.click("#explain")
-    expect(page.locator("#history li b")).to_have_text([TEXT])
-    page.reload()
-    expect(page.locator(".viewer .card")).to_have_count(1)
-    expect(page.locator(".remarks")).to_contain_text("stopped before its end")
-    halting[0] = 0
-    page.fill("#text", "a good film")
-    page.click("#explain")
-    page.locator("#progress").wait_for()
-    page.reload()
-    expect(page.locator("#text")).to_have_value("a good film")  # of which nothing had come
-    expect(page.locator("#history li b")).to_have_text([TEXT])
-    page.locator("#history .run").click()
-    expect(page.locator("#text")).to_have_value(TEXT)
-
-
-KEPT = """() => new Promise((done) => {
-  indexedDB.open("wherefrom").onsuccess = ({ target: { result: base } }) => {
-    base.transaction("kept").objectStore("kept").getAll().onsuccess = ({ target: { result: all } }) => {
-      base.close();
-      done(all.at(-1)?.payload.explanations.length ?? 0);
-    };
-  };
-})"""
-
-
-def test_what_comes_right_after_another_is_kept_though_the_next_takes_long(visit: Open, halting: list[int]) -> None:
-    halting[0] = 99
-    page = visit()
-    explain(page, "a good film", ("globenc",))
-    halting[0] = 2
-    page.fill("#text", TEXT)
-    for name in ("attcat", "alti"):
-        page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
-    page.click("#explain")
-    expect(page.locator(".viewer .card")).to_have_count(2)
-    until(lambda: page.evaluate(KEPT) == 2)  # wait_for_function takes a promise for true
-    page.reload()
-    expect(page.locator(".viewer .card")).to_have_count(2)
-
-
-def test_a_run_that_was_left_for_another_opens_with_all_that_had_come(visit: Open, halting: list[int]) -> None:
-    halting[0] = 99
-    page = visit()
-    explain(page, "a good film", ("globenc",))
-    halting[0] = 2
-    page.fill("#text", TEXT)
-    for name in ("attcat", "alti"):
-        page.locator("#methods .chip", has_text=re.compile(f"^{name}$")).click()
-    page.click("#explain")
-    expect(page.locator(".viewer .card")).to_have_count(2)
-    page.locator("#history .run", has_text="a good film").click()
-    expect(page.locator("#text")).to_have_value("a good film")
-    page.locator("#history .run", has_text=TEXT).click()
-    expect(page.locator("#text")).to_have_value(TEXT)
-    expect(page.locator(".viewer .card")).to_have_count(2)
 
 
 def test_light_and_dark_follow_the_system_and_the_button(visit: Open) -> None:

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 import tiny
-from browser import chromium, expect, window
+from browser import expect, window
 from server.conftest import listening
 from wherefrom.model import Model, open_model
 from wherefrom.server.limits import Limits
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ async function store(mode) {
 }
 
 let writing = Promise.resolve(); // one after the other: the first gives a run its id
+const forgotten = new Set(); // ids: what goes on to run stays forgotten
 
 /** Keeps a run, or what has become of it, and forgets the oldest beyond the limit. */
 export function keep(run) {
@@ -29,6 +30,7 @@ export function keep(run) {
 /** A browser without a database keeps nothing. */
 async function put(run) {
   try {
+    if (forgotten.has(run.id)) return;
     const kept = await store("readwrite");
     run.id = await request(kept.put(run));
     const keys = await request(kept.getAllKeys());
@@ -40,28 +42,33 @@ async function put(run) {
 
 /** All that is kept, the latest first. */
 export async function kept() {
-  try {
-    return (await request((await store("readonly")).getAll())).reverse();
-  } catch {
-    return [];
-  }
+  return (await read((all) => all.getAll()))?.reverse() ?? [];
 }
 
 /** One of them as it is now: more may have come since it was listed. */
 export async function latest(run) {
   await writing;
+  return (await read((all) => all.get(run.id))) ?? run;
+}
+
+/** Undefined in a browser without a database. */
+async function read(wanted) {
   try {
-    return (await request((await store("readonly")).get(run.id))) ?? run;
+    return await request(wanted(await store("readonly")));
   } catch {
-    return run;
+    return undefined;
   }
 }
 
 /** One of them, or without a run all. */
 export async function forget(run) {
   if (!run || remembered()?.when === run.when) remember(null);
+  await writing;
   const all = await store("readwrite");
-  await request(run ? all.delete(run.id) : all.clear());
+  for (const id of run ? [run.id] : await request(all.getAllKeys())) {
+    forgotten.add(id);
+    all.delete(id);
+  }
 }
 
 // Which of them is on the page, as long as the tab is open, and which text was asked about: nothing may have come yet.
