@@ -182,6 +182,15 @@ def test_attcats_figure_4_draws_both_joins(out: Path) -> None:
     assert rollout.max() < 0.1 * total.max()
 
 
+def test_globencs_figure_1_can_be_read(out: Path) -> None:
+    """As shares: rolled out, norms grow to 10¹¹."""
+    table = wherefrom.reproduce("globenc/figure1", out=out).table
+    for sentence in ("1. ", "2. "):
+        shares = [found.mean for (row, _), found in table.ours.items() if row.startswith(sentence)]
+        assert sum(shares) == pytest.approx(1)
+        assert min(shares) > 0
+
+
 def test_runs_are_shared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 2 reads what table 1 has measured."""
     from wherefrom.evaluation import local

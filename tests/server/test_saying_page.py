@@ -169,7 +169,7 @@ def test_a_chat_begun_anew_while_the_model_speaks_is_new_after_a_reload(page: An
     expect(new_chat).to_be_hidden()  # and the next message begins another
 
 
-def test_an_answer_stays_where_the_next_question_fails(page: Any, address: str) -> None:
+def test_an_answer_stays_where_the_next_question_fails_or_is_cancelled(page: Any, address: str) -> None:
     page.goto(f"{address}/generate")
     page.locator("html[data-ready]").wait_for(state="attached")
     page.get_by_label("Tokens at most").fill("2")
@@ -183,6 +183,13 @@ def test_an_answer_stays_where_the_next_question_fails(page: Any, address: str) 
     expect(page.locator("#error")).to_contain_text("reads at most")
     expect(tokens).to_have_count(2)
     expect(page.get_by_role("textbox", name="Message")).to_have_value("the cat " * 50)  # to be made shorter
+    page.route("**/api/generate", lambda _route: None)  # which nobody answers
+    page.get_by_role("textbox", name="Message").fill("is it ?")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#status")).to_have_text("Cancelled")
+    expect(tokens).to_have_count(2)
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("is it ?")
     page.reload()
     page.locator("html[data-ready]").wait_for(state="attached")
     expect(tokens).to_have_count(2)

@@ -69,9 +69,18 @@ def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str
 
 
 def token_table(
-    asked: RecipeCall, texts: Sequence[Any], methods: Mapping[str, str], kind: str, of: str = "", **options: Any
+    asked: RecipeCall,
+    texts: Sequence[Any],
+    methods: Mapping[str, str],
+    kind: str,
+    of: str = "",
+    *,
+    shares: bool = False,
+    **options: Any,
 ) -> Table:
-    """Every token's score by every method (a column each), and a picture of each sentence."""
+    """Every token's score by every method (a column each), and a picture of each sentence. As `shares` of their sum
+    where scores have no scale of their own.
+    """
     ours: dict[Place, Summary] = {}
     rows, said, pictures = [], [], {}
     for place, text in enumerate(texts, 1):
@@ -83,7 +92,9 @@ def token_table(
             seen[piece] = seen.get(piece, 0) + 1
             again = f" ({seen[piece]})" if seen[piece] > 1 else ""
             rows.append((f"{place}. " if len(texts) > 1 else "") + piece + again)
-            ours.update({(rows[-1], name): number(each.scores[i], 1) for name, each in named.items()})
+            for name, each in named.items():
+                scale = each.scores.sum() if shares else 1.0
+                ours[rows[-1], name] = number(each.scores[i] / scale, 1)
         said.append(f"{asked.model} on “{text}”, which it calls {first.prediction}")
         pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
     what = of or "What the readout token draws on in the last layer"

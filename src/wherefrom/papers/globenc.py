@@ -139,7 +139,8 @@ def table2(asked: RecipeCall) -> Table:
     samples="two sentences of SST-2, both classified correctly; BERT-base",
 )
 def figure1(asked: RecipeCall) -> Table:
-    return token_table(asked, SENTENCES, {"N_Enc": "globenc"}, "layers")
+    of = "Shares of what the readout token draws on in the last layer"  # a rollout of norms grows beyond any measure
+    return token_table(asked, SENTENCES, {"N_Enc": "globenc"}, "layers", of, shares=True)
 
 
 @recipe(

@@ -214,9 +214,9 @@ async function speak(models, limits, css) {
   } catch (error) {
     if (running !== mine) return; // another answer has taken its place
     if (question.chat && turns === before) by("text").value ||= question.chat.at(-1).content; // to be sent again
-    by("status").textContent = error.name === "AbortError" ? "Cancelled" : "";
-    if (error.name === "AbortError") return;
-    complain(error.message);
+    const cancelled = error.name === "AbortError";
+    by("status").textContent = cancelled ? "Cancelled" : "";
+    if (!cancelled) complain(error.message);
     const nothing = !viewer && by("said").textContent === (question.target ?? "");
     if (nothing && last) { // the answer of before stands as it stood
       rememberAnswer(last);
