@@ -270,6 +270,14 @@ def test_everything_has_a_name(opened: Open, several: Comparison) -> None:
     assert {"stage", "token", "chip"} <= stops  # reached without a mouse
 
 
+def test_on_paper_stand_the_colours_and_not_the_buttons(opened: Open, several: Comparison) -> None:
+    page = opened(document(several))
+    page.emulate_media(media="print")
+    kept = "each => getComputedStyle(each).printColorAdjust"
+    assert page.locator(".token").first.evaluate(kept) == "exact"  # a browser prints no backgrounds by itself
+    assert not any(page.locator(part).first.is_visible() for part in (".toolbar", ".buttons", ".legend"))
+
+
 def saved(page: Any, tmp_path: Path, format_: str) -> Path:
     page.keyboard.press("e")
     with page.expect_download() as waiting:
