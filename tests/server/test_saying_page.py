@@ -201,6 +201,63 @@ def test_an_answer_stays_where_the_next_question_fails_or_is_cancelled(page: Any
     expect(page.locator("#results")).to_be_hidden()
 
 
+# What stands for the server: it says half of an answer, and no more.
+HALF_SAID = """() => {
+  window.fetch = (_url, { signal }) => Promise.resolve(new Response(new ReadableStream({ start(stream) {
+    stream.enqueue(new TextEncoder().encode('{"event": "said", "text": " and then"}\\n'));
+    signal.addEventListener("abort", () => stream.error(signal.reason));
+  } }), { status: 200, headers: { "content-type": "application/x-ndjson" } }));
+}"""
+
+
+@pytest.mark.parametrize("model", ["plain", "chat"])
+@pytest.mark.parametrize("how", ["cancel", "reload"])
+def test_an_answer_stays_where_the_next_is_left_in_its_middle(page: Any, address: str, model: str, how: str) -> None:
+    page.goto(f"{address}/generate")
+    page.locator("html[data-ready]").wait_for(state="attached")
+    page.get_by_label("Model", exact=True).select_option(model)
+    page.get_by_label("Tokens at most").fill("2")
+    page.locator("#text").fill("the film is good")
+    page.locator("#explain").click()
+    expect(page.locator("#status")).to_contain_text("Done in")
+    shown = page.locator(".viewer .token").all_inner_texts()
+    page.evaluate(HALF_SAID)
+    page.locator("#text").fill("is it ?")
+    page.locator("#explain").click()
+    expect(page.locator("#said")).to_have_text(" and then")
+    if how == "cancel":
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("#status")).to_have_text("Cancelled")
+        expect(page.locator("#stream")).to_be_hidden()
+        expect(page.locator(".viewer .token")).to_have_text(shown)
+        expect(page.locator("#text")).to_have_value("is it ?")
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.locator(".viewer .token")).to_have_text(shown)
+    expect(page.locator("#text")).to_have_value("is it ?")  # to be asked again
+    page.locator("#explain").click()
+    expect(page.locator("#status")).to_contain_text("Done in")
+    who = ["user 1", "assistant", "user 2", "answer"] if model == "chat" else []
+    expect(page.locator(".who")).to_have_text(who)
+    expect(page.locator(".viewer .token")).not_to_have_text(shown)
+    page.reload()
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.locator(".who")).to_have_text(who)
+    expect(page.locator("#text")).to_have_value("" if model == "chat" else "is it ?")
+
+
+def test_an_answer_that_ends_in_its_middle_is_said_to(page: Any, address: str) -> None:
+    page.goto(f"{address}/generate")
+    page.locator("html[data-ready]").wait_for(state="attached")
+    cut = '{"event": "said", "text": " and then"}\n'
+    page.route("**/api/generate", lambda route: route.fulfill(body=cut, content_type="application/x-ndjson"))
+    page.locator("#text").fill("is it ?")
+    page.locator("#explain").click()
+    expect(page.locator("#error")).to_contain_text("The server stopped in the middle of its answer")
+    expect(page.locator("#said")).to_have_text(" and then")
+    expect(page.locator("#status")).to_be_empty()
+
+
 def until(page: Any, held: list[Any], count: int) -> None:
     """So many requests have come."""
     while len(held) < count:

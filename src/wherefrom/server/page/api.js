@@ -21,30 +21,38 @@ function send(path, asked, accept, signal) {
   return reach(path, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify(asked), signal });
 }
 
-/** Calls `told(event)` for each event of an answer, as they come; aborting the signal cancels the work. */
+/** Calls `told(event)` for each event of an answer, as they come, "done" last; aborting the signal cancels the work. */
 export async function stream(path, asked, told, signal) {
   const response = await send(path, asked, "application/x-ndjson", signal);
   if (!response.ok) await read(response);
   const lines = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let parts = []; // of a line that has not ended yet
+  let last = null;
   for (;;) {
-    const { value, done } = await lines.read();
+    const { value, done } = await lines.read().catch(broken);
     if (done) break;
     const [first, ...rest] = value.split("\n");
     parts.push(first);
     for (const next of rest) {
-      tell(parts.join(""), told);
+      last = tell(parts.join(""), told) ?? last;
       parts = [next];
     }
   }
-  if (parts.join("").trim()) throw new Refusal("the server stopped in the middle of its answer", "unreachable");
+  if (last !== "done") broken();
+}
+
+/** The connection ended in the middle, unless it was closed from here. */
+function broken(error) {
+  if (error?.name === "AbortError") throw error;
+  throw new Refusal("the server stopped in the middle of its answer; is `wherefrom serve` still running?", "unreachable");
 }
 
 function tell(line, told) {
-  if (!line.trim()) return;
+  if (!line.trim()) return null;
   const event = JSON.parse(line);
   if (event.event === "error") throw new Refusal(event.detail, event.code);
   told(event);
+  return event.event;
 }
 
 async function reach(path, options) {

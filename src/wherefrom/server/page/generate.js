@@ -2,7 +2,7 @@
 // translator: a source, and the target that it writes or that is given.
 
 import { get, post, stream } from "./api.js";
-import { rememberAnswer, rememberedAnswer } from "./keep.js";
+import * as kept from "./keep.js";
 import { save } from "./share.js";
 import { make, prose } from "/viewer/dom.js";
 import { mount } from "/viewer/generation.js";
@@ -146,22 +146,26 @@ function goOn({ chat }, said) {
   by("anew").hidden = false;
 }
 
-/** After a reload, or back from another page: what was asked and said before, if the model is still there. */
+/** After a reload, or back from another page: the last answer, and the question that had none yet, if their models are
+ * still there.
+ */
 function reopen(models, css) {
-  const { question, payload, said, ends } = rememberedAnswer() ?? {};
-  const model = models.find((each) => each.name === question?.model);
-  if (!model) return;
-  by("model").value = model.name;
-  picked = question.method;
-  by("model").dispatchEvent(new Event("change"));
-  by("text").value = question.prompt ?? "";
-  by("given").value = question.target ?? "";
-  by("tokens").value = question.max_new_tokens ?? by("tokens").value;
-  by("how").value = question.temperature ?? "";
-  written();
-  if (!payload) return unanswered(question);
-  if (question.chat && !ends) goOn(question, said);
-  answered({ question, payload, said, ends }, models, css);
+  const there = (asked) => models.some((each) => each.name === asked?.model);
+  const [waiting, said] = [kept.question.get(), kept.answer.get()];
+  const question = waiting ?? said?.question;
+  if (there(question)) {
+    by("model").value = question.model;
+    picked = question.method;
+    by("model").dispatchEvent(new Event("change"));
+    by("text").value = question.prompt ?? "";
+    by("given").value = question.target ?? "";
+    by("tokens").value = question.max_new_tokens ?? by("tokens").value;
+    by("how").value = question.temperature ?? "";
+    written();
+    if (waiting) unanswered(waiting);
+    else if (question.chat && !said.ends) goOn(question, said.said);
+  }
+  if (there(said?.question)) answered(said, models, css);
 }
 
 /** The page as it is after an answer. */
@@ -171,7 +175,7 @@ function answered(answer, models, css) {
   show(answer.payload, answer.question, css);
 }
 
-/** The page was left before an answer had come: the question stands there, to be asked again. */
+/** A question that has no answer stands in the form, to be asked again. */
 function unanswered({ chat }) {
   if (!chat) return;
   turns = chat.slice(0, -1);
@@ -196,7 +200,13 @@ async function speak(models, limits, css) {
   announce(question, kindOf(models.find((each) => each.name === question.model)));
   busy(true);
   by("status").textContent = "Waiting for the server";
-  rememberAnswer({ question });
+  kept.question.put(question);
+  const finish = () => {
+    last = { question, payload: shown.payload, said: by("said").textContent, ends: turns !== before };
+    kept.answer.put(last);
+    kept.question.put(null);
+    if (question.chat && !last.ends) goOn(question, last.said);
+  };
   try {
     await stream("/api/generate", question, (event) => {
       if (event.event === "waiting") by("status").textContent = event.ahead ? `Waiting: ${event.ahead} before this one` : "Waiting for the server";
@@ -207,21 +217,16 @@ async function speak(models, limits, css) {
       else if (event.event === "generation") show(event.payload, question, css);
       else if (event.event === "done") by("status").textContent = `Done in ${event.seconds.toFixed(1)} s`;
     }, mine.signal);
-    const said = by("said").textContent;
-    last = { question, payload: shown.payload, said, ends: turns !== before };
-    rememberAnswer(last);
-    if (question.chat && !last.ends) goOn(question, said);
+    finish();
   } catch (error) {
     if (running !== mine) return; // another answer has taken its place
-    if (question.chat && turns === before) by("text").value ||= question.chat.at(-1).content; // to be sent again
     const cancelled = error.name === "AbortError";
     by("status").textContent = cancelled ? "Cancelled" : "";
     if (!cancelled) complain(error.message);
-    const nothing = !viewer && by("said").textContent === (question.target ?? "");
-    if (nothing && last) { // the answer of before stands as it stood
-      rememberAnswer(last);
-      answered(last, models, css);
-    } else by("results").hidden = nothing;
+    if (viewer) return finish(); // it had come
+    if (question.chat && turns === before) by("text").value ||= question.chat.at(-1).content; // to be sent again
+    if (last) answered(last, models, css); // as it stood, however far the next one had come
+    else by("results").hidden = by("said").textContent === (question.target ?? "");
   } finally {
     if (running === mine) {
       running = null;
@@ -250,7 +255,8 @@ async function start() {
   by("cancel").addEventListener("click", () => running?.abort());
   by("anew").addEventListener("click", () => {
     anew();
-    rememberAnswer(null); // a reload does not go on with the old one
+    kept.answer.put(null); // a reload does not go on with the old one
+    kept.question.put(null);
     last = null;
     if (!running) {
       clear();

@@ -71,44 +71,37 @@ export async function forget(run) {
   }
 }
 
-// Which of them is on the page, as long as the tab is open, and which text was asked about: nothing may have come yet.
+/** A place for one thing, as long as the tab is open. What is too large for it is not kept, nor is anything where a
+ * browser keeps nothing. */
+const place = (name) => ({
+  put(value) {
+    try {
+      sessionStorage.removeItem(name);
+      if (value) sessionStorage.setItem(name, JSON.stringify(value));
+    } catch {
+      // it is not kept
+    }
+  },
+  get() {
+    try {
+      return JSON.parse(sessionStorage.getItem(name));
+    } catch {
+      return null;
+    }
+  },
+});
 
-const SHOWN = "wherefrom-shown";
+// Which of them is on the page, and which text was asked about: nothing may have come yet.
+
+const shown = place("wherefrom-shown");
 
 export function remember(run) {
-  try {
-    sessionStorage.removeItem(SHOWN);
-    if (run) sessionStorage.setItem(SHOWN, JSON.stringify({ when: run.when, asked: run.asked.images ? null : run.asked }));
-  } catch {
-    // a browser that keeps nothing
-  }
+  shown.put(run && { when: run.when, asked: run.asked.images ? null : run.asked });
 }
 
-export function remembered() {
-  try {
-    return JSON.parse(sessionStorage.getItem(SHOWN));
-  } catch {
-    return null;
-  }
-}
+export const remembered = shown.get;
 
-// The answer on the other page, whole; one that is too large for that is not remembered.
+// On the other page: the last answer, whole, and the question that waits for the next one.
 
-const SAID = "wherefrom-said";
-
-export function rememberAnswer(answer) {
-  try {
-    sessionStorage.removeItem(SAID);
-    sessionStorage.setItem(SAID, JSON.stringify(answer));
-  } catch {
-    // nor is any where the browser keeps nothing
-  }
-}
-
-export function rememberedAnswer() {
-  try {
-    return JSON.parse(sessionStorage.getItem(SAID));
-  } catch {
-    return null;
-  }
-}
+export const answer = place("wherefrom-said");
+export const question = place("wherefrom-asked");
