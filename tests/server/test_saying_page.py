@@ -246,6 +246,17 @@ def test_an_answer_stays_where_the_next_is_left_in_its_middle(page: Any, address
     expect(page.locator("#text")).to_have_value("" if model == "chat" else "is it ?")
 
 
+@pytest.mark.parametrize("path", ["/", "/generate"])
+def test_nothing_is_asked_before_the_page_knows_the_models(page: Any, address: str, path: str) -> None:
+    held: list[Any] = []
+    page.route("**/api/models", lambda route: held.append(route))
+    page.goto(f"{address}{path}")
+    until(page, held, 1)
+    expect(page.locator("#explain")).to_be_disabled()
+    held[0].continue_()
+    expect(page.locator("#explain")).to_be_enabled()
+
+
 def test_an_answer_that_ends_in_its_middle_is_said_to(page: Any, address: str) -> None:
     page.goto(f"{address}/generate")
     page.locator("html[data-ready]").wait_for(state="attached")

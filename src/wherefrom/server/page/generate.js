@@ -267,11 +267,11 @@ async function start() {
   });
   by("share").addEventListener("click", () => save(shown, [], "/generation.html").catch((error) => complain(error.message)));
   reopen(speaking, css);
+  by("explain").disabled = false; // until now nothing was there to ask
   document.documentElement.dataset.ready = "";
 }
 
 start().catch((error) => {
   complain(error.message);
-  by("explain").disabled = true;
   document.documentElement.dataset.ready = "";
 });

@@ -197,6 +197,7 @@ async function start() {
   const before = last && runs.find((run) => run.when === last.when);
   if (before) reopen(before, asks, view);
   else if (last?.asked) asks.fill(last.asked); // nothing had come yet
+  by("explain").disabled = false; // until now nothing was there to ask
   document.documentElement.dataset.ready = "";
 }
 
