@@ -17,6 +17,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
 IMAGES = PAGE.parent / "img" / "papers"
 RESULT = re.compile(r"<!-- result: (?P<name>[^|>]+?)(?P<options>(?: \|[^>]*?)?) -->\n.*?<!-- end -->\n", re.DOTALL)
 VERDICTS = re.compile(r"<!-- verdicts -->\n.*?<!-- end -->\n", re.DOTALL)
+MORE = "The command prints more columns."
 CLAIM = re.compile(r"^- (?P<says>.*) \*\*(?P<verdict>.*?)\.\*\*$", re.MULTILINE)
 
 
@@ -27,7 +28,7 @@ def options(text: str) -> dict[str, str]:
 
 
 def chosen(markdown: str, columns: str) -> str:
-    """The Markdown with the first column of its table and these alone."""
+    """The Markdown with the first column of its table and these alone, and a word on the others."""
     wanted = [each.strip() for each in columns.split(",")]
     lines = markdown.splitlines()
     heading = next(line for line in lines if line.startswith("|"))
@@ -38,7 +39,9 @@ def chosen(markdown: str, columns: str) -> str:
         parts = [cell.strip() for cell in line.strip("|").split("|")]
         return f"| {' | '.join(parts[i] for i in kept)} |"
 
-    return "\n".join(cut(line) if line.startswith("|") else line for line in lines)
+    last = max(number for number, line in enumerate(lines) if line.startswith("|"))
+    said = [cut(line) if line.startswith("|") else line for line in lines]
+    return "\n".join([*said[: last + 1], *(["", MORE] if len(kept) < len(cells) else []), *said[last + 1 :]])
 
 
 def block(folder: Path, name: str, given: str) -> str:

@@ -24,6 +24,7 @@ LIGHT = (
     "defaults",
     "extras",
     "files",
+    "interrupts",
     "progress",
     "typecheck",
     "work",

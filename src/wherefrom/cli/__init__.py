@@ -80,6 +80,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
+    except KeyboardInterrupt:  # before a command has begun: within one, typer sees to it
+        sys.exit(130)
     except WherefromError as error:
         _say("error: ", "bold red", str(error))
         sys.exit(2)

@@ -10,6 +10,7 @@ from typing import Any
 
 from wherefrom.errors import InvalidInput, InvalidOption, UnknownName, WherefromError
 from wherefrom.files import uninterrupted
+from wherefrom.interrupts import begun
 
 STDIN = "-"
 COLUMN = "text"  # where none is named
@@ -96,6 +97,7 @@ def explain_file(file: Path, column: str, out: Path, *, words: bool, **arguments
                 f"none of the {read} texts of '{file}' could be explained" if read else f"there is no text in '{file}'"
             )
             raise InvalidInput(f"{what}; '{out}' was not written")
+        begun()
         with tabular.opened(out) as write:
             for number, one in chain(first, found):
                 every = [one] if isinstance(one, wherefrom.Explanation) else one.values()
