@@ -17,7 +17,7 @@ import wherefrom
 from wherefrom.data import Dataset, Example, up_to_mask
 from wherefrom.errors import RowsLeftOut, WherefromError, WherefromWarning
 from wherefrom.evaluation import compare_methods, compare_runs
-from wherefrom.evaluation.export import comparison, described, means, show, show_comparison
+from wherefrom.evaluation.export import _written, comparison, described, means, show, show_comparison
 from wherefrom.metric import correlation
 from wherefrom.result.explanation import Explanation
 
@@ -353,3 +353,10 @@ def test_tables_of_no_run_are_not_replaced(name: str, tmp_path: Path) -> None:
         evaluate(TEXTS, "attcat", "aopc", out=tmp_path)
     assert {each.name for each in tmp_path.iterdir()} <= {name, ".lock"}
     assert (tmp_path / name).read_text(encoding="utf-8") == "somebody's"
+
+
+def test_latex_has_minus_signs_and_no_hyphens_before_numbers() -> None:
+    rows = [["", "log-odds"], ["cp-lrp", "**-1.356 ± 0.941**"], ["random", "-0.100"]]
+    written = _written(rows, "latex")
+    assert r"cp-lrp & \textbf{$-$1.356 $\pm$ 0.941} \\" in written
+    assert r"random & $-$0.100 \\" in written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,6 +156,7 @@ def _latex(rows: Rows) -> str:
     def cell(text: str) -> str:
         plain = "".join(LATEX.get(char, char) for char in text.strip("*"))
         plain = plain.replace("±", r"$\pm$").replace("–", "--")
+        plain = re.sub(r"^-(?=\d)", "$-$", plain)  # in text it would be a hyphen
         return rf"\textbf{{{plain}}}" if text.startswith("**") else plain
 
     lines = [" & ".join(map(cell, row)) + r" \\" for row in rows]
