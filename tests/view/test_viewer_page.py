@@ -311,6 +311,7 @@ def test_every_kind_of_file_is_downloaded(opened: Open, one: Explanation, severa
     assert texts[0] == "explained: what [CLS] is made of, not towards a class or word  ·  Meaningful, the deep film!"
     apart = [text for text in texts[1:] if text and text.startswith("explained: ")]  # beside what it is true of
     assert apart == [f"explained: {several['attcat'].explained}"]
+    assert (texts.count("for"), texts.count("against")) == (1, 1)  # beside the one method that has signs
     assert len(saved(page, tmp_path, "csv").read_text(encoding="utf-8").splitlines()) == 1 + 3 * len(one)
     page = opened(document({"m": one}))
     again = Explanation.load(saved(page, tmp_path, "json"))

@@ -2,7 +2,7 @@
 
 import { unitFor } from "./data.js";
 import { nested, table } from "./files.js";
-import { canvasSurface, fitted, greyed, svgSurface } from "./surface.js";
+import { canvasSurface, fitted, greyed, svgSurface, textWidth } from "./surface.js";
 import { drawText, layoutPatches, layoutText } from "./text.js";
 
 const MARGIN = 24;
@@ -41,7 +41,10 @@ export async function sheet(subjects, state, views, look, { title, explained }, 
 }
 
 function drawBlock(at, { subject, note, text, pictures, column }, x, y, state, look, focusFor) {
-  at(x, y, (surface) => surface.text(subject.title, 0, 13, { size: 13, fill: look.ink, weight: 600 }));
+  at(x, y, (surface) => {
+    surface.text(subject.title, 0, 13, { size: 13, fill: look.ink, weight: 600 });
+    if (subject.signed) drawSigns(surface, textWidth(subject.title, 13, 600) + 14, look);
+  });
   if (note) at(x, (y += 18), (surface) => surface.text(fitted(note, column, 12), 0, 13, { size: 12, fill: look.muted }));
   const focus = focusFor(subject);
   at(x, y + 22, (surface) => drawText(surface, text, state, look, focus));
@@ -56,6 +59,15 @@ function drawBlock(at, { subject, note, text, pictures, column }, x, y, state, l
       view.overlay(surface, box, state, look, focus);
     });
     below += box.height + 18;
+  }
+}
+
+/** Which hue is which. */
+function drawSigns(surface, x, look) {
+  for (const side of ["for", "against"]) {
+    surface.rect(x, 4, 9, 9, look.variables[`--${side}`], { radius: 2 });
+    surface.text(side, x + 13, 13, { size: 12, fill: look.muted });
+    x += textWidth(side, 12) + 25;
   }
 }
 
