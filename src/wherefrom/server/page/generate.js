@@ -134,6 +134,7 @@ function clear() {
 /** Above what is said stands what was asked. */
 function announce(question, kind) {
   by("results").hidden = by("stream").hidden = false;
+  by("unexplained").hidden = true;
   by("results-title").textContent = KINDS[kind].answer;
   const before = question.prompt ?? question.chat.at(-1).content;
   by("before").textContent = kind === "prompt" ? before : `${before}\n`;
@@ -183,6 +184,13 @@ function unanswered({ chat }) {
   by("text").value = chat.at(-1).content;
 }
 
+/** What had been said of an answer that did not come, above the answer before it. */
+function halfway(prompt, said) {
+  by("before").textContent = prompt;
+  by("said").textContent = said;
+  by("stream").hidden = by("unexplained").hidden = false;
+}
+
 async function speak(models, limits, css) {
   let question;
   try {
@@ -225,8 +233,11 @@ async function speak(models, limits, css) {
     if (!cancelled) complain(error.message);
     if (viewer) return finish(); // it had come
     if (question.chat && turns === before) by("text").value ||= question.chat.at(-1).content; // to be sent again
-    if (last) answered(last, models, css); // as it stood, however far the next one had come
-    else by("results").hidden = by("said").textContent === (question.target ?? "");
+    const [prompt, said] = ["before", "said"].map((id) => by(id).textContent);
+    const some = said !== (question.target ?? "");
+    if (last) answered(last, models, css); // as it stood
+    else by("results").hidden = !some;
+    if (some) halfway(prompt, said);
   } finally {
     if (running === mine) {
       running = null;
