@@ -204,7 +204,7 @@ class JobQueue:
             if time.monotonic() > deadline:
                 raise OverLimit(
                     f"this took longer than the {self.limits.seconds:.0f} seconds that one request may take; choose "
-                    f"fewer methods or a shorter text"
+                    f"fewer or faster methods, a shorter text or fewer tokens to be said"
                 )
 
         def say(event: Event) -> None:
