@@ -14,6 +14,7 @@ from wherefrom.errors import InvalidOption, did_you_mean
 from wherefrom.typecheck import checked, shown
 
 WORDS = {"True": True, "False": False, "None": None}
+TOKENIZER = {"add_special_tokens", "is_split_into_words", "max_length"}  # what people give beside a text, out of habit
 
 
 def split(text: str) -> list[str]:
@@ -79,6 +80,8 @@ def checked_options(
     """The options given to a method or metric of this name, each its own and of the right kind; or what is wrong."""
     if unknown := sorted(given.keys() - set(own)):
         hint = did_you_mean(unknown[0], own)
+        if unknown[0] in TOKENIZER:
+            hint = f"arguments of the tokenizer go into tokenizer_kwargs={{'{unknown[0]}': …}}; "
         known = ", ".join(own) or "none"
         raise InvalidOption(f"'{name}' has no option {', '.join(map(shown, unknown))}; {hint}its options: {known}")
     return {key: checked(f"'{name}' cannot have {key}", value, kinds[key]) for key, value in given.items()}

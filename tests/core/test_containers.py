@@ -123,6 +123,11 @@ def test_every_row_that_cannot_be_read_is_named() -> None:
         wherefrom.explain(["a cat", "", "a dog", " "], MODEL, TOKENIZER)
 
 
+def test_arguments_of_the_tokenizer_are_told_where_they_go() -> None:
+    with pytest.raises(WherefromError, match=r"has no option 'is_split_into_words'; .*tokenizer_kwargs=\{'is_split_into"):
+        wherefrom.explain(["a", "good", "film"], tiny.model(), tiny.tokenizer(), is_split_into_words=True)
+
+
 def test_texts_split_into_words_give_those_words_back() -> None:
     words = ["The", "key,", "meaningful", "didn't!"]
     found = wherefrom.explain(words, MODEL, TOKENIZER, tokenizer_kwargs=WORDS)
