@@ -124,7 +124,7 @@ def test_every_row_that_cannot_be_read_is_named() -> None:
 
 
 def test_arguments_of_the_tokenizer_are_told_where_they_go() -> None:
-    with pytest.raises(WherefromError, match=r"has no option 'is_split_into_words'; .*tokenizer_kwargs=\{'is_split_into"):
+    with pytest.raises(WherefromError, match=r"'is_split_into_words'; .*tokenizer_kwargs=\{'is_split_into"):
         wherefrom.explain(["a", "good", "film"], tiny.model(), tiny.tokenizer(), is_split_into_words=True)
 
 
