@@ -113,6 +113,12 @@ def test_no_other_file_is_read(client: Any, path: str) -> None:
     assert "import" not in response.text
 
 
+def test_the_icon_lies_where_a_browser_looks_for_it(client: Any) -> None:
+    icon = client.get("/favicon.ico")
+    assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
+    assert icon.content == client.get("/page/icon.svg").content
+
+
 def test_every_answer_has_the_security_headers(client: Any) -> None:
     for path in ("/", "/api/health", "/nothing", "/page/page.css"):
         headers = client.get(path).headers

@@ -63,6 +63,7 @@ def page_files() -> dict[str, File]:
     found = {each.path: File(each.document().encode(), KINDS[".html"]) for each in TABS}
     found["/document.html"] = File(blank_document(), KINDS[".html"])
     found["/generation.html"] = File(page({"title": ""}, "", "generation").encode(), KINDS[".html"])
+    found["/favicon.ico"] = _file(PAGE / "icon.svg")  # what a browser asks for where it shows an answer's JSON itself
     found["/page/colours.css"] = File(colours().encode(), KINDS[".css"])
     for prefix, folder in (("/page", PAGE), ("/viewer", VIEWER)):
         for file in sorted(folder.iterdir()):
