@@ -115,7 +115,7 @@ def test_a_model_of_pictures_is_answered_by_tables_of_pictures(monkeypatch: pyte
     assert [(each.method, each.beaten, each.alike) for each in found] == [("alti", 0.7, ()), ("cp-lrp", 0.3, ())]
     said = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/picture"]).output
     assert "20 examples of 1 pair" in " ".join(said.split())
-    assert "Your model is among them: picture on one, where alti is first (70%)." in " ".join(said.split())
+    assert "wherefrom/picture is among them: picture on one, where alti is first (70%)." in " ".join(said.split())
 
 
 def test_a_budget_leaves_out_what_costs_more() -> None:
@@ -144,7 +144,7 @@ def test_the_command_says_what_it_rests_on() -> None:
     assert "an average one of 120 examples of 1 pair" in said
     assert "not among them: wherefrom benchmark" in said  # where this question was answered
     among = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/lm"])
-    assert "Your model is among them: lm on two, where deeplift is first (90%)." in " ".join(among.output.split())
+    assert "wherefrom/lm is among them: lm on two, where deeplift is first (90%)." in " ".join(among.output.split())
     within = CliRunner().invoke(app, ["methods", "recommend", "--model", "wherefrom/lm", "--budget", "5"])
     assert "where attn-lrp is first within the budget (88%)." in " ".join(within.output.split())
     refused = CliRunner().invoke(app, ["methods", "alti", "--budget", "5"])

@@ -439,6 +439,7 @@ def test_a_file_where_a_folder_should_be_is_named(
         (["explain", "the cat", "--kind", "map"], "--kind is of a picture"),
         (["explain", "the cat", "--kind", "map", "--save", "x.json"], "--kind is of a picture"),
         (["explain", "-", "--column", "review", "--out", "x.csv"], "leave --column review out"),
+        (["explain", "the cat", "--column", "review"], "--column review names a column of --file"),
         (["generate", "the cat", "--seed", "3"], "--seed is of a sampled answer"),
         (["generate", "the cat", "--unit", "wrd"], "unknown --unit 'wrd'"),
         (["train", "test", "m", "texts.csv", "--image", "i", "--by", "half"], "by --by of a classifier of images"),

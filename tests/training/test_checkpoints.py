@@ -77,3 +77,10 @@ def test_opening_draws_no_bars_and_leaves_the_setting(shown: bool, capfd: pytest
     finally:
         (transformers.logging.enable_progress_bar if before else transformers.logging.disable_progress_bar)()
     assert "Loading weights" not in capfd.readouterr().err
+
+
+def test_what_lies_beyond_the_network_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wherefrom.model.loading._reachable", lambda: False)
+    for what, opens in {"model": checkpoints.configuration, "tokenizer": checkpoints.tokenizer}.items():
+        with pytest.raises(UnknownName, match=rf"the {what} 'nosuch': it is neither .* and .* cannot be reached"):
+            opens("nosuch")

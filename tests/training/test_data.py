@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import lzma
@@ -11,22 +12,20 @@ from pathlib import Path
 import pytest
 
 from wherefrom.data import tables
-from wherefrom.errors import ResourceUnavailable, WherefromError
+from wherefrom.errors import DamagedFile, ResourceUnavailable, WherefromError
 from wherefrom.training import labelled, prefixes
 from wherefrom.training.labelled import Columns
 
 ROWS = [{"text": "good film", "label": 1}, {"text": "bad film", "label": 0}]
 
 
-def write(folder: Path, kind: str) -> Path:
+PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+
+def write(folder: Path, kind: str, packing: str = "") -> Path:
     path = folder / f"rows{kind}"
-    lines = [json.dumps(row) for row in ROWS]
     if kind == ".jsonl":
-        path.write_text("\n".join(lines) + "\n")
-    elif kind == ".jsonl.gz":
-        path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    elif kind == ".jsonl.xz":
-        path.write_bytes(lzma.compress("\n".join(lines).encode()))
+        path.write_text("\n".join(json.dumps(row) for row in ROWS) + "\n")
     elif kind == ".csv":
         path.write_text("text,label\ngood film,1\nbad film,0\n")
     elif kind == ".tsv":
@@ -35,13 +34,36 @@ def write(folder: Path, kind: str) -> Path:
         arrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
         parquet.write_table(arrow.Table.from_pylist(ROWS), path)
-    return path
+    return packed(path, packing)
 
 
-@pytest.mark.parametrize("kind", [".jsonl", ".jsonl.gz", ".jsonl.xz", ".csv", ".tsv", ".parquet"])
-def test_every_format_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
-    found = labelled.examples(write(tmp_path, kind), Columns(names={"0": "negative", "1": "positive"}))
+def packed(path: Path, packing: str) -> Path:
+    if not packing:
+        return path
+    to = path.with_name(path.name + packing)
+    if packing == ".zst":
+        arrow = pytest.importorskip("pyarrow")
+        with arrow.CompressedOutputStream(str(to), "zstd") as stream:
+            stream.write(path.read_bytes())
+    else:
+        to.write_bytes(PACKERS[packing](path.read_bytes()))
+    path.unlink()
+    return to
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".bz2", ".zst"])
+@pytest.mark.parametrize("kind", [".jsonl", ".csv", ".tsv", ".parquet"])
+def test_every_format_gives_the_same_rows(tmp_path: Path, kind: str, packing: str) -> None:
+    found = labelled.examples(write(tmp_path, kind, packing), Columns(names={"0": "negative", "1": "positive"}))
     assert [(e.row, e.text, e.label) for e in found] == [(1, "good film", "positive"), (2, "bad film", "negative")]
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
+def test_a_packed_file_that_is_cut_is_damaged(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path, kind, ".gz")
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(DamagedFile, match="it cannot be unpacked, or not to its end"):
+        labelled.examples(path, Columns())
 
 
 def jsonl(folder: Path, *rows: object) -> Path:

@@ -251,3 +251,18 @@ def test_a_verb_number_model_says_what_its_shape_and_its_rows_lack(tmp_path: Pat
         agree.agree([rows], schedule(tmp_path / "out"), Columns("prefix"))
     with pytest.raises(WherefromError, match="no rows to read where label is dual"):
         agree.agree([rows], schedule(tmp_path / "out"), Columns("prefix", where={"label": ("dual",)}))
+
+
+def test_epochs_are_counted_as_they_were_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "rows.jsonl", reviews(48, seed=1))
+    run = schedule(tmp_path / "out", steps=None, epochs=2, checks=1, progress=True)
+    classify.classify([path], run, Columns(), model="wherefrom/sentiment")
+    assert "'epoch': '2'" in capsys.readouterr().out
+
+
+def test_a_run_of_steps_counts_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    lm.pretrain([str(tmp_path / "text.txt")], schedule(tmp_path / "out", progress=True), SHAPE, length=32, held_out=0.1)
+    said = capsys.readouterr().out
+    assert "'step': 4" in said
+    assert "epoch" not in said

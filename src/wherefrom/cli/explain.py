@@ -17,6 +17,7 @@ from wherefrom.cli.flags import (
     QUESTIONS,
     READING,
     SHOWING,
+    SHOWING_SEVERAL,
     Asked,
     BatchSize,
     Column,
@@ -72,7 +73,7 @@ def explain_command(
     import wherefrom
 
     asked |= {"method": method, "batch_size": batch_size, **method_options(option or [])}
-    file = _file(text, file, out)
+    file = _file(text, file, out, column)
     if file is not None and out is not None:
         words = bool(shown.pop("words"))
         if unused := [name for name, value in {"pair": pair, **shown}.items() if value]:
@@ -89,7 +90,7 @@ def explain_command(
     _present(result, _checked(result, *checking) if checking else None, **shown)
 
 
-@shared(asked=(QUESTION, MAPS, READING, MODEL), shown=(SHOWING,))
+@shared(asked=(QUESTION, MAPS, READING, MODEL), shown=(SHOWING_SEVERAL,))
 def compare_command(
     text: Written,
     pair: Pair = None,
@@ -122,7 +123,11 @@ def methods_command(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", help="Whether each is defined on this model, and why not.", autocompletion=complete_model
+            "--model",
+            "-m",
+            help="Whether each is defined on this model, and why not; with recommend: for which (default: "
+            f"{DEFAULT_MODEL}).",
+            autocompletion=complete_model,
         ),
     ] = None,
     question: Annotated[str, typer.Option(help=f"With recommend: {QUESTIONS}.")] = "faithful",
@@ -297,7 +302,7 @@ def _checked(result: Explanation | Comparison, sentence: Sentence, opened: Model
     return lines
 
 
-def _file(text: str | None, file: Path | None, out: Path | None) -> Path | None:
+def _file(text: str | None, file: Path | None, out: Path | None, column: str) -> Path | None:
     """Where many texts come from, if they do; an error unless it is clear whether one text is meant or many."""
     if file is None and text == batch.STDIN and out is not None:
         return Path(batch.STDIN)
@@ -307,6 +312,8 @@ def _file(text: str | None, file: Path | None, out: Path | None) -> Path | None:
         raise InvalidOption("--file needs --out, the table to write: --out scores.csv (or .parquet, .jsonl)")
     if (text is None) == (file is None):
         raise InvalidOption("expected either a text or --file")
+    if file is None and column != batch.COLUMN:
+        raise InvalidOption(f"--column {column} names a column of --file; one text has none")
     return file
 
 

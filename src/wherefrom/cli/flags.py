@@ -76,6 +76,10 @@ Target = Annotated[
     str | None,
     typer.Option(help="A class (or all), a word at the mask, start or end (default: the prediction)."),
 ]
+OneTarget = Annotated[
+    str | None,
+    typer.Option(help="A class, a word at the mask, start or end (default: the prediction)."),
+]
 Foil = Annotated[str | None, typer.Option(help="Explain the difference to this class or word.")]
 SimilarTo = Annotated[
     str | None,
@@ -110,8 +114,13 @@ Save = Annotated[
     typer.Option(
         "--save",
         "-o",
-        help="Write to a .json, .csv, .parquet, .jsonl or .html file, of one method also .npz, or a .png, .svg or .pdf "
-        "picture.",
+        help="Write to a .json, .npz, .csv, .parquet, .jsonl or .html file, or a .png, .svg or .pdf picture.",
+    ),
+]
+SaveComparison = Annotated[
+    Path | None,
+    typer.Option(
+        "--save", "-o", help="Write to a .json, .csv, .parquet, .jsonl or .html file, or a .png, .svg or .pdf picture."
     ),
 ]
 Kind = Annotated[
@@ -151,6 +160,7 @@ QUESTION: Group = {
     "similar_to": Flag(SimilarTo),  # which is a `target`
     "position": Flag(Position),
 }
+OF_LENS: Group = {"target": Flag(OneTarget), "foil": Flag(Foil), "position": Flag(Position)}
 MAPS: Group = {
     "aggregate": Flag(Aggregate, "auto"),
     "head": Flag(Head),
@@ -171,6 +181,7 @@ SHOWING: Group = {
     "kind": Flag(Kind),
     "html": Flag(Html),
 }
+SHOWING_SEVERAL: Group = {**SHOWING, "save": Flag(SaveComparison)}
 OPENING: Group = {"task": Flag(TaskName), "device": Flag(Device), "dtype": Flag(Dtype)}
 MODEL: Group = {**OPENING, "prove": Flag(Prove, True)}
 

@@ -13,7 +13,7 @@ import typer
 
 from wherefrom.cli.flags import (
     MODEL,
-    QUESTION,
+    OF_LENS,
     AsJson,
     Asked,
     ModelName,
@@ -139,7 +139,7 @@ def _turns(text: str) -> list[dict[str, Any]]:
     return list(found)
 
 
-@shared(asked=(QUESTION, MODEL))
+@shared(asked=(OF_LENS, MODEL))
 def lens_command(
     text: Written, model: ModelName = DEFAULT_MODEL, top: Top = 5, *, asked: Asked, as_json: AsJson = False
 ) -> None:

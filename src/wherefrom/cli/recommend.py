@@ -70,14 +70,14 @@ def _measured(opened: Model, model: str, question: str, names: list[str], within
     tables = resting_on(question, opened)
     own = [name for name in tables if model in zoo.names() and name.startswith(f"{Path(model).name} on ")]
     if own:
-        return f"Your model is among them: {'; '.join(_first_on(table, question, names, within) for table in own)}."
+        return f"{opened.name} is among them: {'; '.join(_first_on(table, question, names, within) for table in own)}."
     if opened.task in MEASURED:
         advice = f"wherefrom benchmark --model {model} --data YOURS --out runs/mine measures it"
     else:
         advice = "wherefrom evaluate measures methods on it (docs/evaluate.md)"
     texts = opened.images and not any(table_kind(name) == PICTURES for name in tables)
     reads = "reads pictures, and these were models of text" if texts else "was not among them"
-    return f"Your model {reads}: {advice}."
+    return f"{opened.name} {reads}: {advice}."
 
 
 def _first_on(table: str, question: str, names: list[str], within: str) -> str:

@@ -1,6 +1,6 @@
 """Tables as rows: parquet, jsonl, csv and tsv, packed or not. What is wrong with a row is said with its number.
 
-Rows come one by one, so that memory does not grow with the file.
+Rows come one by one, so that memory does not grow with the file, but for a packed parquet, which is unpacked first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -87,7 +88,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
     parquet = need("pyarrow.parquet", extra="eval")
     number = 0
     try:
-        for batch in parquet.ParquetFile(path).iter_batches(PARQUET_ROWS):
+        for batch in parquet.ParquetFile(_seekable(path)).iter_batches(PARQUET_ROWS):
             for row in batch.to_pylist():
                 number += 1
                 yield number, row
@@ -95,12 +96,20 @@ def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
         raise DamagedFile(f"{path}: not a readable parquet file: {error}") from error
 
 
+def _seekable(path: Path) -> Path | io.BytesIO:
+    """A parquet file, which is read from its end: one that is packed is unpacked in memory."""
+    if path.suffix.lower() not in PACKED:
+        return path
+    with open_packed(path) as stream, _unpacking(path):
+        return io.BytesIO(stream.read())
+
+
 def label_names(path: Path) -> tuple[str, ...]:
     """The names that a parquet file has for the numbers of its labels, in its metadata: "airplane,automobile,…"."""
-    if path.suffix != ".parquet" or not path.is_file():
+    if kind_of(path) != ".parquet" or not path.is_file():
         return ()
     try:
-        metadata = need("pyarrow.parquet", extra="eval").read_schema(path).metadata or {}
+        metadata = need("pyarrow.parquet", extra="eval").read_schema(_seekable(path)).metadata or {}
     except (OSError, ValueError) as error:
         raise DamagedFile(f"{path}: not a readable parquet file: {error}") from error
     names = metadata.get(b"names", b"").decode()
@@ -188,13 +197,19 @@ def lines(path: Path) -> Iterator[str]:
 
 def _whole_lines(path: Path) -> Iterator[str]:
     """The same with their ends, which may stand inside a quoted cell."""
-    with open_packed(path) as stream:
-        try:
-            yield from decoded(stream, str(path))
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            if path.suffix.lower() not in PACKED:
-                raise
-            raise DamagedFile(f"{path}: it cannot be unpacked, or not to its end: {error}") from error
+    with open_packed(path) as stream, _unpacking(path):
+        yield from decoded(stream, str(path))
+
+
+@contextmanager
+def _unpacking(path: Path) -> Iterator[None]:
+    """What a packed file can go wrong with is said of the file."""
+    try:
+        yield
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        if path.suffix.lower() not in PACKED:
+            raise
+        raise DamagedFile(f"{path}: it cannot be unpacked, or not to its end: {error}") from error
 
 
 def decoded(stream: IO[bytes], name: str) -> Iterator[str]:

@@ -127,17 +127,21 @@ def load(request: Request, tokenizer: Any | None) -> tuple[Any, Any]:
     except WherefromError:
         raise
     except Exception as error:  # whatever a broken checkpoint makes transformers raise
-        reason = _reason(error)
-        if request.nowhere:
-            reason = "there is no such folder, and it is no name on the Hub"
-            if len(request.name.split()) > 1:
-                reason += "; it looks like a text"
-        elif request.cached_only and not request.found:
-            reason = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
-        name = request.name if len(request.name) <= LONGEST else f"{request.name[:LONGEST]}…"
-        raise (UnsupportedModel if request.found else UnknownName)(
-            f"cannot open the model '{name}': {reason} ({zoo.expected()})"
-        ) from error
+        raise refused(request, error) from error
+
+
+def refused(request: Request, error: Exception, what: str = "model") -> WherefromError:
+    """An error of transformers' in our words: what could not be opened, and why."""
+    reason = _reason(error)
+    if request.nowhere:
+        reason = "there is no such folder, and it is no name on the Hub"
+        if len(request.name.split()) > 1:
+            reason += "; it looks like a text"
+    elif request.cached_only and not request.found:
+        reason = f"it is neither a folder nor in the cache, and {constants.ENDPOINT} cannot be reached"
+    name = request.name if len(request.name) <= LONGEST else f"{request.name[:LONGEST]}…"
+    kind = UnsupportedModel if request.found else UnknownName
+    return kind(f"cannot open the {what} '{name}': {reason} ({zoo.expected()})")
 
 
 def _reason(error: Exception) -> str:

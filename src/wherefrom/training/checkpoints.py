@@ -9,7 +9,7 @@ import transformers
 
 from wherefrom import zoo
 from wherefrom.errors import UnknownName, UnsupportedModel, warn
-from wherefrom.model.loading import placed, quiet, refuse_unfinished, some, task_in
+from wherefrom.model.loading import Request, placed, quiet, refuse_unfinished, refused, some, task_in
 
 
 class Kind(NamedTuple):
@@ -34,14 +34,12 @@ def locate(name: str) -> str:
 
 def configuration(name: str) -> Any:
     """Of a model, which is there: transformers would say at length that it is not."""
-    source = locate(name)
-    refuse_unfinished(name, source)
+    asked = Request(name, None, None, ())
+    refuse_unfinished(name, asked.source)
     try:
-        return transformers.AutoConfig.from_pretrained(source)
+        return transformers.AutoConfig.from_pretrained(asked.source, **asked.cached_only)
     except (OSError, ValueError, KeyError) as error:
-        raise UnknownName(
-            f"cannot open the model '{name}': there is no configuration of one ({zoo.expected()})"
-        ) from error
+        raise refused(asked, error) from error
 
 
 def task_of(name: str) -> str:
@@ -51,12 +49,14 @@ def task_of(name: str) -> str:
 
 def tokenizer(name: str) -> Any:
     """A model's, or one that was saved alone."""
-    source = locate(name)
-    refuse_unfinished(name, source)
+    asked = Request(name, None, None, ())
+    refuse_unfinished(name, asked.source)
     try:
-        found = transformers.AutoTokenizer.from_pretrained(source)
+        found = transformers.AutoTokenizer.from_pretrained(asked.source, **asked.cached_only)
     except (OSError, ValueError, KeyError) as error:
-        raise UnknownName(f"cannot open the tokenizer '{name}': there is none ({zoo.expected()})") from error
+        if asked.found:
+            raise UnknownName(f"cannot open the tokenizer '{name}': there is none ({zoo.expected()})") from error
+        raise refused(asked, error, "tokenizer") from error
     if len(found) <= len(found.all_special_ids):  # transformers makes one up that knows no word
         raise UnknownName(f"cannot open the tokenizer '{name}': it has no vocabulary ({zoo.expected()})")
     return found

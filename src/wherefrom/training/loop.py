@@ -196,9 +196,10 @@ def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
     """Train, keep the best weights by validation, save the folder and its report, drop the checkpoints."""
     started = time.monotonic()
     checkpoint = last_checkpoint(run.out)
-    rows = task.train
+    rows, epoch = task.train, None
     if isinstance(rows, list):
         steps, _ = schedule(run, len(rows))
+        epoch = math.ceil(len(rows) / run.batch)
         rows = Ordered(rows, run.batch, steps * run.batch, run.seed, task.change)
     trainer = (task.trainer or InOrder)(
         model=task.model,
@@ -207,7 +208,7 @@ def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
         eval_dataset=task.valid,
         data_collator=task.collate,
         compute_metrics=task.metrics,
-        callbacks=callbacks(run),
+        callbacks=[*callbacks(run), HowFar(epoch)],
     )
     if not run.progress:
         trainer.remove_callback(PrinterCallback)  # Trainer's stand-in for the progress bar prints every metric
@@ -341,6 +342,24 @@ def callbacks(run: Schedule) -> list[TrainerCallback]:
     """Early stopping if wanted, and the watch over the loss."""
     stopping = [] if run.patience is None else [EarlyStoppingCallback(early_stopping_patience=run.patience)]
     return [*stopping, FiniteLoss()]
+
+
+class HowFar(TrainerCallback):  # type: ignore[misc]  # transformers is untyped here
+    """Say after how many epochs a loss was measured (of `epoch` steps), or after which step where none are counted.
+
+    Trainer reads all epochs as one long dataset, and would say what part of it is done.
+    """
+
+    def __init__(self, epoch: int | None) -> None:
+        self.epoch = epoch
+
+    def on_log(self, _: Any, state: Any, __: Any, logs: dict[str, float], **___: Any) -> None:
+        """Called by Trainer before the losses are shown."""
+        if self.epoch is None:
+            del logs["epoch"]
+            logs["step"] = state.global_step
+        else:
+            logs["epoch"] = state.global_step / self.epoch
 
 
 class FiniteLoss(TrainerCallback):  # type: ignore[misc]  # transformers is untyped here
