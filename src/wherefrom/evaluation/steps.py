@@ -113,7 +113,7 @@ def evaluate(
     need("pyarrow", extra="eval")
     given = {name: _one_method(name, every) for name, every in (explanations or {}).items()}
     if num_gpus is not None and engine != "ray":
-        raise InvalidOption("num_gpus is what Ray sets aside for each actor; leave it out, or choose engine='ray'")
+        raise InvalidOption("num_gpus= is what Ray sets aside for each actor; leave it out, or choose engine='ray'")
     gpus = float(str(device).startswith("cuda")) if num_gpus is None else num_gpus
     how = _resolve_engine(engine, workers, threads, gpus, progress)
     setting = Setting(
@@ -194,7 +194,7 @@ def _one_method(name: str, every: Sequence[Explanation]) -> list[Explanation]:
 def _check_names(setting: Setting, names: Mapping[Any, str] | None) -> None:
     if names is not None and not setting.wants_gold:
         raise InvalidOption(
-            "names says which class a gold label is, and only target='label' and masked-accuracy ask for that; leave "
+            "names= says which class a gold label is, and only target='label' and masked-accuracy ask for that; leave "
             "it out"
         )
 
