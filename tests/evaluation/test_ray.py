@@ -116,7 +116,7 @@ def test_a_dead_actor_is_replaced_and_three_in_a_row_are_reported(evaluated: Cal
 
 
 def test_gpus_of_actors_are_refused_where_there_are_none() -> None:
-    with pytest.raises(WherefromError, match="num_gpus is what Ray sets aside for each actor"):
+    with pytest.raises(WherefromError, match="num_gpus= is what Ray sets aside for each actor"):
         wherefrom.evaluate(TEXTS, num_gpus=1, **ASKED)
 
 
