@@ -12,4 +12,4 @@ fi
 # shellcheck disable=SC2086  # no argument at all where pip shows what it does
 "$VENV/bin/python" -m pip install $QUIET --disable-pip-version-check -c constraints.txt -e .
 [ -n "$QUIET" ] || echo "Done. Loading the model:"
-exec "$VENV/bin/wherefrom" explain "${1:-a deep and meaningful film .}"
+exec "$VENV/bin/wherefrom" explain -- "${1-a deep and meaningful film .}"

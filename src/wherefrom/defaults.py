@@ -14,6 +14,8 @@ TRANSLATED = ("attn-lrp", "cp-lrp", "alti")  # the same of what a decoder writes
 UNMAPPED = ("integrated-gradients", "gradient-x-input", "ablation")  # the same of models whose blocks are not known
 MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
 HEADS = ("attention-rollout",)  # where one head is asked for
+# All of them: which options a call that names no method may have.
+CHOSEN = (*TOWARDS, *MASKED, *PICTURES, *PHRASES, *TRANSLATED, *UNMAPPED, *MAPS, *HEADS)
 # Side by side, the best of methods that differ in kind: relevance, differences, what tokens give, attention alone.
 COMPARED = ("cp-lrp", "deeplift", "alti", "attention-rollout")
 COMPARED_MAPS = ("alti", "value-zeroing", "globenc", "attention-rollout")

@@ -153,6 +153,8 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     data = json.loads(good)
     del data["tokens"]
     refused("g.json", json.dumps(data).encode(), "damaged")
+    without = {name: value for name, value in json.loads(good).items() if name != "tokens"}
+    refused("lost.json", json.dumps(without).encode(), "damaged: it has no 'tokens'")
     data = json.loads(good)
     data["scores"] = data["scores"][:-1]
     refused("h.json", json.dumps(data).encode(), "scores do not fit the 9 tokens")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import tiny
 import wherefrom
@@ -53,6 +54,19 @@ def test_a_model_is_begun_with_the_methods_that_are_defined_on_it() -> None:
         assert not card["undefined"].keys() & {"alti", "attention-rollout", *card["compared"]}
         found = Comparison.from_dict(client.post("/api/compare", json={"inputs": "a good film"}).json())
         assert (list(found), found.failed) == (card["compared"], {})
+
+
+def test_options_of_a_model_whose_blocks_are_not_known() -> None:
+    words = tiny.tokenizer()
+    sizes = {"hidden_size": 24, "embedding_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = AutoConfig.for_model("convbert", vocab_size=len(words), intermediate_size=32, num_labels=2, **sizes)
+    opened = open_model(AutoModelForSequenceClassification.from_config(config).eval(), words)
+    with client_of({"convbert": opened}) as client:
+        answer = client.post("/api/explain", json={"inputs": TEXT, "options": {"n_steps": 5}})
+    assert answer.status_code == 200, answer.text
+    found, expected = Explanation.from_dict(answer.json()), wherefrom.explain(TEXT, opened, n_steps=5)
+    assert found.method == expected.method == "integrated-gradients"
+    assert np.allclose(found.scores, expected.scores, atol=1e-6)
 
 
 def test_a_list_of_texts_and_pairs(client: Any, models: dict[str, Model]) -> None:
@@ -279,6 +293,7 @@ def test_the_schema_describes_every_field(client: Any) -> None:
             422,
             "no method that wherefrom chooses has an option 'method'",
         ),
+        ({"inputs": TEXT, "options": {"n_steps": 5}}, 422, "no method was named, so it is cp-lrp: 'cp-lrp' has no"),
         ({"inputs": TEXT, "options": {"baseline": "noise"}}, 422, "it is deeplift: 'deeplift' cannot have baseline"),
         (
             {"inputs": TEXT, "method": "TransAtt", "options": {"start_layer": "1"}},

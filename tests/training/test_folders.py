@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import wherefrom
 from wherefrom.cli import app
-from wherefrom.errors import InvalidInput, InvalidOption, RunConflict, UnknownName, WherefromError
+from wherefrom.errors import InvalidInput, InvalidOption, RunConflict, UnknownName, WherefromError, WherefromWarning
 from wherefrom.training import agree, average, checkpoints, classify, images, lm, loop, pretrain, prompt, translate
 from wherefrom.training.labelled import Columns
 
@@ -266,3 +266,10 @@ def test_a_run_of_steps_counts_steps(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     assert "'step': 4" in said
     assert "epoch" not in said
+
+
+def test_a_step_that_no_memory_holds_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    monkeypatch.setattr("wherefrom.training.sizes.physical_memory", lambda: 2**20)
+    with pytest.warns(WherefromWarning, match=r"8 x 32 tokens takes about 0 GB, .* has 0: lower --batch or --length"):
+        lm.pretrain([str(tmp_path / "text.txt")], schedule(tmp_path / "out"), SHAPE, length=32, held_out=0.1)

@@ -152,7 +152,7 @@ def methods_command(
     from wherefrom.method.base import CHECKS
 
     console = Console()
-    method, preset = lookup(name)
+    method, preset = lookup(name.partition("(")[0])  # with options or without
     about = inspect.getdoc(inspect.getmodule(inspect.unwrap(method.run))) or ""
     title = method.name if preset is None else f"{preset.name} = {method.name}, {preset.aggregate or 'last layer'}"
     symbols = method.symbols if preset is None else preset.symbols

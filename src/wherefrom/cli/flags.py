@@ -125,7 +125,7 @@ SaveComparison = Annotated[
 ]
 Kind = Annotated[
     str | None,
-    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph."),
+    typer.Option(help="The picture to save: text, tokens, bars, layers, maps, map or graph; of a picture, image."),
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="Write the viewer to this HTML file, to open in a browser.")]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Cut a text that is longer than the model reads.")]

@@ -346,7 +346,7 @@ class Reader:
             outside = [i for i in ids if not 0 <= i < self.vocabulary_size]
             raise InvalidInput(
                 f"token id {outside[0]} is outside the model's vocabulary of {self.vocabulary_size}; "
-                f"tokenizer and model do not belong together"
+                f"expected ids of the tokenizer that belongs to the model"
             )
         if self.max_length is not None and len(ids) > self.max_length and not self.any_length:
             raise TooLong(

@@ -253,7 +253,8 @@ def resolve_questions(count: int, single: bool, target: Any, foil: Any, position
         listed = None if single or isinstance(value, str) or getattr(value, "ndim", 1) == 0 else several(value)
         entries = [value] * count if listed is None else list(listed)
         if len(entries) != count:
-            raise InvalidTarget(f"{len(entries)} entries in {name} for {count} inputs; expected one each")
+            entry = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+            raise InvalidTarget(f"{entry} in {name} for {count} inputs; expected one each")
         columns.append([each if each is None else checked(name, each, int | str | None) for each in entries])
     return [Question(*each) for each in zip(*columns, strict=True)]
 

@@ -7,7 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,9 @@ def from_dict(cls: type[Explanation], data: Mapping[str, Any]) -> Explanation:
             f"it was written by another release of wherefrom"
         )
     known = {f.name for f in fields(cls)}
+    always = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING and f.init}
+    if lost := {STORED.get(name, name) for name in always} - data.keys():
+        raise DamagedFile(f"this explanation is damaged: it has no {min(lost)!r}")
     try:
         values = {name: value for name, value in data.items() if name in known}
         for name, dtype in data["dtypes"].items():

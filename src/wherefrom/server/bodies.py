@@ -118,7 +118,9 @@ class ExplainBody(Body):
         DEFAULT_METHOD, description="One of /api/methods, or auto; with options: name(option=value)."
     )
     options: dict[Name, bool | Number | Name | None] = Field(
-        default_factory=dict, max_length=16, description='Options of the method, e.g. {"n_steps": 50}.'
+        default_factory=dict,
+        max_length=16,
+        description='Options of the method, e.g. {"n_steps": 50} of integrated-gradients.',
     )
 
 

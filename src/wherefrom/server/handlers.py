@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from wherefrom.api import explain
-from wherefrom.defaults import DEFAULT_METHOD, HEADS, MAPS, TOWARDS
+from wherefrom.defaults import CHOSEN, DEFAULT_METHOD
 from wherefrom.errors import InvalidInput, InvalidOption, OverLimit, WherefromError
 from wherefrom.method import MethodSpec, choose, choose_each, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
@@ -63,7 +63,7 @@ def check_request(asked: Body, limits: Limits) -> None:
     if len(names) > limits.methods:
         raise OverLimit(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
     if isinstance(asked, ExplainBody) and asked.method == DEFAULT_METHOD:
-        known = {option for name in (*TOWARDS, *MAPS, *HEADS) for option in lookup(name)[0].options}
+        known = {option for name in CHOSEN for option in lookup(name)[0].options}
         if unknown := asked.options.keys() - known:
             raise InvalidOption(f"no method that wherefrom chooses has an option {min(unknown)!r}")
     for each in chosen(asked).values():

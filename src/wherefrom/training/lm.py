@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 from wherefrom.errors import InvalidInput, InvalidOption
 from wherefrom.training import checkpoints, corpus, loop, texts, vocabulary
 from wherefrom.training.labelled import documents
-from wherefrom.training.sizes import refuse_uneven
+from wherefrom.training.sizes import refuse_uneven, warn_of_memory
 
 LINE = "\n"  # what ends a line of the text
 
@@ -64,6 +64,8 @@ def pretrain(
         "reading": {"length": length, "held_out": held_out},
     }
     config = llama(shape, length)
+    if not loop.on_cuda(run):
+        warn_of_memory(run.batch, length, kept(shape))
     with loop.running(run, settings, fresh):
         set_seed(run.seed)
         words = texts.tokenizer(
@@ -100,6 +102,11 @@ def llama(shape: DecoderShape, length: int) -> LlamaConfig:
         max_position_embeddings=length,
         tie_word_embeddings=True,
     )
+
+
+def kept(shape: DecoderShape) -> int:
+    """About how many numbers a training step keeps for each token: three of every logit, and what blocks go back by."""
+    return 3 * shape.vocabulary + shape.layers * (12 * shape.width + 5 * shape.units)
 
 
 def drop_out(network: LlamaForCausalLM, share: float) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wherefrom.errors import InvalidOption
+import os
+
+from wherefrom.errors import InvalidOption, warn
 
 
 def refuse_uneven(width: int, heads: int, groups: int = 1) -> None:
@@ -14,3 +16,21 @@ def refuse_uneven(width: int, heads: int, groups: int = 1) -> None:
     raise InvalidOption(
         f"a width of {width} cannot be shared by {heads} heads{grouped}; expected a multiple of the heads{more}"
     )
+
+
+def warn_of_memory(batch: int, length: int, floats: int) -> None:
+    """Say before it begins that a step keeps more (numbers for each token) than the machine has: it would be killed."""
+    needed, there = 4 * batch * length * floats, physical_memory()
+    if there is not None and needed > there:
+        warn(
+            f"a step of {batch} x {length} tokens takes about {needed / 2**30:.0f} GB, and this machine has "
+            f"{there / 2**30:.0f}: lower --batch or --length"
+        )
+
+
+def physical_memory() -> int | None:
+    """Bytes of memory, where the system says how many."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
