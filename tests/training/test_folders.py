@@ -132,7 +132,9 @@ def test_an_interrupted_command_says_how_it_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lm.texts, "tokenizer", interrupted)
-    found = CliRunner().invoke(app, ["train", "lm", "text.txt", "--steps", "2", "--out", str(tmp_path / "out")])
+    found = CliRunner().invoke(
+        app, ["train", "lm", "text.txt", "--steps", "2", "--batch", "4", "--out", str(tmp_path / "out")]
+    )
     assert found.exit_code == 130
     assert found.stderr == (
         f"{tmp_path / 'out'}: interrupted; the same command, repeated, resumes it\n" if kept else ""
