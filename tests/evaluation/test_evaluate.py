@@ -407,6 +407,8 @@ def test_the_commands_evaluate_show_compare_and_export(tmp_path: Path, monkeypat
     assert "runs/third: 'runs/third/manifest.json' cannot be read" in called("runs", "list")
     assert "cue-dot" in called("runs", "show", "runs/first", "--layers")
     assert "p (W)" in called("runs", "compare", "runs/first", "runs/second", "-f", "md")
+    beside = called("runs", "compare", "runs/first", "runs/second")
+    assert beside.endswith("of the first run alone, and not compared: random(seed=3)\n")
     assert called("runs", "compare", "runs/first", "-f", "csv").count("globenc,random(seed=3)") == 2
     csv = called("runs", "export", "runs/first", "--format", "csv")
     assert csv == (tmp_path / "runs/first/summary.csv").read_text()

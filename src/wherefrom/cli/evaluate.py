@@ -203,13 +203,17 @@ def compare_command(
     """Run paired tests on the examples that two runs share, or between the methods of one run."""
     from wherefrom.evaluation import Run, compare_methods, compare_runs
     from wherefrom.evaluation.export import export_comparison, show_comparison
+    from wherefrom.evaluation.run import left_out
 
     if second is None:
-        found = compare_methods(Run(first), layers=layers)
+        found, alone = compare_methods(Run(first), layers=layers), []
     else:
         found = compare_runs(Run(first), Run(second), layers=layers)
+        alone = list(left_out(Run(first), Run(second)))
     if form is None:
         show_comparison(found)
+        for line in alone:
+            typer.echo(line)
     else:
         print(export_comparison(found, form), end="")
 

@@ -200,6 +200,16 @@ def compare_runs(first: Run, second: Run, *, layers: bool = False, seed: int = 0
     return _tested([(first, a, second, b) for a, b in pairs], seed)
 
 
+def left_out(first: Run, second: Run) -> Iterator[str]:
+    """Which methods and metrics `compare_runs` compares with nothing, since the other run lacks them."""
+    methods, metrics = ([[key[part] for key in run.summary] for run in (first, second)] for part in (0, 1))
+    shared = set(methods[0]) & set(methods[1])  # without a method in common each is compared with each
+    ours, theirs = (dict.fromkeys([*(methods[i] if shared else ()), *metrics[i]]) for i in (0, 1))
+    for which, names, others in (("first", ours, theirs), ("second", theirs, ours)):
+        if alone := [name for name in names if name not in others]:
+            yield f"of the {which} run alone, and not compared: {', '.join(alone)}"
+
+
 def compare_methods(run: Run, *, layers: bool = False, seed: int = 0) -> list[Compared]:
     """Every two methods of one run, metric by metric."""
     keys = list(_keys(run, layers))
