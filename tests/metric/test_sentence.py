@@ -299,3 +299,22 @@ def test_rounding_agrees_with_nothing() -> None:
     assert noise.rounding == "all zero up to rounding"
     assert agreement([noise, other])[0, 1] != agreement([noise, other])[0, 1]  # NaN
     assert np.isfinite(agreement([found, other])).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "foil", "called", "leaves"),
+    [
+        ("similarity(a dog)", None, "the similarity to “a dog”", "similarity"),
+        ("similarity(a dog)", "a mat", "the similarity to “a dog” less that to “a mat”", "similarity"),
+        (7, 9, "dimension 7 less dimension 9", "value"),
+    ],
+)
+def test_what_is_no_probability_is_not_called_one(target: Any, foil: Any, called: str, leaves: str) -> None:
+    encoder = tiny.model(task="encoder")
+    asked = {"position": "mean", "target": target, "foil": foil}
+    found = wherefrom.explain(TEXT, encoder, TOKENIZER, method="gradient-x-input", **asked)
+    (check,) = checks([found], encoder, TOKENIZER)
+    said = f"{check} {check.verdict}"
+    assert called in said
+    assert f"a {leaves} as low or lower" in said or f"leave a higher {leaves}" in said
+    assert "probability" not in said

@@ -73,6 +73,9 @@ def test_a_chat_is_answered_and_each_word_has_its_sources(page: Any, tmp_path: P
     expect(tokens.nth(2)).to_have_attribute("aria-pressed", "true")
     page.locator(".why").first.click()  # asks the server
     expect(page.locator(".viewer h1")).to_contain_text("rather than")
+    for key, step in (("ArrowRight", 3), ("ArrowLeft", 2)):  # also where the button that was clicked is gone
+        page.keyboard.press(key)
+        expect(tokens.nth(step)).to_have_attribute("aria-pressed", "true")
     listed = {*page.locator(".others .name").all_inner_texts(), tokens.nth(2).inner_text().strip()}
     page.get_by_label("Another word").fill(
         min({"cat", "dog", "film", "good", "the", "is", "very", "deep", "not"} - listed)

@@ -48,6 +48,8 @@ def test_a_run_is_a_table(tmp_path: Path) -> None:
     shown = run._repr_html_()
     assert shown.count("<tr>") == 3
     assert "aopc" in shown
+    assert shown.count("<b>") == 1  # the better of the two
+    assert "**" not in shown
     unfinished = wherefrom.Run(tmp_path)._repr_html_()
     assert "not finished" in unfinished
     assert "<Run" not in unfinished

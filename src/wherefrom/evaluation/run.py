@@ -141,7 +141,7 @@ class Run:
         if self.finished is None:
             return str(view("html-paragraphs")([repr(self)]))
         heading, *rows = means(self)
-        return str(view("html-table")(heading, rows, caption=repr(self)))
+        return str(view("html-table")(heading, rows, repr(self), best="**"))
 
     def __repr__(self) -> str:
         return f"<Run '{self.path}', {'finished' if self.finished else 'not finished'}>"

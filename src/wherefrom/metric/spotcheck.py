@@ -3,7 +3,8 @@ r"""Whether to believe one explanation: its own evidence, on its own sentence.
     erasure      p(y|x without the k words scored highest), for growing k, beside the same for words in random order
     agreement    Spearman's ρ of every two methods over the words of the text
 
-The probability is that of the explained target (with a foil: among the two). Words go in the order of their scores, the
+The probability is that of the explained target (with a foil: among the two); of a sentence embedding, which has none,
+its similarity or dimension stands in that place. Words go in the order of their scores, the
 pieces of a word together: a classifier's are deleted, and where the place of a token matters (a masked word, a next
 token, an answer) they are replaced, by the mask or else the unknown token; a language model that has neither no longer
 sees them. A picture's patches are its words, and are painted over with its mean colour. The word at which the answer is
@@ -89,7 +90,7 @@ class Check:
     @property
     def beaten(self) -> int:
         """How many of the random orders leave a higher probability than this one, in the mean over all steps."""
-        rounding = NOISE * max(self.probabilities.max(), self.random.max())
+        rounding = NOISE * max(np.abs(self.probabilities).max(), np.abs(self.random).max())
         return int((self.random.mean(1) > self.probabilities.mean() + rounding).sum())
 
     @property
@@ -113,9 +114,19 @@ class Check:
         target = self.target
         if target.label is None:  # scores from elsewhere may not name what they explain
             return "the probability"
+        if target.kind == "similarity":
+            than = "" if target.foil_label is None else f" less that to “{target.foil_label}”"
+            return f"the similarity to “{target.label}”{than}"
+        if target.kind == "dimension":
+            return f"dimension {target.label}" + ("" if target.foil is None else f" less dimension {target.foil_label}")
         kind = "" if target.kind in ("class", "token", "phrase") else f"the {target.kind} "
         against = "" if target.foil_label is None else f" against “{target.foil_label}”"
         return f"the probability of {kind}“{target.label}”{against}"
+
+    @property
+    def _quantity(self) -> str:
+        """What is measured, in a word."""
+        return {"similarity": "similarity", "dimension": "value"}.get(self.target.kind, "probability")
 
     @property
     def _shown(self) -> tuple[str, str, str]:
@@ -145,10 +156,10 @@ class Check:
             )
         leave = "leaves" if count - self.beaten == 1 else "leave"
         if self.told:
-            found = f"all {count} random orders leave a higher probability: better than chance"
+            found = f"all {count} random orders leave a higher {self._quantity}: better than chance"
         else:
             found = (
-                f"{count - self.beaten} of {count} random orders {leave} a probability as low or lower: on this "
+                f"{count - self.beaten} of {count} random orders {leave} a {self._quantity} as low or lower: on this "
                 f"{self.of} it cannot be told from chance"
             )
         said = f"On average over 1 to {last} {self._nouns[1]} erased, {found} (at the {100 * LEVEL:.0f} % level)."
@@ -308,9 +319,9 @@ def _way(opened: Model, explanation: Explanation) -> str:
 
 def _format(start: float) -> str:
     """Two digits after the point, or so many that two of a small probability (a next word's) are seen."""
-    if start < SMALLEST:
+    if abs(start) < SMALLEST:
         return ".2f" if start == 0 else ".1e"
-    return f".{max(2, 1 - floor(log10(start)))}f"
+    return f".{max(2, 1 - floor(log10(abs(start))))}f"
 
 
 def _spoken(words: int) -> int:

@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 SHOWN = 20  # rows of a table
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """A table of plain values."""
-    return _table(columns, [[escaped("" if cell is None else str(cell)) for cell in row] for row in rows], caption)
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", best: str = "") -> str:
+    """A table of plain values; in bold those between two marks of the best, where there is such a mark."""
+
+    def cell(value: Any) -> str:
+        text = "" if value is None else str(value)
+        marked = bool(best) and text.startswith(best) and text.endswith(best)
+        return f"<b>{escaped(text.strip(best))}</b>" if marked else escaped(text)
+
+    return _table(columns, [[cell(each) for each in row] for row in rows], caption)
 
 
 def paragraphs(texts: Iterable[str], title: str = "") -> str:

@@ -150,7 +150,7 @@ export function mount(element, payload, options = {}) {
     show.show(state.map ? "map" : null);
     walk.show(state.from === null ? "all" : null);
     text.update(state, found, look);
-    panel.update(state, busy);
+    if (panel.update(state, busy)) text.focus(); // the keys go on
     figure.hidden = !state.map;
     if (state.map) {
       map.update();

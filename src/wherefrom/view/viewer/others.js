@@ -5,7 +5,8 @@ import { make } from "./dom.js";
 
 const LISTED_OTHERS = 6;
 
-/** The panel: update(state), listed(step). `why(step, token)` asks, `typed(step, word)` asks about any word, where there is one to ask. */
+/** The panel: update(state, busy), which is true if what had the focus is gone; listed(step).
+ * `why(step, token)` asks, `typed(step, word)` asks about any word, where there is one to ask. */
 export function othersPanel(said, { why, typed, canAsk }) {
   const element = make("aside", { class: "others", "aria-label": "What else it might have said" });
   const known = said.steps.map(({ others }) => others.length); // those typed by hand come after
@@ -15,12 +16,14 @@ export function othersPanel(said, { why, typed, canAsk }) {
   const update = (state, busy) => {
     const single = state.from !== null && state.from === state.to;
     const key = JSON.stringify([state.from, state.to, state.foil, busy, single && said.steps[state.from].others.length]);
-    if (key === shown) return;
+    if (key === shown) return false;
     shown = key;
     const inside = element.contains(element.getRootNode().activeElement) && element.getRootNode().activeElement;
     const held = inside && inside.dataset.other;
     element.replaceChildren(...(single ? list(state, busy) : [make("p", { class: "note" }, hint(state))]));
-    if (held) element.querySelector(`[data-other="${held}"]`)?.focus();
+    const again = held && element.querySelector(`[data-other="${held}"]`);
+    if (again) again.focus();
+    return Boolean(inside) && !again;
   };
 
   const hint = (state) => (state.from === null
@@ -41,7 +44,7 @@ export function othersPanel(said, { why, typed, canAsk }) {
       const askable = canAsk || foils.includes(token);
       const pressed = state.foil === token;
       const button = askable && make("button", { type: "button", class: "why", "aria-pressed": String(pressed), "data-other": token,
-        disabled: busy, "aria-label": `Why not “${name}”?`, title: place < 9 ? `Key ${place + 1}` : null,
+        "aria-disabled": String(busy), "aria-label": `Why not “${name}”?`, title: place < 9 ? `Key ${place + 1}` : null,
         onclick: () => why(state.from, pressed ? null : token) }, pressed ? "why not ✓" : "why not?");
       return make("li", { class: pressed ? "foil" : null }, bar(p), make("span", { class: "name" }, word(name)), number(p), button || null);
     });
@@ -55,7 +58,7 @@ export function othersPanel(said, { why, typed, canAsk }) {
     const input = make("input", { type: "text", maxlength: 100, "aria-label": "Another word", placeholder: "another word", spellcheck: "false", readonly: busy, "data-other": "typed" });
     input.value = draft.step === state.from && draft.foil === state.foil ? draft.text : "";
     input.addEventListener("input", () => (draft = { step: state.from, foil: state.foil, text: input.value }));
-    const form = make("form", { class: "another" }, input, make("button", { type: "submit", disabled: busy }, "why not?"));
+    const form = make("form", { class: "another" }, input, make("button", { type: "submit", "aria-disabled": String(busy), "data-other": "ask" }, "why not?"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (input.value.trim()) typed(state.from, input.value);

@@ -98,7 +98,7 @@ export function saidText(said, { choose, point }) {
     active = step;
     marks[said.start + active].token.setAttribute("tabindex", "0");
   };
-  const focus = (step) => {
+  const focus = (step = active) => {
     const { token } = marks[said.start + step];
     token.focus({ preventScroll: true });
     token.scrollIntoView({ block: "nearest" });
