@@ -165,6 +165,7 @@ def test_what_does_not_fit_is_said() -> None:
         "2 values for 3 places": lambda: curves({"a": [1.0, 2.0]}, x=[1, 2, 3]),
         "2 values for 1 groups": lambda: bars({"a": [1.0, 2.0]}, ["x"]),
         "nothing to draw": lambda: curves({}),
+        "'a' holds what is no number": lambda: curves({"a": ["x"]}),
         "does not fit 2 values": lambda: curves({"a": Series([1.0, 2.0], [0.1])}),
         "2 rows and 1 columns": lambda: grid([[1.0, 2.0]], ["a", "b"], ["c"]),
     }.items():

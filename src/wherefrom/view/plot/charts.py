@@ -281,7 +281,15 @@ def outliers(
 def _named(series: Mapping[str, Series | ArrayLike]) -> dict[str, Series]:
     if not series:
         raise InvalidInput("there is nothing to draw; expected at least one series")
-    return {name: each if isinstance(each, Series) else Series(each) for name, each in series.items()}
+    named = {name: each if isinstance(each, Series) else Series(each) for name, each in series.items()}
+    for name, each in named.items():
+        try:
+            np.asarray(each.values, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"'{name}' holds what is no number; expected numbers, or a plot.Series of them"
+            ) from None
+    return named
 
 
 def _sheet(width: str | float | None, height: float | None, dark: bool) -> tuple[Picture, Axes]:
