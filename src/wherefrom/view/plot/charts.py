@@ -286,9 +286,7 @@ def _named(series: Mapping[str, Series | ArrayLike]) -> dict[str, Series]:
         try:
             np.asarray(each.values, np.float64)
         except (TypeError, ValueError):
-            raise InvalidInput(
-                f"'{name}' holds what is no number; expected numbers, or a Series"
-            ) from None
+            raise InvalidInput(f"'{name}' holds what is no number; expected numbers, or a Series") from None
     return named
 
 
