@@ -152,9 +152,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     refused("f.json", good.replace(b'"version": 1', b'"version": 99'), "version 99")
     data = json.loads(good)
     del data["tokens"]
-    refused("g.json", json.dumps(data).encode(), "damaged")
-    without = {name: value for name, value in json.loads(good).items() if name != "tokens"}
-    refused("lost.json", json.dumps(without).encode(), "damaged: it has no 'tokens'")
+    refused("g.json", json.dumps(data).encode(), "damaged: it has no 'tokens'")
     data = json.loads(good)
     data["scores"] = data["scores"][:-1]
     refused("h.json", json.dumps(data).encode(), "scores do not fit the 9 tokens")

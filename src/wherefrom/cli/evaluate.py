@@ -205,17 +205,14 @@ def compare_command(
     from wherefrom.evaluation.export import export_comparison, show_comparison
     from wherefrom.evaluation.run import left_out
 
-    if second is None:
-        found, alone = compare_methods(Run(first), layers=layers), []
-    else:
-        found = compare_runs(Run(first), Run(second), layers=layers)
-        alone = list(left_out(Run(first), Run(second)))
-    if form is None:
-        show_comparison(found)
-        for line in alone:
-            typer.echo(line)
-    else:
+    one, other = Run(first), None if second is None else Run(second)
+    found = compare_methods(one, layers=layers) if other is None else compare_runs(one, other, layers=layers)
+    if form is not None:
         print(export_comparison(found, form), end="")
+        return
+    show_comparison(found)
+    for line in () if other is None else left_out(one, other):
+        typer.echo(line)
 
 
 @runs_app.command("export")

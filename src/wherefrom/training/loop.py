@@ -199,7 +199,7 @@ def fit(task: Fitting, run: Schedule, settings: dict[str, Any]) -> Trained:
     rows, epoch = task.train, None
     if isinstance(rows, list):
         steps, _ = schedule(run, len(rows))
-        epoch = math.ceil(len(rows) / run.batch)
+        epoch = steps_of_epoch(run, len(rows))
         rows = Ordered(rows, run.batch, steps * run.batch, run.seed, task.change)
     trainer = (task.trainer or InOrder)(
         model=task.model,
@@ -243,11 +243,15 @@ def finish(
     return outcome
 
 
+def steps_of_epoch(run: Schedule, rows: int) -> int:
+    return math.ceil(rows / run.batch)
+
+
 def schedule(run: Schedule, rows: int) -> tuple[int, int]:
     """(steps in all, steps between two validations)."""
     if run.steps is not None:
         return run.steps, max(1, run.steps // run.checks)
-    per_epoch = math.ceil(rows / run.batch)
+    per_epoch = steps_of_epoch(run, rows)
     return math.ceil(per_epoch * run.epochs), max(1, per_epoch // run.checks)
 
 
