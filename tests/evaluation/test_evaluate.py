@@ -243,7 +243,7 @@ def test_failures_are_reported_and_the_others_are_not_lost(tmp_path: Path) -> No
             {},
         ),
         (
-            "'confidence' cannot have protocol='mine'; expected 'text' or 'attcat-code'",
+            "'confidence' cannot have protocol='mine'; expected",
             "globenc",
             "confidence(protocol=mine)",
             {},

@@ -68,8 +68,29 @@ def test_confidence_is_the_mean_over_the_other_classes(a: list[int], b: list[int
     scores = np.array([a, b, c], dtype=float)
     assert confidence(scores, 1) == pytest.approx((tau(b, a) + tau(b, c)) / 2)
     orders = [sorted(range(7), key=lambda i, row=row: -row[i]) for row in scores]
+    assert confidence(scores, 1, "indices") == pytest.approx(
+        (tau(orders[1], orders[0]) + tau(orders[1], orders[2])) / 2
+    )
     assert confidence(scores, 0, "attcat-code") == pytest.approx(tau(orders[0], orders[1]))
     assert confidence(scores, 2, "attcat-code") == pytest.approx(tau(orders[2], orders[1]))
+
+
+def test_equation_15_of_attcat_from_its_text() -> None:
+    """S_k lists the token indices by decreasing score, and the predicted class is compared with all others."""
+    model = tiny.model(dtype=torch.float64, num_labels=3)
+    found = wherefrom.explain(TEXT, model, TOKENIZER, method="attcat", target="all")
+    assert len(found) == 3
+    predicted = next(iter(found.values())).prediction
+    index_arrays = {}
+    for label, explanation in found.items():
+        left, index_arrays[label] = list(range(len(explanation))), []
+        while left:
+            highest = max(left, key=lambda token, scores=explanation.scores: scores[token])
+            index_arrays[label].append(highest)
+            left.remove(highest)
+    others = [tau(index_arrays[predicted], array) for label, array in index_arrays.items() if label != predicted]
+    assert confidence_of(found, protocol="indices") == pytest.approx(sum(others) / 2, abs=1e-12)
+    assert others[0] != others[1]  # one other class would not do
 
 
 def test_a_method_that_ignores_the_class_has_no_confidence() -> None:
@@ -99,7 +120,8 @@ def test_what_confidence_refuses() -> None:
     ):
         with pytest.raises(WherefromError, match=message):
             call()
-    assert np.isnan(confidence([[1, 1, 1], [1, 2, 3]], 0))
+    for protocol in ("scores", "indices"):  # a class that ranks nothing
+        assert np.isnan(confidence([[1, 1, 1], [1, 2, 3]], 0, protocol))
     found = wherefrom.explain(TEXT, tiny.model(), TOKENIZER, method="attcat", target="all")
     with pytest.raises(WherefromError, match="no explanation of the class 'maybe'"):
         confidence_of(found, "maybe")

@@ -236,7 +236,7 @@ def top_k_drop(case: Case, asked: MetricSpec) -> Iterator[Part]:
 
 
 @metric("confidence", better="lower", every_class=True)
-def confidence(case: Case, asked: MetricSpec, *, protocol: between.Protocol = "text") -> Iterator[Part]:
+def confidence(case: Case, asked: MetricSpec, *, protocol: between.Protocol = "scores") -> Iterator[Part]:
     """Kendall's τ between the scores towards the explained class and towards the others (AttCAT, equation 15)."""
     del asked
     yield Part(None, between.confidence_of(case.classes, case.explanation.measured.label, protocol))

@@ -1,14 +1,17 @@
-r"""Confidence: does a method tell the classes apart, or does it point at the same tokens whatever is asked?
+r"""Confidence: how little the order of the tokens towards one class resembles their order towards the others.
 
-    confidence  =  mean over the classes k ≠ c of  Kendall τ(S_c, S_k)                       (AttCAT, equation 15)
+    scores        mean over the classes k ≠ c of  τ(s_c, s_k)
+    indices       mean over the classes k ≠ c of  τ(S_c, S_k),   S_k = argsort(−s_k)         (AttCAT, equation 15)
+    attcat-code   τ(S_c, S_k)  with one other class:  k = 1 for c = 0, else k = c − 1
 
-with S_c the scores of all tokens towards class c, the predicted one. Lower is better: −1 where the classes rank the
-tokens in opposite orders, 1 for every method that does not look at the class. The equation's S is "an array of the
-token index in order of decreasing" scores, and AttCAT's code correlates these arrays of indices, which is no rank
-correlation of the tokens: moving one token to the front shifts all others and may turn τ around. `protocol="text"`
-correlates the scores, as the sentence above the equation says; `protocol="attcat-code"` repeats the code, which also
-compares with one other class alone: class 1 for c = 0, else class c − 1. Tied tokens ([CLS] and [SEP], which its mask
-sets to 0) fall as numpy's default sort lets them fall, which differs between processors; so does its τ then.
+s_k are the scores of all tokens towards class k, c is the predicted class, and τ is Kendall's. Lower is better: 1 for
+every method that is blind to the class, −1 where the scores of two classes rank the tokens in opposite orders.
+
+Equation 15 defines S as "an array of the token index in order of the decreasing" scores, which `indices` correlates. It
+is no rank correlation of the tokens: moving one token to the front shifts all others and may turn τ around. The default,
+`scores`, is the rank correlation, as the sentence above the equation describes it. `attcat-code` repeats the notebooks;
+tied tokens ([CLS] and [SEP], which their mask sets to 0) fall as numpy's default sort lets them fall, which differs
+between processors. `indices` keeps tied tokens in the order of the text.
 
 Qiang et al. (2022), AttCAT: Explaining Transformers via Attentive Class Activation Tokens. NeurIPS.
 """
@@ -26,10 +29,10 @@ from wherefrom.metric.correlation import kendall
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import checked
 
-Protocol = Literal["text", "attcat-code"]
+Protocol = Literal["scores", "indices", "attcat-code"]
 
 
-def confidence(scores: ArrayLike, chosen: int, protocol: str = "text") -> float:
+def confidence(scores: ArrayLike, chosen: int, protocol: str = "scores") -> float:
     """Kendall's τ between the scores [C, n] towards the chosen class and those towards the others.
 
     NaN where a class gives every token the same score: it ranks nothing.
@@ -44,11 +47,16 @@ def confidence(scores: ArrayLike, chosen: int, protocol: str = "text") -> float:
         other = 1 if chosen == 0 else chosen - 1
         first, second = (np.argsort(-rows[each]) for each in (chosen, other))  # unstable, as theirs
         return kendall(first, second)
-    return float(np.mean([kendall(rows[chosen], row) for k, row in enumerate(rows) if k != chosen]))
+    if (np.ptp(rows, axis=1) == 0).any():
+        return float("nan")
+    compared = rows if protocol == "scores" else np.argsort(-rows, axis=1, kind="stable")
+    return float(np.mean([kendall(compared[chosen], row) for k, row in enumerate(compared) if k != chosen]))
 
 
-def confidence_of(explanations: Mapping[str, Explanation], chosen: str | None = None, protocol: str = "text") -> float:
-    """The same from the explanations of every class, as `explain(…, target="all")` gives them.
+def confidence_of(
+    explanations: Mapping[str, Explanation], chosen: str | None = None, protocol: str = "scores"
+) -> float:
+    """Confidence from the explanations of every class, as `explain(…, target="all")` gives them.
 
     `chosen` is a label; by default the predicted one (AttCAT's text), where its notebooks take the gold label.
     """

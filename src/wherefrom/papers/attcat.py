@@ -1,9 +1,9 @@
 """AttCAT: do the tokens with the highest impact scores matter most to the prediction, and to this class alone?
 
 Table 1 takes the highest-scored tokens away, tenth by tenth: deleted for AOPC, replaced by [PAD] for log-odds. Table 2
-correlates the scores towards the two or three classes. Their code does so with arrays of token indices, and its numbers
-can be compared with the columns that bear the paper's names; beside them stands τ of the scores themselves, which two
-classes with opposite logits bring near −1 for every gradient times input. AOPC and log-odds follow the paper's text.
+correlates the scores towards the two or three classes: equation 15 takes arrays of token indices, in the columns that
+bear the paper's names; beside them stands τ of the scores themselves, which two classes with opposite logits bring near
+−1 for every gradient times input. AOPC and log-odds follow the paper's text.
 
 Qiang et al. (2022), AttCAT: Explaining Transformers via Attentive Class Activation Tokens. NeurIPS.
 """
@@ -44,7 +44,7 @@ SAMPLES = (
     "the test sets of SST-2, QQP and MNLI, 2000 samples of Amazon, Yelp and IMDB each; BERT-base fine-tuned on each"
 )
 AOPC, LOG_ODDS = "aopc", "log-odds(by=pad)"
-BY_INDEX, BY_SCORE = "confidence(protocol=attcat-code)", "confidence"
+BY_INDEX, BY_SCORE = "confidence(protocol=indices)", "confidence"
 REVIEW = "i really didn ' t like this movie . some of the actors were good , but overall the movie was boring ."
 QUESTION = (
     "which nfl team represented the afc at super bowl 50 ?",
