@@ -39,6 +39,14 @@ def test_what_rounding_moves_is_level() -> None:
     assert beaten([[1.0, 2.0], [1.0 + 1e-9, 3.0]]).tolist() == [[0.5, 0.0], [0.5, 1.0]]
 
 
+def test_levels_are_chains_and_no_cells_of_a_grid() -> None:
+    """Neighbors within the tolerance are level wherever they fall; a chain of them is one level."""
+    assert beaten([[0.1234565 - 1e-10], [0.1234565 + 1e-10], [1.0]]).T.tolist() == [[0.25, 0.25, 1.0]]
+    chain = [[1.0], [1 + 0.9e-6], [1 + 1.8e-6], [1 + 3e-6]]
+    assert beaten(chain).T.tolist() == [[1 / 3, 1 / 3, 1 / 3, 1.0]]
+    assert beaten(chain, higher=False).T.tolist() == [[2 / 3, 2 / 3, 2 / 3, 0.0]]
+
+
 def test_the_better_method_stands_first_and_noise_is_not_told_apart() -> None:
     random = np.random.default_rng(1)
     quality = {"good": 1.0, "fair": 0.5, "one": 0.0, "other": 0.0}

@@ -3,6 +3,7 @@ r"""Is the difference between two methods, or two runs, more than chance? Both m
     d_i = a_i − b_i    the difference on example i; examples on which either has no value are left out
     paired t           t = mean d / (sd d / √n)                         is the mean 0? (d about normal, or n large)
     Wilcoxon           ranks of the |d_i| ≠ 0, added up by sign         are the d_i symmetric about 0?
+                       (p from all 2^n sign flips, ties included, up to n = 50; beyond, from the normal distribution)
     bootstrap          resampled means, bias-corrected and accelerated  an interval for the mean difference
     effect size        d_z = mean d / sd d;  r = (W₊ − W₋) / (W₊ + W₋)  how large, whatever n is
     Holm               p_(k) (m + 1 − k), made increasing               m comparisons: the chance of any false alarm
@@ -24,6 +25,7 @@ from scipy import stats
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 
 BATCH = 2**22  # entries of one batch of resamples
+EXACT_PAIRS = 50  # differences up to which Wilcoxon's test counts all sign flips; beyond, the normal approximation
 ROUNDING = 1e-9  # what a sum in another order may change, relative to the largest number
 
 
@@ -142,12 +144,37 @@ def signed_ranks(d: NDArray[np.float64], least: float) -> tuple[tuple[float, flo
     d = d[np.abs(d) > least]
     if not len(d):
         return (0.0, 0.0), 1.0
-    order = np.argsort(np.abs(d))
-    sizes = np.empty(len(d))
-    sizes[order] = np.cumsum(np.diff(np.abs(d)[order], prepend=0.0) > least)  # 1 for the smallest, equal for ties
+    sizes = chained_levels(np.abs(d), least)
     ranks = stats.rankdata(sizes)
     sums = float(ranks[d > 0].sum()), float(ranks[d < 0].sum())
-    return sums, float(stats.wilcoxon(np.sign(d) * sizes).pvalue)
+    if len(d) > EXACT_PAIRS:
+        return sums, float(stats.wilcoxon(np.sign(d) * (1 + sizes)).pvalue)
+    return sums, _sign_flip_p(ranks, min(sums))
+
+
+def chained_levels(values: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """The level of each value along the first axis, 0 for the lowest; NaN stays.
+
+    Two neighbours in size share a level where they differ by `tolerance` or less, and so does a chain of them, wherever
+    on a grid they fall.
+    """
+    order = np.argsort(values, axis=0)  # NaN last
+    steps = np.diff(np.take_along_axis(values, order, 0), axis=0) > tolerance
+    levels = np.zeros(values.shape)
+    np.put_along_axis(levels, order[1:], np.cumsum(steps, 0, dtype=np.float64), 0)
+    return np.where(np.isnan(values), np.nan, levels)
+
+
+def _sign_flip_p(ranks: NDArray[np.float64], smaller: float) -> float:
+    """The two-sided p of the smaller sum of ranks: the share of all 2^n sign flips with one as small.
+
+    Counted by sums instead of one flip at a time: mean ranks are halves, so twice their sum is a whole number.
+    """
+    doubled = np.rint(2 * ranks).astype(int)
+    chances = np.ones(1)  # of each doubled sum of the ranks so far
+    for rank in doubled:
+        chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2
+    return min(1.0, 2 * float(chances[: round(2 * smaller) + 1].sum()))
 
 
 def _bootstrap(d: NDArray[np.float64], confidence: float, resamples: int, seed: int) -> tuple[float, float]:

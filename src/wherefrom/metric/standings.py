@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from wherefrom.errors import InvalidInput
-from wherefrom.metric.significance import holm, signed_ranks
+from wherefrom.metric.significance import chained_levels, holm, signed_ranks
 
 Array = NDArray[np.float64]
 LEVEL = 0.01
@@ -55,8 +55,8 @@ def beaten(values: ArrayLike, higher: bool = True) -> Array:
     """For every example the share of the other methods that each method beats: [k, N], NaN where it has no value."""
     given = np.asarray(values, dtype=np.float64)
     finest = ROUNDING * np.nanmax(np.abs(given), initial=0.0)
-    steps = np.round(given / finest) if finest else given
-    ranks = np.asarray(stats.rankdata(steps if higher else -steps, axis=0, nan_policy="omit"))
+    levels = chained_levels(given if higher else -given, finest)
+    ranks = np.asarray(stats.rankdata(levels, axis=0, nan_policy="omit"))
     others = (~np.isnan(given)).sum(0) - 1
     return np.where(np.isnan(given) | (others < 1), np.nan, (ranks - 1) / np.maximum(others, 1))
 
