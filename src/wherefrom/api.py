@@ -203,6 +203,7 @@ def explain(
         Zuidema A.1); "all" adds every head's layer maps as `head_maps`.
     layers: (start, end), as in a slice: the blocks from `start` up to but not including `end`, so that the
         answer reaches from block end - 1 down to the input of block `start` (their equation 1 with j = start).
+        Negative numbers count from the end: (-3, None) is the last three blocks.
     receptive_field: for causal models, rollout and flow relative to an even reader (wherefrom/aggregate/receptive.py).
     drop_self: set what the readout token gives itself to 0, as AttCAT's code does.
     sink: "drop" leaves the first token that is seen out of every layer map and shares out what it had over the rest of

@@ -11,6 +11,7 @@ import tiny
 import wherefrom
 from oracles import flow as oracle
 from wherefrom.aggregate import AGGREGATIONS
+from wherefrom.errors import InvalidOption
 
 
 def test_sum_mean_and_last_by_hand() -> None:
@@ -42,6 +43,19 @@ def test_a_range_of_layers_aggregates_those_layers_alone(name: str) -> None:
         assert np.allclose(part.aggregated, AGGREGATIONS[name].run(whole.maps[start:end]))
         assert np.allclose(part.scores, part.aggregated[-1, 0])
         assert part.options == ({} if (start, end) == (0, 3) else {"layers": [start, end]})
+
+
+@pytest.mark.parametrize(("negative", "positive"), [((-2, None), (1, 3)), ((-3, None), (0, 3)), ((0, -1), (0, 2))])
+def test_negative_layers_count_from_the_end(negative: tuple[int, int | None], positive: tuple[int, int]) -> None:
+    model, ids = tiny.model(), tiny.ids(5)
+    from_end, plain = (
+        wherefrom.explain(ids, model, method="attention", layers=layers) for layers in (negative, positive)
+    )
+    assert (from_end.aggregated == plain.aggregated).all()
+    assert from_end.options == plain.options
+    for outside in ((-4, None), (0, -3), (-1, -2)):
+        with pytest.raises(InvalidOption):
+            wherefrom.explain(ids, model, method="attention", layers=outside)
 
 
 def test_equation_one_by_hand() -> None:

@@ -238,10 +238,12 @@ def _layers(layers: Any, depth: int) -> tuple[int, int]:
         raise InvalidOption(f"layers is {shown(layers)}; expected (start, end), e.g. (0, {depth}) for all blocks")
     start, end = (plain(other if each is None else each) for each, other in zip(layers, (0, depth), strict=True))
     whole = all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end))
+    if whole:
+        start, end = (each + depth if each < 0 else each for each in (start, end))
     if not whole or not 0 <= start < end <= depth:
         raise InvalidOption(
             f"layers is {shown(layers)}; expected whole numbers (start, end) with 0 <= start < end <= {depth}, "
-            f"the model's number of blocks (end is not included)"
+            f"the model's number of blocks (end is not included; negative numbers count from the end)"
         )
     return start, end
 
