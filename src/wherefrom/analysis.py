@@ -1,7 +1,7 @@
 """What the papers measure of a model itself, rather than of one answer.
 
 mixing_ratios   how much of each token's representation comes from the others   Kobayashi 2021; GlobEnc, eq. 8, 14
-anisotropy      how much vectors point the same way, before and after mixing    ALTI, figure 3
+anisotropy      mean cosine similarity of outputs and of transformed vectors    ALTI, figure 3
 norm_outliers   the few large weights of the two LayerNorms, set against each other   GlobEnc, figure 5
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -21,9 +21,11 @@ from wherefrom.method import norms
 from wherefrom.method.contributions import after_attention, kept, lengths, own
 from wherefrom.model import Inputs, LayerTrace, Model, ModelLike, Sentence, TokenizerLike, collate, open_model, stream
 from wherefrom.options import Keywords, LoadOptions, ModelOptions
+from wherefrom.typecheck import checks_arguments
 
 T = TypeVar("T")
 Array = NDArray[np.floating[Any]]
+Pairs = Literal["sentence", "all"]  # two vectors of one sentence, or any two
 DEVIATIONS = 3.0  # from the mean: where a weight becomes an outlier (Kovaleva et al. 2021)
 
 
@@ -63,66 +65,112 @@ def _ratios(layer: LayerTrace) -> dict[str, Tensor]:
 class Anisotropy:
     """Mean cosine similarity of two different vectors, per layer: 0 is isotropic, 1 is a single line."""
 
-    outputs: Array  # [L]: of what attention and its norm make of a token, y_i
-    transformed: Array  # [L]: of the parts they are made of, T_ij
+    outputs: Array  # [L]: attention block outputs y_i
+    transformed: Array  # [L]: transformed vectors T_i(x_j), the parts of y_i
+    pairs: Pairs
+    outputs_by_input: Array | None = None  # [inputs, L], with pairs="sentence"
+    transformed_by_input: Array | None = None
 
 
+@checks_arguments
 def anisotropy(
     inputs: Inputs,
     model: ModelLike = DEFAULT_MODEL,
     tokenizer: TokenizerLike = None,
     *,
+    pairs: Pairs = "sentence",
     batch_size: int = 16,
     truncate: bool = False,
     **opening: Unpack[ModelOptions],
 ) -> Anisotropy:
-    """How anisotropic a model's vectors are over all the inputs together, per layer (ALTI, figure 3).
+    """Mean cosine similarity of attention block outputs, and of transformed vectors, per layer (ALTI, figure 3).
 
-    Exact over all pairs of different vectors: N (N − 1) mean cos = ‖Σ of the N unit vectors‖² − N. A part T_ij that
-    is zero (what j gives to i where attention does not reach) has no direction and is left out. Arguments as in
+    pairs: "sentence" pairs two outputs of one sentence, and two parts of one output (T_i(x_j) with T_i(x_k)), as
+        ALTI's code does; sentences count equally in `outputs`, rows i in `transformed`. "all" pairs any two vectors
+        of all inputs.
+
+    Exact over all pairs of n different vectors: n (n − 1) mean cos = ‖Σ of the n unit vectors‖² − n. A part that is
+    zero (attention doesn't reach j) has no direction and is left out. The other arguments are those of
     `mixing_ratios`.
 
     >>> wherefrom.anisotropy(["a deep film .", "a dull film ."]).outputs.shape  # a number for each layer
     (10,)
     """
     opened, sentences, _ = _open(inputs, model, tokenizer, truncate, **opening)
-    sums: dict[tuple[int, str], Tensor] = {}
-    counts: dict[tuple[int, str], int] = {}
-
-    def add(layer: LayerTrace) -> None:
-        for name, (total, count) in (("outputs", _outputs(layer)), ("transformed", _transformed(layer))):
-            key = layer.index, name
-            sums[key] = sums.get(key, 0) + total.double().cpu()
-            counts[key] = counts.get(key, 0) + count
-
+    batches: dict[int, list[_BatchCosines]] = {layer: [] for layer in range(opened.depth)}
+    order: list[int] = []
     for members in opened.batches(sentences, batch_size):
-        _collect(opened, [sentences[i] for i in members], add)
+        order.extend(members)
+        _collect(opened, [sentences[i] for i in members], lambda layer: batches[layer.index].append(_cosines(layer)))
+    if pairs == "all":
+        outputs = [_pool([batch.outputs for batch in layer]) for layer in batches.values()]
+        transformed = [_pool([batch.parts for batch in layer]) for layer in batches.values()]
+        return Anisotropy(np.array(outputs), np.array(transformed), pairs)
+    place = np.argsort(order)
+    by_input = np.stack(
+        [np.concatenate([batch.by_sentence for batch in layer])[place] for layer in batches.values()], 1
+    )
+    rows = [[row for batch in layer for row in batch.by_row] for layer in batches.values()]
+    rows_by_input = np.array([[_mean_known(layer[at]) for layer in rows] for at in place])
+    return Anisotropy(
+        np.array([_mean_known(each) for each in by_input.T]),
+        np.array([_mean_known(np.concatenate(each)) for each in rows]),
+        pairs,
+        by_input,
+        rows_by_input,
+    )
 
-    def mean(name: str) -> Array:
-        pairs = [(float(sums[layer, name].square().sum()), counts[layer, name]) for layer in range(opened.depth)]
-        return np.array([(square - n) / (n * (n - 1)) if n > 1 else np.nan for square, n in pairs])
 
-    return Anisotropy(mean("outputs"), mean("transformed"))
+class _BatchCosines(NamedTuple):
+    """One layer of one batch: sums of unit vectors with their counts, and mean cosines within a sentence."""
 
-
-def _outputs(layer: LayerTrace) -> tuple[Tensor, int]:
-    """The sum of the unit vectors y_i/‖y_i‖, and how many there are."""
-    norm = layer.block.first_norm
-    y = (layer.u if norm is None else norm(layer.u))[layer.mask]
-    return torch.nn.functional.normalize(y, dim=-1).sum(0), len(y)
+    outputs: tuple[Array, int]  # Σ y_i/‖y_i‖ and the number of y_i
+    parts: tuple[Array, int]  # Σ T_ij/‖T_ij‖ and the number of T_ij
+    by_sentence: Array  # [batch]: of two y_i of a sentence
+    by_row: Array  # [batch, tokens]: of T_ij and T_ik; NaN for padding and for rows with one part
 
 
-def _transformed(layer: LayerTrace) -> tuple[Tensor, int]:
-    """The same of T_ij. Linear in f, so that the sum over i comes first and no T_ij is built."""
+def _cosines(layer: LayerTrace) -> _BatchCosines:
+    norm, mask = layer.block.first_norm, layer.mask.unsqueeze(-1)
+    y = torch.nn.functional.normalize(layer.u if norm is None else norm(layer.u), dim=-1)
+    outputs, n_outputs = _double((y * mask).sum(1)), _double(layer.mask.sum(1))
     view = after_attention(layer)
-    given = lengths(layer, view.name)  # ‖L Σ_h α f‖; the scale has no part in a direction
+    given = lengths(layer, view.name)  # ‖L Σ_h α f‖; the scale doesn't change a direction
     off_diagonal = ~torch.eye(given.shape[-1], dtype=torch.bool, device=given.device)
-    counted = (given > 0) & layer.mask.unsqueeze(-1) & off_diagonal
+    counted = (given > 0) & mask & off_diagonal
     inverse = torch.where(counted, 1 / torch.where(counted, given, torch.ones_like(given)), 0.0)
-    weights = torch.einsum("bhij,bij->bhj", layer.attention, inverse)
-    total = torch.einsum("bhj,bhjk,hkd->d", weights, layer.value, layer.block.w_o)
-    self = (own(layer) + layer.x)[layer.mask] / kept(layer, view)[layer.mask].unsqueeze(-1)
-    return view.linear(total + self.sum(0)), int(counted.sum()) + len(self)
+    merged = torch.einsum("bhij,bij,bhjk->bihk", layer.attention, inverse, layer.value)
+    others = torch.einsum("bihk,hkd->bid", merged, layer.block.w_o)  # linear in f: no T_ij is built
+    length = torch.where(layer.mask, kept(layer, view), 1.0).unsqueeze(-1)
+    parts = _double(view.linear(others + (own(layer) + layer.x) / length) * mask)
+    n_parts = _double(counted.sum(-1) + layer.mask.long())
+    return _BatchCosines(
+        (outputs.sum(0), int(n_outputs.sum())),
+        (parts.sum((0, 1)), int(n_parts.sum())),
+        _cosine(outputs, n_outputs),
+        _cosine(parts, n_parts),
+    )
+
+
+def _pool(batches: list[tuple[Array, int]]) -> float:
+    """Mean cosine over all pairs of vectors of all batches."""
+    return float(_cosine(np.sum([sums for sums, _ in batches], 0), sum(count for _, count in batches)))
+
+
+def _double(values: Tensor) -> Array:
+    return values.double().cpu().numpy()
+
+
+def _cosine(sums: Array, n: Array | int) -> Array:
+    """Mean cosine over all pairs of n unit vectors with these sums; NaN below two vectors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.asarray(n) > 1, (np.square(sums).sum(-1) - n) / (np.multiply(n, np.subtract(n, 1))), np.nan)
+
+
+def _mean_known(values: Array) -> float:
+    """Mean of the numbers that are not NaN; NaN where there is none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 @dataclass(frozen=True)

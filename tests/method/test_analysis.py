@@ -14,6 +14,7 @@ import wherefrom
 from oracles import alti, globenc
 from traces import with_outliers
 from wherefrom import analysis
+from wherefrom.errors import InvalidOption
 
 LENGTHS = (6, 3, 4)
 
@@ -35,23 +36,55 @@ def mean_cosine(vectors: list[torch.Tensor]) -> float:
     return float(np.mean([float(torch.cosine_similarity(a, b, dim=0)) for a, b in pairs]))
 
 
+def vectors_of(layer: wherefrom.LayerTrace, row: int) -> tuple[list[torch.Tensor], list[list[torch.Tensor]]]:
+    """Outputs y_i of a sentence, and for every i the parts T_ij that are not zero."""
+    parts = [[t for t in line if t.any()] for line in globenc.after_attention(layer, row)]
+    return alti.result(layer, row, "norm"), parts
+
+
 @pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.parametrize("variant", ["bert", "gpt2"])
-def test_anisotropy_is_the_mean_over_all_pairs(variant: str, batch_size: int) -> None:
+def test_anisotropy_over_all_pairs(variant: str, batch_size: int) -> None:
+    model = tiny.model(variant, "encoder", dtype=torch.float64, num_hidden_layers=2, n_layer=2)
+    ids = [tiny.ids(n, n) for n in LENGTHS]
+    found = analysis.anisotropy(ids, model, pairs="all", batch_size=batch_size)
+    for layer in wherefrom.capture(ids, model).layers:
+        every = [vectors_of(layer, row) for row in range(len(ids))]
+        outputs = mean_cosine([y for ys, _ in every for y in ys])
+        parts = mean_cosine([t for _, lines in every for line in lines for t in line])
+        assert abs(found.outputs[layer.index] - outputs) < 1e-10
+        assert abs(found.transformed[layer.index] - parts) < 1e-10
+    assert found.outputs_by_input is None
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("variant", ["bert", "gpt2"])
+def test_anisotropy_within_a_sentence(variant: str, batch_size: int) -> None:
+    """Expected value of ALTI's code, which draws one pair (j, k) per sentence and pairs T_ij with T_ik for every i."""
     model = tiny.model(variant, "encoder", dtype=torch.float64, num_hidden_layers=2, n_layer=2)
     ids = [tiny.ids(n, n) for n in LENGTHS]
     found = analysis.anisotropy(ids, model, batch_size=batch_size)
+    assert found.pairs == "sentence"
+    assert found.outputs_by_input is not None
+    assert found.transformed_by_input is not None
     for layer in wherefrom.capture(ids, model).layers:
-        outputs, parts = [], []
-        for row in range(len(ids)):
-            outputs += alti.result(layer, row, "norm")
-            parts += [t for line in globenc.after_attention(layer, row) for t in line if t.any()]
-        assert abs(found.outputs[layer.index] - mean_cosine(outputs)) < 1e-10
-        assert abs(found.transformed[layer.index] - mean_cosine(parts)) < 1e-10
+        every = [vectors_of(layer, row) for row in range(len(ids))]
+        outputs = [mean_cosine(ys) for ys, _ in every]
+        rows = [[mean_cosine(line) for line in lines if len(line) > 1] for _, lines in every]
+        assert np.abs(found.outputs_by_input[:, layer.index] - outputs).max() < 1e-10
+        assert np.abs(found.transformed_by_input[:, layer.index] - [np.mean(each) for each in rows]).max() < 1e-10
+        assert abs(found.outputs[layer.index] - np.mean(outputs)) < 1e-10
+        assert abs(found.transformed[layer.index] - np.mean(np.concatenate(rows))) < 1e-10
 
 
-def test_one_vector_alone_has_no_anisotropy() -> None:
-    assert np.isnan(analysis.anisotropy([7], tiny.model("bert", "encoder")).outputs).all()
+@pytest.mark.parametrize("pairs", ["sentence", "all"])
+def test_one_vector_alone_has_no_anisotropy(pairs: analysis.Pairs) -> None:
+    assert np.isnan(analysis.anisotropy([7], tiny.model("bert", "encoder"), pairs=pairs).outputs).all()
+
+
+def test_anisotropy_refuses_unknown_pairs() -> None:
+    with pytest.raises(InvalidOption):
+        analysis.anisotropy([7, 8], tiny.model("bert", "encoder"), pairs="layer")  # type: ignore[arg-type]
 
 
 def test_outliers_of_the_norms_and_their_correlation() -> None:
