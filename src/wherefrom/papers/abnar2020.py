@@ -2,8 +2,7 @@
 
 Tables 1 and 2 correlate raw attention, rollout and flow of the readout token with blank-out and with gradients, layer
 by layer, for a model of verb number; table 3 does so for a sentiment model. Their script for table 3 takes the largest
-entry of each column of a map; here the readout row is read in all three, as the text has it. A gradient is the
-absolute sum of its components, as in their code.
+entry of each column of a map; here the readout row is read in all three, as the text has it.
 
 Abnar & Zuidema (2020), Quantifying Attention Flow in Transformers. ACL. https://aclanthology.org/2020.acl-main.385
 """
@@ -19,7 +18,7 @@ from wherefrom.papers.recipe import RecipeCall, Table, number, recipe, reported
 
 ROWS = {"Raw": "raw-attention", "Rollout": "attention-rollout", "Flow": "attention-flow"}
 BLANK_OUT = "spearman:ablation@layers"
-GRADIENTS = "spearman:saliency(norm=sum)@layers"
+GRADIENTS = "spearman:saliency@layers"
 VERB_NUMBER = {"model": "wherefrom/agreement", "data": ("linzen_lgd",), "spare": "grammar:distractor", "limit": 300}
 # Their second and third example hold tags of rare words (NNP, NNS), for which words stand here.
 EXAMPLES = ("the key to the cabinets", "the article on nasa large systems", "here the men differ in that the female")
@@ -88,7 +87,7 @@ def table1(asked: RecipeCall) -> Table:
     **VERB_NUMBER,
 )
 def table2(asked: RecipeCall) -> Table:
-    return layer_table(asked, GRADIENTS, "ρ with |Σ gradient| of the gold class", up_to_mask)
+    return layer_table(asked, GRADIENTS, "ρ with ‖gradient‖₂ of the gold class", up_to_mask)
 
 
 @recipe(
@@ -102,7 +101,7 @@ def table2(asked: RecipeCall) -> Table:
     claims=ABOVE_RAW,
 )
 def table3(asked: RecipeCall) -> Table:
-    return layer_table(asked, GRADIENTS, "ρ with |Σ gradient| of the gold class")
+    return layer_table(asked, GRADIENTS, "ρ with ‖gradient‖₂ of the gold class")
 
 
 # Figures --------------------------------------------------------------------------------------------------
