@@ -142,7 +142,7 @@ def test_masked_words_answers_and_rationales_are_measured() -> None:
     answering = tiny.model(task="question-answering")
     asked = [Example("1", ("the cat", "a dog is not a cat"), answer=((2, 5),))]
     run = wherefrom.evaluate(asked, answering, TOKENIZER, ["attention"], ["precision@3"], threads=1)
-    assert {key.metric for key in run.summary} == {"precision@3", "precision@3 count"}
+    assert {key.metric for key in run.summary} == {"precision@3", "precision@3 count", "precision@3 maximum"}
     marked = [Example("1", "a bad film", rationale=((2, 5),)), Example("2", "a good film")]
     run = evaluate(marked, ["attention"], ["token-f1", "iou", "auprc", "iou-f1", "special-rank"])
     assert run.summary[Key("attention", "auprc", None)].undefined == 1

@@ -111,10 +111,9 @@ def check(setting: Setting) -> None:
                 f"'{asked.name}' explains every example once more, which those given ({', '.join(setting.given)}) "
                 f"cannot; leave it out"
             )
-        if asked.metric.every_class and setting.given:
-            raise NotDefined(
-                f"'{asked.name}' compares explanations of every class, and those given are of one; leave it out"
-            )
+        if asked.metric.every_target and setting.given:
+            of = "every class" if asked.metric.every_class else "the start and the end of an answer"
+            raise NotDefined(f"'{asked.name}' takes explanations of {of}, and those given are of one; leave it out")
 
 
 def _check_maps(setting: Setting, asked: MetricSpec) -> None:
@@ -158,6 +157,10 @@ def check_model(opened: Model, setting: Setting) -> None:
             raise NotDefined(f"'{asked.name}' is the accuracy of a classifier, and {opened.name} is not one")
         if asked.metric.every_class and (opened.task != "classification" or len(opened.labels) < 2):
             raise NotDefined(f"'{asked.name}' compares the classes of a classifier, and {opened.name} is not one")
+        if asked.metric.edges and opened.task != "question-answering":
+            raise NotDefined(
+                f"'{asked.name}' is of a model that answers questions, and {opened.name} does not; choose precision@K"
+            )
 
 
 def _check_unread(opened: Model, setting: Setting, found: Mapping[str, Job]) -> None:

@@ -30,7 +30,7 @@ from wherefrom.metric.consistency import Second
 from wherefrom.metric.probing import layer_states, readout_vectors
 from wherefrom.model import Model, Reader, Sentence, answers, collate, open_model, stream
 from wherefrom.model.paired import begun
-from wherefrom.model.target import class_index
+from wherefrom.model.target import EDGES, class_index
 from wherefrom.pipeline.execution import run
 from wherefrom.pipeline.phrases import with_phrases
 from wherefrom.pipeline.resolution import UNASKED, Job, Question
@@ -213,7 +213,7 @@ class Worker:
     # Explaining and measuring -----------------------------------------------------------------------------
 
     def _question(self, example: Example) -> Question:
-        if self._every_class:
+        if self._every_target:
             return Question("all", None, None)
         if self.setting.target == LABEL:
             if example.label is None:
@@ -231,8 +231,8 @@ class Worker:
         return Question(example.target, example.foil, None)
 
     @cached_property
-    def _every_class(self) -> bool:
-        return any(asked.metric.every_class for asked in self.asked)
+    def _every_target(self) -> bool:
+        return any(asked.metric.every_target for asked in self.asked)
 
     def _gold(self, example: Example) -> str | int | None:
         """The gold label, or the class that it is where the model calls it otherwise."""
@@ -336,9 +336,11 @@ class Worker:
         return at_once, any(not asked.at_once and asked.probe is None for asked in self.asked)
 
     def _main(self, every: Sequence[Explanation], example: Example) -> Explanation:
-        """The explanation that is measured, where every class was explained."""
+        """The explanation that is measured, where every target was explained."""
         if len(every) == 1:
             return every[0]
+        if self.opened.task == "question-answering":
+            return next(each for each in every if each.measured.kind == (self.setting.target or "start"))
         wanted = every[0].prediction if self.setting.target is None else self.setting.target
         wanted = self._gold(example) if wanted == LABEL else wanted
         chosen = [each for each in every if is_of(each, wanted)]
@@ -465,7 +467,8 @@ def _three(question: Question) -> tuple[Any, Any, Any]:
 
 
 def _label(explanation: Explanation) -> str:
-    return str(explanation.measured.label)
+    measured = explanation.measured
+    return measured.kind if measured.kind in EDGES else str(measured.label)
 
 
 def _seed(seed: int, name: str) -> int:

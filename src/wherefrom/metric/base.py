@@ -50,7 +50,7 @@ class Case:
     example: Example
     explanation: Explanation
     references: Mapping[str, Explanation] = field(default_factory=dict)
-    classes: Mapping[str, Explanation] = field(default_factory=dict)  # towards every class, by label
+    classes: Mapping[str, Explanation] = field(default_factory=dict)  # by class label, or by edge of an answer
     curves: Mapping[erasure.Way, erasure.Curve] = field(default_factory=dict)
     again: Mapping[Again, Mapping[str, Explanation]] = field(default_factory=dict)  # once more, by what was changed
     reruns: Mapping[Rerun, Any] = field(default_factory=dict)
@@ -90,6 +90,7 @@ class Metric:
     reference: bool = False  # compares with another method
     where: tuple[str, ...] = ()  # the levels it can be taken at, its own first
     every_class: bool = False  # explains every class, not only the predicted one
+    edges: bool = False  # explains the start and the end of an answer
     way: erasure.Way | None = None  # takes tokens away like this
     again: Again | None = None  # explains once more like this
     rerun: Rerun | None = None  # runs the model again like this
@@ -104,6 +105,11 @@ class Metric:
     @property
     def summary(self) -> str:
         return summary_of(self.run)
+
+    @property
+    def every_target(self) -> bool:
+        """Whether it takes the explanations of all targets of a model (`explain(…, target="all")`)."""
+        return self.every_class or self.edges
 
     @property
     def options(self) -> dict[str, Any]:

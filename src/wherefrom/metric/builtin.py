@@ -264,11 +264,24 @@ def _mask(case: Case, spans: Any) -> NDArray[np.bool_]:
 
 @metric("precision", needs=("answer",), where=("K",))
 def precision_at(case: Case, asked: MetricSpec) -> Iterator[Part]:
-    """Of the K highest-scored tokens (@20), the share that belongs to the answer, and their count (AttCAT)."""
-    k = int(asked.where or 20)
-    found = precision.precision_at(case.explanation.scores, _mask(case, case.example.answer), k)[k]
+    """Of the K highest-scored tokens (@20), the share that belongs to an answer, and their count (AttCAT)."""
+    yield from _among_top(case.explanation.scores, case, asked)
+
+
+@metric("answer-precision", needs=("answer",), where=("K",), edges=True)
+def answer_precision(case: Case, asked: MetricSpec, *, combine: precision.Combine = "sum") -> Iterator[Part]:
+    """As precision, by the scores towards the answer's start plus those towards its end (AttCAT, figure 3)."""
+    start, end = (case.classes[edge].scores for edge in ("start", "end"))
+    yield from _among_top(precision.combined(start, end, combine), case, asked)
+
+
+def _among_top(scores: Any, case: Case, asked: MetricSpec) -> Iterator[Part]:
+    """Share and count of the answer's tokens among the K of highest score, and the largest count possible."""
+    k, answer = int(asked.where or 20), _mask(case, case.example.answer)
+    found = precision.precision_at(scores, answer, k)[k]
     yield Part(None, found.fraction)
     yield Part(None, float(found.count), "count")
+    yield Part(None, float(min(k, answer.sum())), "maximum")
 
 
 def _cue(

@@ -8,10 +8,10 @@ s_k are the scores of all tokens towards class k, c is the predicted class, and 
 every method that is blind to the class, −1 where the scores of two classes rank the tokens in opposite orders.
 
 Equation 15 defines S as "an array of the token index in order of the decreasing" scores, which `indices` correlates. It
-is no rank correlation of the tokens: moving one token to the front shifts all others and may turn τ around. The default,
-`scores`, is the rank correlation, as the sentence above the equation describes it. `attcat-code` repeats the notebooks;
-tied tokens ([CLS] and [SEP], which their mask sets to 0) fall as numpy's default sort lets them fall, which differs
-between processors. `indices` keeps tied tokens in the order of the text.
+is no rank correlation of the tokens: moving one token to the front shifts all others and may turn τ around. The
+default, `scores`, is the rank correlation, as the sentence above the equation describes it. `attcat-code` repeats the
+notebooks; tied tokens ([CLS] and [SEP], which their mask sets to 0) fall as numpy's default sort lets them fall, which
+differs between processors. `indices` keeps tied tokens in the order of the text.
 
 Qiang et al. (2022), AttCAT: Explaining Transformers via Attentive Class Activation Tokens. NeurIPS.
 """

@@ -7,19 +7,22 @@ r"""Scores against tokens that are known to matter: an answer, cue words, a huma
     reciprocal rank     1 / the rank of the best cue                                       (Yin & Neubig, section 4)
     token F1, IOU       of the k highest-scored tokens with the rationale                  (ERASER; HateXplain)
 
-AttCAT's code gives precision@K as a count, the name says fraction: both are returned.
+AttCAT's code gives precision@K as a count, the name says fraction: both are returned. It adds the scores towards the
+start and the end of the answer (`combined`): as they are in the notebook for SQuAD v1, by magnitude in that for v2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
+
+Combine = Literal["sum", "magnitudes"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,12 @@ def precision_at(scores: ArrayLike, relevant: ArrayLike, k: int | Sequence[int] 
         raise InvalidOption(f"K is {min(wanted)}; expected 1 or more")
     counts = {each: int(mask[order[:each]].sum()) for each in wanted}
     return {each: Precision(count, count / min(each, len(values))) for each, count in counts.items()}
+
+
+def combined(start: ArrayLike, end: ArrayLike, combine: Combine = "sum") -> NDArray[np.float64]:
+    """Scores towards an answer: towards its start plus towards its end, each by magnitude for `magnitudes`."""
+    first, last = (np.asarray(each, dtype=np.float64) for each in (start, end))
+    return first + last if combine == "sum" else np.abs(first) + np.abs(last)
 
 
 def dot_product(scores: ArrayLike, cues: ArrayLike, *, signed: bool = False) -> float:
