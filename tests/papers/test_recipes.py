@@ -17,7 +17,7 @@ import tiny
 import wherefrom
 from wherefrom.cli import app
 from wherefrom.data import Dataset, Example, drawn
-from wherefrom.errors import WherefromError
+from wherefrom.errors import InvalidOption, RunConflict, WherefromError
 from wherefrom.metric.correlation import summary
 from wherefrom.papers import Result, attcat, lookup, recipes, value_zeroing
 from wherefrom.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
@@ -30,8 +30,8 @@ from wherefrom.papers.recipe import (
     number,
     over_layers,
     reported,
-    resolve,
 )
+from wherefrom.papers.request import ReproduceRequest, resolve
 from wherefrom.papers.samples import half, own, prompts
 
 NAMES = [each.name for each in recipes()]
@@ -160,7 +160,7 @@ def test_prompts_leave_something_to_choose_and_to_rank() -> None:
 def test_a_file_of_somebodys_own_is_not_replaced(tmp_path: Path, ending: str) -> None:
     (own_file := tmp_path / f"abnar2020/figure1{ending}").parent.mkdir()
     own_file.write_text("my,notes\n")
-    with pytest.raises(WherefromError, match=f"figure1{ending}' is not of abnar2020/figure1"):
+    with pytest.raises(RunConflict):
         wherefrom.reproduce("abnar2020", out=tmp_path)
     assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["my,notes\n"]
 
@@ -403,13 +403,13 @@ def test_every_claim_says_where_it_stands() -> None:
 def test_defaults_are_filled_in_and_wrong_requests_refused() -> None:
     (recipe,) = lookup("abnar2020/table1")
     assert resolve(recipe).data == ("grammar:distractor",)  # nothing else is at hand
-    assert resolve(recipe, data="linzen_colorless").only == "linzen_colorless"
-    with pytest.raises(WherefromError, match="takes one dataset"):
-        _ = resolve(recipe, data="sst2,imdb").only
-    with pytest.raises(WherefromError, match="sentences of its own"):
-        resolve(lookup("abnar2020/figure1")[0], data="sst2")
-    with pytest.raises(WherefromError, match="limit is 0"):
-        resolve(recipe, limit=0)
+    assert resolve(recipe, ReproduceRequest(data=("linzen_colorless",))).only == "linzen_colorless"
+    with pytest.raises(InvalidOption):
+        _ = resolve(recipe, ReproduceRequest(data=("sst2", "imdb"))).only
+    with pytest.raises(InvalidOption):
+        resolve(lookup("abnar2020/figure1")[0], ReproduceRequest(data=("sst2",)))
+    with pytest.raises(InvalidOption):
+        resolve(recipe, ReproduceRequest(limit=0))
     with pytest.raises(WherefromError, match="did you mean 'abnar2020/table1'"):
         lookup("abnar2020/tabel1")
 

@@ -9,6 +9,7 @@ import typer
 
 from wherefrom.cli.evaluate import named
 from wherefrom.cli.flags import Device
+from wherefrom.errors import InvalidOption
 
 
 def complete_recipe(typed: str) -> list[str]:
@@ -25,12 +26,34 @@ def register(app: typer.Typer) -> None:
 def reproduce_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="PAPER/TABLE, or PAPER for all of it; without it, a list.", autocompletion=complete_recipe),
+        typer.Argument(
+            help="PAPER/TABLE, or PAPER for all of it, with options as in 'abnar2020/table2(norm=sum)'; without it, a "
+            "list.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="A model instead of the recipe's own.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="A model instead of the recipe's own, or one for each dataset: sst2=A,mnli=B."
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset, or several separated by commas.")] = None,
+    split: Annotated[str | None, typer.Option(help="validation, test, … (default: the recipe's).")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Which column holds what: text=review. Repeatable.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A text, where a recipe shows single texts. Repeatable.")
+    ] = None,
+    pair: Annotated[
+        list[str] | None, typer.Option(help="The second text (context, hypothesis) of each --text. Repeatable.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="How many examples, drawn by the seed.", min=1)] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder for csv, md and pictures.")] = None,
+    train_limit: Annotated[
+        int | None, typer.Option(help="How many training examples, where a recipe trains a model.", min=1)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder for csv, md and pictures; calls add to a table.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="The folder of datasets; or set WHEREFROM_DATA.")] = None,
     names: Annotated[
         list[str] | None,
@@ -45,22 +68,43 @@ def reproduce_command(
         return
     from wherefrom import papers
 
-    for recipe in papers.lookup(name):
-        result = papers.reproduce(
-            recipe.name,
-            model=model,
-            data=data,
-            limit=limit,
-            out=out,
-            device=device,
-            seed=seed,
-            folder=folder,
-            names=named(names, "--name 0={}"),
+    def show(result: papers.Result | papers.Omission) -> None:
+        if isinstance(result, papers.Result):
+            result.show()
+            if out is not None:
+                print(f"written to {out / result.recipe.paper}")
+
+    results = papers.reproduce(
+        name,
+        model=model,
+        data=data,
+        split=split,
+        columns=named(column),
+        texts=_pair_texts(text or [], pair or []),
+        limit=limit,
+        train_limit=train_limit,
+        out=out,
+        device=device,
+        seed=seed,
+        folder=folder,
+        names=named(names, "--name 0={}"),
+        on_result=show,
+    )
+    if isinstance(results, papers.Results) and results.left_out:
+        print("\nLeft out:")
+        for recipe, error in results.left_out:
+            print(f"  {recipe.name}: {error}")
+
+
+def _pair_texts(texts: list[str], pairs: list[str]) -> list[str | tuple[str, str]]:
+    """Each text with its second text, where there are any."""
+    if not pairs:
+        return list(texts)
+    if len(pairs) != len(texts):
+        raise InvalidOption(
+            f"there are {len(texts)} --text and {len(pairs)} --pair; expected one --pair for each --text"
         )
-        for each in result if isinstance(result, list) else [result]:
-            each.show()
-        if out is not None:
-            print(f"written to {out / recipe.paper}")
+    return list(zip(texts, pairs, strict=True))
 
 
 def _list() -> None:

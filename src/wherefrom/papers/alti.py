@@ -119,7 +119,7 @@ def figure3(asked: RecipeCall) -> Table:
         (row, f"L{i}"): number(value, len(texts)) for row, every in rows.items() for i, value in enumerate(every, 1)
     }
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import curves
 
         return curves(rows, y_label="cosine similarity")
@@ -157,7 +157,7 @@ def figure6(asked: RecipeCall) -> Table:
     for name, column in zip(names, columns, strict=True):
         ours |= overall(run, rows, prefix + name, column)
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import Series, bars
 
         return bars({row: Series.of(ours[row, column] for column in columns) for row in rows}, columns, y_label="rank")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.api import compare
@@ -13,7 +13,7 @@ from wherefrom.result.explanation import Explanation
 if TYPE_CHECKING:
     from wherefrom.evaluation import Run
     from wherefrom.metric.correlation import Summary
-    from wherefrom.papers.recipe import Place, Reported
+    from wherefrom.papers.recipe import Draw, Place, Reported
     from wherefrom.view.plot import Picture
 
 
@@ -24,10 +24,10 @@ def explained(asked: RecipeCall, text: Any, methods: Sequence[str], **question: 
     return dict(found)
 
 
-def picture(named: Mapping[str, Explanation], kind: str, **options: Any) -> Callable[[], Picture]:
+def picture(named: Mapping[str, Explanation], kind: str, **options: Any) -> Draw:
     """The drawing of explanations, to be made when it is wanted."""
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import draw as drawn
 
         return drawn(named, kind, **options)
@@ -38,7 +38,7 @@ def picture(named: Mapping[str, Explanation], kind: str, **options: Any) -> Call
 def curve_picture(table: Mapping[Place, Summary], rows: Sequence[str], columns: Sequence[str], **options: Any) -> Any:
     """Layer curves with their intervals, to be drawn when they are wanted."""
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import Series, curves
 
         known = [row for row in rows if all((row, column) in table for column in columns)]
@@ -57,10 +57,10 @@ def layer_curves(
     return Table(list(rows), columns, ours, f"Mean ± standard deviation of {of}", [used(run)], pictures=pictures)
 
 
-def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str) -> Callable[[], Picture]:
+def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str) -> Draw:
     """One bar a row, with its interval, to be drawn when it is wanted."""
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import Series, bars
 
         return bars({column: Series.of(table[row, column] for row in rows)}, list(rows), y_label=column, written=True)

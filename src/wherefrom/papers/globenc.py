@@ -205,7 +205,7 @@ def figure5(asked: RecipeCall) -> Table:
     rows = {f"L{each.layer + 1} ({len(each.first)} outliers)": each for each in found}
     ours = {(row, "correlation"): number(each.correlation, len(each.first)) for row, each in rows.items()}
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import outliers
 
         return outliers(found)

@@ -1,18 +1,21 @@
 """Recipes: the papers' tables and figures by name. A recipe says what the paper reports and how we measure the same.
 
     @recipe("abnar2020/table1", "…", samples="2000 of the test set", model=…, data=…, spare=…, limit=…, reported=…)
-    def table1(asked: RecipeCall) -> Table: …
+    def table1(call: RecipeCall) -> Table: …
 
 A table has the paper's rows and columns; each cell holds our summary, and the recipe the paper's number beside it. A
 figure is a table too, of the numbers that it draws. Claims are sentences of the paper that the table can answer
 (wherefrom/papers/claims.py).
+
+    texts      a recipe about single texts shows these by default: a text, or a pair of texts
+    options    choices of its own: {"norm": ("l2", "sum")} (the first is the default), {"n_steps": 100}, {"target": ""}
+    joins      columns that earlier calls wrote into the same folder stay in the table: several models, one table
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +33,6 @@ from wherefrom.metric.correlation import Summary, summary
 from wherefrom.metric.names import metric_of
 from wherefrom.papers import samples
 from wherefrom.registry import Registry
-from wherefrom.typecheck import kind_of
 
 if TYPE_CHECKING:
     from wherefrom.data import Dataset, Example
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from wherefrom.view.plot import Picture
 
 Place = tuple[str, str]  # row, column
+Text = str | tuple[str, str]  # a text, or a pair of texts
 
 
 class Reported(NamedTuple):
@@ -78,17 +81,26 @@ class Measured(Summary):
         return cls(found.mean, found.deviation, found.interval, found.count, found.undefined, values)
 
 
+Draw = Callable[["Table"], "Picture"]
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What came out. `pictures` draw it, by what is added to the file's name; without any, the means as a grid."""
+    """Our numbers, and the pictures drawn from them."""
 
     rows: Sequence[str]
     columns: Sequence[str]
     ours: Mapping[Place, Summary]
     of: str  # what the numbers are
-    used: Sequence[str]  # which model on which data, and how many examples
+    used: Sequence[str] | Mapping[str, str]  # model, data and number of examples: of the table, or of each column
     notes: Sequence[str] = ()
-    pictures: Mapping[str, Callable[[], Picture]] = field(default_factory=dict)
+    pictures: Mapping[str, Draw] = field(default_factory=dict)  # by the suffix of the file; without any, a grid
+
+    @property
+    def sources(self) -> list[str]:
+        """Every model, dataset and sample size, in the order of the columns."""
+        lines = self.used.values() if isinstance(self.used, Mapping) else self.used
+        return list(dict.fromkeys(lines))
 
     def mean(self, row: str, column: str) -> float:
         """Our mean, NaN where there is none."""
@@ -121,10 +133,19 @@ class Recipe:
     reported: Mapping[Place, Reported] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     at_hand: bool = True  # whether we have read the numbers that the paper prints, if it prints any
+    texts: tuple[Text, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    joins: bool = False
+    model_of: str = ""  # the dataset whose model a recipe about single texts takes, where each dataset has its own
 
     @property
     def paper(self) -> str:
         return self.name.partition("/")[0]
+
+    @property
+    def short(self) -> str:
+        """The name within the paper: "table1"."""
+        return self.name.partition("/")[2]
 
 
 _RECIPES: Registry[Recipe] = Registry("recipe", also="the name of a paper for all of its recipes")
@@ -153,12 +174,12 @@ def lookup(name: str) -> list[Recipe]:
     return of_paper or [_RECIPES.find(name)]
 
 
-# What was asked -------------------------------------------------------------------------------------------
+# One call -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RecipeCall:
-    """One run of a recipe, and what it needs to do it."""
+    """One run of a recipe: its arguments, and the shared steps of measuring."""
 
     recipe: Recipe
     model: str
@@ -167,9 +188,19 @@ class RecipeCall:
     seed: int = 0
     device: str | None = None
     out: Path | None = None
-    folder: Path | None = None  # where datasets lie
-    names: Mapping[Any, str] | None = None  # what the data calls a class of the model
+    folder: Path | None = None  # of datasets
+    names: Mapping[Any, str] | None = None  # the data's name of each class of the model
+    models: Mapping[str, str] = field(default_factory=dict)  # the model of one dataset, where it has its own
+    texts: tuple[Text, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    split: str | None = None
+    columns: Mapping[str, str] | None = None
+    train_limit: int | None = None  # training examples
     _scratch: list[Any] = field(default_factory=list, repr=False)  # a temporary folder lives as long as this
+
+    def model_for(self, name: str) -> str:
+        """The model of a dataset: its own where one was named for it, else the model of the call."""
+        return self.models.get(samples.dataset_of(name), self.model)
 
     @cached_property
     def work(self) -> Path:
@@ -187,12 +218,16 @@ class RecipeCall:
         return self.data[0]
 
     def column(self, name: str) -> str:
-        """The paper's column for a dataset, or the dataset's own name where the paper has none."""
-        return self.recipe.columns.get(name, name)
+        """The paper's column for a dataset, by name or file, or its own name where the paper has none."""
+        return self.recipe.columns.get(samples.dataset_of(name), name)
+
+    def read(self, name: str | None = None) -> Dataset:
+        """All examples of a dataset, in the split and columns of the call."""
+        return samples.read(self.only if name is None else name, self.folder, self.columns, self.split)
 
     def examples(self, name: str | None = None, change: Callable[[Dataset], Dataset] | None = None) -> Dataset:
         """`limit` examples of a dataset, drawn by the seed."""
-        data = samples.read(self.only if name is None else name, self.folder)
+        data = self.read(name)
         return drawn(data if change is None else change(data), self.limit, self.seed)
 
     def prompts(
@@ -218,8 +253,10 @@ class RecipeCall:
         """`wherefrom.evaluate`, in a folder of its own; recipes that ask the same share it: nothing is run twice."""
         from wherefrom.evaluation import evaluate
 
+        name = self.model if model is None else model
+        samples.refuse_foreign_labels(name, data, self.names)
         asked = {
-            "model": self.model if model is None else model,
+            "model": name,
             "methods": list(dict.fromkeys(methods)),
             "metrics": list(dict.fromkeys(metrics)),
             "seed": self.seed,
@@ -236,31 +273,6 @@ class RecipeCall:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowsLeftOut)  # which `used` says under the table
             return evaluate(data, **asked, out=path)
-
-
-def resolve(
-    recipe: Recipe,
-    model: str | None = None,
-    data: str | None = None,
-    limit: int | None = None,
-    **more: Any,
-) -> RecipeCall:
-    """What was asked, with the recipe's defaults for the rest."""
-    if limit is not None and limit < 1:
-        raise InvalidOption(f"limit is {limit}; expected a whole number, at least 1")
-    if model is not None and not isinstance(model, str | os.PathLike):
-        raise InvalidOption(
-            f"model is {kind_of(model)}; expected a shipped model, a hub id or a folder, by whose name a "
-            f"recipe's runs are kept: save it first (model.save_pretrained, tokenizer.save_pretrained)"
-        )
-    names = tuple(each.strip() for each in data.split(",") if each.strip()) if data else ()
-    if data and not recipe.data:
-        raise InvalidOption(f"{recipe.name} shows sentences of its own and takes no --data")
-    if not names:
-        names = tuple(each for each in recipe.data if samples.at_hand(each, more.get("folder"))) or (
-            tuple(recipe.spare.split(",")) if recipe.spare else ()
-        )
-    return RecipeCall(recipe, str(model or recipe.model), names, limit or recipe.limit, **more)
 
 
 # What recipes have in common ------------------------------------------------------------------------------

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wherefrom.errors import RunConflict, UnknownName
 from wherefrom.files import write
 from wherefrom.metric.correlation import Summary
 from wherefrom.papers.claims import Verdict
+from wherefrom.papers.joined import join_table
 from wherefrom.papers.recipe import Recipe, Reported, Table
 
 if TYPE_CHECKING:
@@ -25,25 +26,46 @@ HEADING = ("row", "column", "mean", "deviation", "interval", "n", "undefined", "
 ENDINGS = (".svg", ".png")
 
 
-def refuse_foreign(recipe: Recipe, out: Path) -> None:
+def file_name(recipe: Recipe, options: Mapping[str, Any]) -> str:
+    """The name of a recipe's files without their ending: options that differ from the default are in it.
+
+    >>> file_name(recipe, {"norm": "sum"})
+    'abnar2020/table2-norm=sum'
+    """
+    defaults = {name: value[0] if isinstance(value, tuple) else value for name, value in recipe.options.items()}
+    changed = [f"-{name}={value}" for name, value in options.items() if value != defaults.get(name)]
+    return recipe.name + "".join(changed).replace("/", "_").replace(" ", "_")
+
+
+def refuse_foreign(recipe: Recipe, out: Path, options: Mapping[str, Any]) -> None:
     """Refuse to replace a file of somebody's own by a table: ours begin with our heading, or with the recipe's name."""
     for ending, heading in ((".csv", ",".join(HEADING)), (".md", f"### {recipe.name}")):
-        path = out / f"{recipe.name}{ending}"
+        path = out / f"{file_name(recipe, options)}{ending}"
         if path.is_file() and not path.read_bytes().startswith(heading.encode()):
             raise RunConflict(f"'{path}' is not of {recipe.name}, which would replace it; choose another folder")
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A recipe and what came of it."""
+    """A recipe with its table, and whether the paper's claims hold in it."""
 
     recipe: Recipe
     table: Table
-    verdicts: list[Verdict]  # the paper's claims, and whether they hold here
+    verdicts: list[Verdict]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, recipe: Recipe, table: Table) -> Result:
-        return cls(recipe, table, [verdict for claim in recipe.claims for verdict in claim.verdicts(table)])
+    def of(cls, recipe: Recipe, table: Table, options: Mapping[str, Any] | None = None) -> Result:
+        verdicts = [verdict for claim in recipe.claims for verdict in claim.verdicts(table)]
+        return cls(recipe, table, verdicts, options or {})
+
+    def joined(self, out: Path) -> Result:
+        """The result with the columns that earlier calls wrote into this folder, where the recipe joins them."""
+        if not self.recipe.joins:
+            return self
+        path = out / f"{file_name(self.recipe, self.options)}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Result.of(self.recipe, join_table(self.recipe, self.table, path), self.options)
 
     @property
     def columns(self) -> list[str]:
@@ -91,7 +113,12 @@ class Result:
         beside = "; in brackets the paper's" if self.recipe.reported else f"; {none}"
         return [
             f"{self.recipe.about}",
-            f"Ours: {'; '.join(table.used)}. {table.of}{beside}.",
+            f"Ours: {'; '.join(table.sources)}. {table.of}{beside}.",
+            *(
+                [f"Options: {', '.join(f'{name}={value}' for name, value in self.options.items())}."]
+                if self.options
+                else []
+            ),
             f"Paper: {self.recipe.samples}.",
             *table.notes,
         ]
@@ -118,7 +145,7 @@ class Result:
 
     def write(self, out: Path) -> list[Path]:
         """csv, md and pictures, in a folder for the paper."""
-        paper, _, name = self.recipe.name.partition("/")
+        paper, _, name = file_name(self.recipe, self.options).partition("/")
         folder = out / paper
         folder.mkdir(parents=True, exist_ok=True)
         files = [
@@ -143,7 +170,7 @@ class Result:
             which = next(iter(table.pictures))
         if which not in table.pictures:
             raise UnknownName(f"{self.recipe.name} has no picture '{which}'; expected {', '.join(table.pictures)}")
-        return table.pictures[which]()
+        return table.pictures[which](table)
 
     def show(self, console: Console | None = None) -> None:
         """The same in the terminal."""
@@ -167,7 +194,7 @@ class Result:
             console.print(Text.assemble((f"{each}: ", "bold"), each.says))
 
     def __repr__(self) -> str:
-        return f"<{self.recipe.name}: {'; '.join(self.table.used)}>"
+        return f"<{self.recipe.name}: {'; '.join(self.table.sources)}>"
 
 
 def _broken(cell: str) -> str:

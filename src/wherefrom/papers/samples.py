@@ -6,6 +6,7 @@ own-pairs    short German sentences with their translations, for the same purpos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,15 @@ from wherefrom.data import read as read_data
 from wherefrom.data.datasets import on_this_machine
 from wherefrom.data.example import MASK, kept, lot
 from wherefrom.data.rows import prompt
+from wherefrom.data.sources import SOURCES
 from wherefrom.data.tables import BadRow
+from wherefrom.errors import InvalidOption
+from wherefrom.evaluation.gold import gold_classes
+from wherefrom.model import open_model
 from wherefrom.model.vocabulary_words import word_id
 
 OWN, OWN_PAIRS = "own", "own-pairs"
+NAMELESS = re.compile(r"LABEL_\d+|\d+")  # names of classes that say nothing
 POSITIVE = (
     "a warm and funny film that never talks down to its audience .",
     "the young cast is wonderful , and the last scene is quietly moving .",
@@ -90,10 +96,52 @@ def own_pairs() -> Dataset:
     return Dataset(OWN_PAIRS, "", lambda: iter(examples), (), "Short German sentences and their translations.")
 
 
-def read(name: str, folder: Path | None = None, columns: Mapping[str, str] | None = None) -> Dataset:
-    """A dataset by name; `own` and `own-pairs` are ours."""
+def read(
+    name: str,
+    folder: Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = None,
+) -> Dataset:
+    """A dataset by name or file; `own` and `own-pairs` are ours, and have no splits or columns."""
     ours = {OWN: own, OWN_PAIRS: own_pairs}.get(name)
-    return kept(read_data(name, columns=columns, folder=folder)) if ours is None else ours()
+    return kept(read_data(name, split, columns, folder=folder)) if ours is None else ours()
+
+
+def dataset_of(name: str) -> str:
+    """The name of the dataset behind a file, folder or group: "sst2" for "data/sst2/dev.tsv"."""
+    path = Path(name)
+    if path.exists():
+        folder = path if path.is_dir() else path.resolve().parent
+        folders = {each: row.name for row in SOURCES.values() for each in (row.name, *row.folders)}
+        return folders.get(folder.name, name)
+    return name.partition(":")[0]
+
+
+def refuse_foreign_labels(model: str, data: Dataset, names: Mapping[Any, str] | None = None) -> None:
+    """Refuse a classifier of other classes than the dataset's labels, which would fill the column of another task.
+
+    Classes without names of their own (LABEL_0) fit if there are as many as labels.
+    """
+    opened = open_model(model) if data.labels else None
+    if opened is None or opened.task != "classification":
+        return
+    classes = opened.labels
+    if not names and all(NAMELESS.fullmatch(label) for label in classes.values()):
+        fits = len(classes) == len(data.labels)
+    else:
+        try:
+            known = gold_classes(classes, data.labels, (), names)
+        except InvalidOption:
+            fits = False
+        else:
+            every = {label.casefold() for label in classes.values()}
+            fits = all(label in known or label.casefold() in every for label in data.labels)
+    if not fits:
+        raise InvalidOption(
+            f"{model} chooses between {', '.join(classes.values())}, and {data.name} is labeled "
+            f"{', '.join(data.labels)}; give a model trained on {data.name} (--model {data.name}=MODEL), or name the "
+            f"classes (--name 0={data.labels[0]})"
+        )
 
 
 def at_hand(name: str, folder: Path | None = None) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ from wherefrom.papers.samples import half
 if TYPE_CHECKING:
     from wherefrom.data import Dataset
     from wherefrom.metric.correlation import Summary
-    from wherefrom.papers.recipe import Place
+    from wherefrom.papers.recipe import Draw, Place
     from wherefrom.view.plot import Picture
 
 MIXING = {
@@ -175,7 +175,7 @@ def alignment_table(asked: RecipeCall, model: str, chosen: Mapping[str, str], of
     ours: dict[Place, Summary] = {}
     columns: list[str] = []
     said: list[str] = []
-    pictures: dict[str, Callable[[], Picture]] = {}
+    pictures: dict[str, Draw] = {}
     for name, metric in chosen.items():
         found, said = alignment(asked, model, metric)
         shown = layers(found)
@@ -188,8 +188,8 @@ def alignment_table(asked: RecipeCall, model: str, chosen: Mapping[str, str], of
     return Table(list(ROWS), columns, ours, of, said, pictures=pictures)
 
 
-def _grid(ours: Mapping[Place, Summary], columns: list[str], names: list[str]) -> Callable[[], Picture]:
-    def draw() -> Picture:
+def _grid(ours: Mapping[Place, Summary], columns: list[str], names: list[str]) -> Draw:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import grid
 
         return grid([[ours[row, column].mean for column in columns] for row in ROWS], list(ROWS), names, width="page")
@@ -282,7 +282,7 @@ def figure3(asked: RecipeCall) -> Table:
     }
     columns = list(dict.fromkeys(column for _, column in ours))
 
-    def draw() -> Picture:
+    def draw(_: Table) -> Picture:
         from wherefrom.view.plot import curves
 
         found = {row: [ours[row, column].mean for column in columns] for row in models}
