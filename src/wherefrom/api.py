@@ -21,7 +21,7 @@ from wherefrom.model import (
     open_model,
 )
 from wherefrom.model import capture as capture_batch
-from wherefrom.model.chat import Chat, given_or_chat
+from wherefrom.model.chat import Chat, Tools, given_or_chat, with_tools
 from wherefrom.model.target import asks_all
 from wherefrom.model.undo import outside_inference_mode
 from wherefrom.options import (
@@ -72,7 +72,8 @@ Explained: TypeAlias = Explanation | Comparison | Explanations[Explanation] | Ex
 @overload
 def explain(  # type: ignore[overload-overlap]
     inputs: OneInput = ..., model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    chat: Chat | None = ..., target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
+    chat: Chat | None = ..., tools: Tools | None = ...,
+    target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
     estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
     receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
@@ -84,7 +85,7 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(  # type: ignore[overload-overlap]
     inputs: Encoded, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    chat: None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    chat: None = ..., tools: None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
     estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
     receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
@@ -96,7 +97,7 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(  # type: ignore[overload-overlap]
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    chat: None = ..., target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
+    chat: None = ..., tools: None = ..., target: Literal["all"], foil: TargetLike = ..., position: TargetLike = ...,
     estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
     receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
@@ -108,7 +109,8 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(  # type: ignore[overload-overlap]
     inputs: OneInput = ..., model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    chat: Chat | None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    chat: Chat | None = ..., tools: Tools | None = ...,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
     estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
     receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
@@ -120,7 +122,7 @@ def explain(  # type: ignore[overload-overlap]
 @overload
 def explain(
     inputs: ManyInputs, model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    chat: None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    chat: None = ..., tools: None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
     estimate: Literal[False] = ..., aggregate: str | None = ..., layers: LayerRange = ...,
     receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
@@ -132,7 +134,8 @@ def explain(
 @overload
 def explain(
     inputs: Inputs = ..., model: ModelLike = ..., tokenizer: TokenizerLike = ..., method: MethodLike = ..., *,
-    chat: Chat | None = ..., target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
+    chat: Chat | None = ..., tools: Tools | None = ...,
+    target: TargetLike = ..., foil: TargetLike = ..., position: TargetLike = ...,
     estimate: Literal[True], aggregate: str | None = ..., layers: LayerRange = ...,
     receptive_field: bool = ..., rows: RowsKept = ...,
     head: HeadLike = ..., drop_self: bool = ..., sink: Sink = ..., keep: Kept = ...,
@@ -150,6 +153,7 @@ def explain(
     method: MethodLike = DEFAULT_METHOD,
     *,
     chat: Chat | None = None,
+    tools: Tools | None = None,
     target: TargetLike = None,
     foil: TargetLike = None,
     position: TargetLike = None,
@@ -184,6 +188,8 @@ def explain(
         dataset or a tokenised dataset. Texts split into words are lists of words, with
         tokenizer_kwargs={"is_split_into_words": True}. See docs/inputs.md.
     chat: a chat in place of `inputs`.
+    tools: what the chat's template describes to the model, as in `apply_chat_template`; other arguments of the template
+        (documents, enable_thinking) go into tokenizer_kwargs.
     model: a shipped model ("wherefrom/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
@@ -229,7 +235,9 @@ def explain(
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(
-        opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), given_or_chat(inputs, chat), how
+        opened.reader(truncate=truncate, tokenizer_kwargs=with_tools(tokenizer_kwargs, tools), long=long),
+        given_or_chat(inputs, chat),
+        how,
     )
     if not given.sentences:  # a part of a stream in which no input can be read
         none: Explained = ByInput(given, {}, given.failed).gathered({})
@@ -267,6 +275,7 @@ def compare(  # type: ignore[overload-overlap]
     methods: str | Iterable[str] = ...,
     *,
     chat: Chat | None = ...,
+    tools: Tools | None = ...,
     **options: Unpack[ExplainOptions],
 ) -> Comparison: ...
 @overload
@@ -293,6 +302,7 @@ def compare(
     methods: str | Iterable[str] = DEFAULT_METHOD,
     *,
     chat: Chat | None = None,
+    tools: Tools | None = None,
     target: TargetLike = None,
     foil: TargetLike = None,
     position: TargetLike = None,
@@ -333,7 +343,9 @@ def compare(
     how = How(batch_size, on_error, progress, overlap)
     opened = open_model(model, tokenizer, task=task, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     given = read(
-        opened.reader(truncate=truncate, tokenizer_kwargs=tokenizer_kwargs, long=long), given_or_chat(inputs, chat), how
+        opened.reader(truncate=truncate, tokenizer_kwargs=with_tools(tokenizer_kwargs, tools), long=long),
+        given_or_chat(inputs, chat),
+        how,
     )
     given, questions = _asked(opened, given, target, foil, position)
     wanted = Wanted(aggregate, layers, receptive_field, rows, head, drop_self, sink, keep)

@@ -22,7 +22,7 @@ from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, TooLong
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
 from wherefrom.model.capture import rerunning
-from wherefrom.model.chat import Chat, given_or_chat
+from wherefrom.model.chat import Chat, Tools, given_or_chat, with_tools
 from wherefrom.model.offsets import special_ids, token_names
 from wherefrom.model.paired import followed_by, paired
 from wherefrom.model.phrase import ANSWER, continued, phrase_of, spelt
@@ -58,6 +58,7 @@ def generate(
     method: MethodLike = DEFAULT_METHOD,
     *,
     chat: Chat | None = None,
+    tools: Tools | None = None,
     target: str | None = None,
     max_new_tokens: Annotated[int, least(1)] | None = None,
     seed: int | None = None,
@@ -76,6 +77,7 @@ def generate(
 
     prompt: a text, token ids, an encoding, or a chat: a list of turns, [{"role": "user", "content": …}, …].
     chat: a chat in place of a prompt.
+    tools: what the chat's template describes to the model, as in `explain`.
     model: a causal language model, the shipped one by default; or an encoder with a decoder (BART, T5, Marian), which
         writes a target for a source: each token is then explained over the source and what was written before it.
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
@@ -110,7 +112,7 @@ def generate(
     opened = open_model(model, tokenizer, device=device, dtype=dtype, prove=prove, model_kwargs=model_kwargs)
     chosen = spoken_by(opened, method)
     refuse_silent(opened)
-    read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(prompt, chat))
+    read, single = opened.reader(tokenizer_kwargs=with_tools(tokenizer_kwargs, tools)).read(given_or_chat(prompt, chat))
     if not single and len(read) != 1:
         raise InvalidInput(f"{len(read)} prompts were given; generate takes one at a time")
     job = resolve_job(opened, chosen, Wanted(aggregate, layers, sink=sink, keep="scores"))

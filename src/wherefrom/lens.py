@@ -18,7 +18,7 @@ from torch import Tensor
 from wherefrom.defaults import DEFAULT_MODEL
 from wherefrom.errors import InvalidInput, InvalidTarget, Unsuited
 from wherefrom.model import LayerTrace, Model, ModelLike, OneInput, TokenizerLike, answer, collate, open_model, stream
-from wherefrom.model.chat import Chat, given_or_chat
+from wherefrom.model.chat import Chat, Tools, given_or_chat, with_tools
 from wherefrom.model.output import choices, explained
 from wherefrom.model.rerun import from_layer
 from wherefrom.model.target import no_number, regression
@@ -40,6 +40,7 @@ def logit_lens(
     tokenizer: TokenizerLike = None,
     *,
     chat: Chat | None = None,
+    tools: Tools | None = None,
     target: int | str | None = None,
     foil: int | str | None = None,
     position: int | str | None = None,
@@ -77,7 +78,7 @@ def logit_lens(
         )
     if opened.task == "encoder":  # whose target would be a number of an embedding, which no head reads
         raise no_number(opened, explained=False)
-    read, single = opened.reader(tokenizer_kwargs=tokenizer_kwargs).read(given_or_chat(inputs, chat))
+    read, single = opened.reader(tokenizer_kwargs=with_tools(tokenizer_kwargs, tools)).read(given_or_chat(inputs, chat))
     if not single:
         raise InvalidInput(f"{len(read)} inputs were given; the logit lens takes one at a time")
     sentence, other = with_phrases(opened, read[0], Question(target, foil, position))

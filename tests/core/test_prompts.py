@@ -8,6 +8,7 @@ import pytest
 
 import tiny
 import wherefrom
+from wherefrom.errors import InvalidInput, InvalidOption
 
 GOOD_OR_BAD: Any = {"target": " good", "foil": " bad"}
 SAID, CAT, DOG = (
@@ -61,6 +62,73 @@ def test_turns_that_a_template_leaves_out_or_moves(
     (read,), _ = wherefrom.open_model(tiny.model("llama", "causal-lm"), tokenizer).reader().read(turns)
     for token, segment in expected.items():
         assert {read.segments[i] for i, each in enumerate(read.tokens) if each == token} == {segment}, token
+
+
+AGENT = (
+    "{% for tool in tools or [] %}key {{ tool.function.name }} {% endfor %}{% if deep %}deep {% endif %}"
+    "{% for m in messages %}{% if m.content is string %}{{ m.content }} {% elif m.content %}"
+    "{% for part in m.content %}{{ part.text }} {% endfor %}{% endif %}"
+    "{% for call in m.tool_calls or [] %}film {{ call.function.name }} {% endfor %}. {% endfor %}"
+)
+STRINGS = "{% for m in messages %}{{ m.content | trim }} . {% endfor %}"
+TOOLS = [{"type": "function", "function": {"name": "cabinets", "parameters": {}}}]
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"type": "function", "function": {"name": "good", "arguments": {}}}],
+}
+RESULT, PARTS = {"role": "tool", "content": "bad dog"}, {"role": "user", "content": [{"type": "text", "text": "a cat"}]}
+
+
+def chat_model(template: str) -> wherefrom.Model:
+    tokenizer = tiny.tokenizer(chat_template=template)
+    tokenizer.backend_tokenizer.post_processor = None
+    return wherefrom.open_model(tiny.model("gpt2", "causal-lm"), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("how", "template"),
+    [
+        ({"tools": TOOLS}, {"tools": TOOLS}),
+        ({"tokenizer_kwargs": {"tools": TOOLS, "deep": True}}, {"tools": TOOLS, "deep": True}),
+        ({}, {}),
+    ],
+    ids=["tools", "tokenizer_kwargs", "neither"],
+)
+def test_the_prompt_of_an_agent_is_the_one_that_its_template_writes(how: Any, template: Any) -> None:
+    opened, turns = chat_model(AGENT), [PARTS, CALL, RESULT]
+    tokenizer = opened.tokenizer
+    assert tokenizer is not None
+    ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False, **template)
+    expected = tokenizer.convert_ids_to_tokens(ids)
+    for found in (
+        wherefrom.explain(chat=turns, model=opened, method="saliency", **how),
+        wherefrom.compare(chat=turns, model=opened, methods=["saliency"], **how)["saliency"],
+        wherefrom.generate(chat=turns, model=opened, method="saliency", max_new_tokens=1, **how)[0],
+    ):
+        assert found.tokens[: len(expected)] == expected
+    assert wherefrom.logit_lens(chat=turns, model=opened, **how).tokens == expected
+    by = dict(zip(found.tokens, found.segments, strict=True))
+    assert [by[token] for token in ("cat", "film", "good", "dog")] == ["user", "assistant", "assistant", "tool"]
+
+
+def test_parts_are_joined_where_a_template_takes_strings_alone() -> None:
+    two = {"role": "user", "content": [{"type": "text", "text": "a cat"}, {"type": "text", "text": "the dog"}]}
+    found = wherefrom.explain(chat=[two, {**DOG, "content": "bad"}, CAT], model=chat_model(STRINGS), method="saliency")
+    assert " ".join(found.tokens) == "a cat the dog . bad . a cat ."
+    assert found.segments[:5] == ["user 1"] * 5
+
+
+def test_what_a_chat_cannot_hold_is_refused() -> None:
+    opened = chat_model(AGENT)
+    picture = {"role": "user", "content": [{"type": "image", "url": "x.png"}]}
+    for turns in ([picture], [{"role": "user", "content": None}], [{"role": "user", "content": 3}]):
+        with pytest.raises(InvalidInput):
+            wherefrom.explain(chat=turns, model=opened)
+    with pytest.raises(InvalidOption):
+        wherefrom.explain("a cat", opened, tools=TOOLS)
+    with pytest.raises(InvalidOption):
+        wherefrom.explain(chat=[CAT], model=opened, tokenizer_kwargs={"add_generation_prompt": False})
 
 
 def test_a_text_is_cut_before_what_follows_it() -> None:

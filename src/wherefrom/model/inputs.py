@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
-from wherefrom.model.chat import is_chat, read_chat
+from wherefrom.model.chat import is_chat, read_chat, refuse_chat_arguments
 from wherefrom.model.containers import (
     are_ints,
     as_ints,
@@ -175,6 +175,7 @@ class Reader:
         texts = tuple(each if isinstance(each, str) else " ".join(each) for each in given)
         check_texts(texts)
         told, fast = self._told, is_fast(self.tokenizer)
+        refuse_chat_arguments(self.tokenizer_kwargs or {})
         if encoding is None:
             encoding = encoded(self.tokenizer, given, told, chosen=bool(self.tokenizer_kwargs))
         ids = [*map(int, encoding["input_ids"])]
