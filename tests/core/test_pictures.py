@@ -445,6 +445,24 @@ def test_other_models_of_pictures_are_refused_by_name() -> None:
         open_model(transformers.YolosModel(config))
 
 
+@pytest.mark.parametrize("layout", ["clip-both", "clip-vision", "vit"])
+def test_a_changed_layer_is_to_blame_and_not_the_forward_pass(layout: str) -> None:
+    """A layer with other heads than the configuration's runs, but not by the formulas of its row."""
+    model = pictures.model(layout)
+    side = getattr(model, "vision_model", model)
+    last = [each for each in side.modules() if hasattr(each, "num_attention_heads") or hasattr(each, "num_heads")][-1]
+    for name in ("num_heads", "num_attention_heads"):
+        if hasattr(last, name):
+            setattr(last, name, 1)
+    for name in ("head_dim", "attention_head_size"):
+        if hasattr(last, name):
+            setattr(last, name, 16)
+    assert torch.isfinite(side(pixel_values=pictures.pixels()["pixel_values"][None])[0]).all()
+    with pytest.raises(UnsupportedModel) as error:
+        open_model(model, processor=pictures.processor())
+    assert "own forward pass fails" not in str(error.value)
+
+
 def test_a_folder_is_opened_with_its_processor(tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     pictures.model("vit", torch.float32).save_pretrained(tmp_path)

@@ -111,7 +111,7 @@ class Model:
     @property
     def words(self) -> nn.Module:
         """The word embeddings; of a model of pictures what embeds their patches, special tokens and positions."""
-        if self.images:
+        if self.images and self.family.embeddings:
             return self.embeddings
         found: nn.Module = self.pretrained.get_input_embeddings()
         return found
