@@ -44,7 +44,7 @@ TEXT = "\n".join(str(row["text"]) for row in reviews(3000, seed=9))
 
 
 def schedule(out: Path, **changed: Any) -> loop.Schedule:
-    usual = {"steps": 4, "batch": 8, "checks": 4, "device": "cpu", "progress": False, "patience": None}
+    usual = {"steps": 4, "batch": 8, "checks": 4, "device": "cpu", "progress": False, "patience": 0}
     return loop.Schedule(out, **{**usual, **changed})
 
 

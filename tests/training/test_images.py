@@ -45,7 +45,7 @@ def table(path: Path, count: int, seed: int = 0, names: str = "above,below") -> 
 
 
 def schedule(out: Path, **changed: Any) -> loop.Schedule:
-    usual = {"epochs": 10, "batch": 16, "learning_rate": 3e-3, "device": "cpu", "progress": False, "patience": None}
+    usual = {"epochs": 10, "batch": 16, "learning_rate": 3e-3, "device": "cpu", "progress": False, "patience": 0}
     return loop.Schedule(out, **{**usual, **changed})
 
 

@@ -44,7 +44,7 @@ def flags(options: dict[str, object]) -> list[str]:
 
 
 def run(out: Path, **changed: object) -> loop.Schedule:
-    settings: dict[str, object] = {"device": "cpu", "progress": False, "learning_rate": 1e-3, "patience": None}
+    settings: dict[str, object] = {"device": "cpu", "progress": False, "learning_rate": 1e-3, "patience": 0}
     return loop.Schedule(out, **{**settings, **changed})  # type: ignore[arg-type]
 
 
@@ -279,6 +279,21 @@ def test_early_stopping_ends_a_run_that_learns_nothing(
     assert json.loads((tmp_path / "out" / "training.json").read_text())["outcome"]["stopped"] == outcome.stopped
 
 
+def test_without_patience_every_epoch_is_trained(tiny: Path, tmp_path: Path) -> None:
+    """Patience 0 ends no run, in Python as on the command line, though nothing ever improves."""
+    train = write(tmp_path / "train.jsonl", reviews(40))
+    settings = loop.Schedule(
+        tmp_path / "python", epochs=3, batch=8, learning_rate=0.0, patience=0, device="cpu", progress=False
+    )
+    here = classify.classify([train], settings, Columns(), model=str(tiny))
+    options = {"epochs": 3, "batch": 8, "lr": 0.0, "patience": 0, "device": "cpu", "model": tiny}
+    asked = ["train", "classify", str(train), "--out", str(tmp_path / "shell"), "--quiet", *flags(options)]
+    ran = CliRunner().invoke(app, asked)
+    assert ran.exit_code == 0, ran.output
+    there = json.loads((tmp_path / "shell" / "training.json").read_text())["outcome"]
+    assert (here.steps, here.stopped) == (there["steps"], there["stopped"]) == (15, "")
+
+
 def test_patience_is_kept_over_an_interruption(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = write(tmp_path / "train.jsonl", reviews(40))
 
@@ -393,6 +408,24 @@ def test_prompt_learns_to_prefer_the_target(tiny: Path, tmp_path: Path) -> None:
     assert outcome.metrics["accuracy"] == 1.0
     [score] = accuracy.prompts(str(tmp_path / "out"), path, prompt.PromptColumns())
     assert (score.right, score.rows) == (24, 24)
+
+
+def test_the_last_weights_are_kept_where_they_are_asked_for(tiny: Path, tmp_path: Path) -> None:
+    """Validation prefers the other word, so that every epoch makes it worse."""
+    train, valid = (
+        write(tmp_path / f"{name}.jsonl", [{"text": "the film is [MASK] great .", "target": a, "foil": b}] * 8)
+        for name, a, b in (("train", "very", "not"), ("valid", "not", "very"))
+    )
+    weights = {}
+    for keep_last in (False, True):
+        settings = run(tmp_path / str(keep_last), epochs=4, batch=8, learning_rate=1e-2)
+        prompt.prompt(train, settings, prompt.PromptColumns(), str(tiny), valid, keep_last=keep_last)
+        network = AutoModelForMaskedLM.from_pretrained(settings.out)
+        tokens = AutoTokenizer.from_pretrained(settings.out)
+        batch = prompt.Pad(tokens)(prompt.encode(prompt.read(train, prompt.PromptColumns())[:1], tokens))
+        good, bad = prompt.compare(network.eval(), batch)[0].tolist()
+        weights[keep_last] = good - bad
+    assert weights[True] > weights[False] + 0.5  # trained to the end
 
 
 def test_prompts_that_cannot_be_asked_are_named(tiny: Path, tmp_path: Path) -> None:

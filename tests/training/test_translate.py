@@ -37,7 +37,7 @@ def table(path: Path, made: list[translate.TextPair]) -> Path:
 
 def train(data: Path, out: Path, **changed: Any) -> loop.Trained:
     usual = {"steps": 40, "batch": 16, "checks": 4, "learning_rate": 3e-3, "beta2": 0.98, "device": "cpu"}
-    run = loop.Schedule(out, **{**usual, "progress": False, "patience": None, **changed})  # type: ignore[arg-type]
+    run = loop.Schedule(out, **{**usual, "progress": False, "patience": 0, **changed})  # type: ignore[arg-type]
     columns = translate.PairColumns("de", "en")
     return translate.train([data], run, columns, SHAPE, length=64, held_out=0.05, test=0.05)
 

@@ -82,7 +82,7 @@ def schedule(out: Path, how: Asked, **more: Any) -> Schedule:
 
     given = {**how, **more}
     rate, quiet, patience = given.pop("lr"), given.pop("quiet"), given.pop("patience", 0)
-    return Schedule(out, learning_rate=rate, progress=not quiet, patience=patience or None, **given)
+    return Schedule(out, learning_rate=rate, progress=not quiet, patience=patience, **given)
 
 
 def columns_of(

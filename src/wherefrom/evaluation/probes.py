@@ -77,7 +77,7 @@ def _codes(whole: Mapping[str, Path], probe: Probe, labels: dict[int, str]) -> I
     named = list(labels.values())
     layer = 0
     while (vectors := _vectors(whole, layer, places)) is not None:
-        yield online_code(vectors, named, penalty=probe.penalty, seed=probe.seed)
+        yield online_code(vectors, named, probe=probe.probe, penalty=probe.penalty, seed=probe.seed)
         layer += 1
 
 

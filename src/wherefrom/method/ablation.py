@@ -31,6 +31,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidOption, InvalidTarget
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.citations import ABNAR_2020
+from wherefrom.model.output import without_foil
 from wherefrom.model.perturb import PAINT, By, stand_in_for, suggested, untokenized
 from wherefrom.result.answer import Answer
 from wherefrom.result.words import group
@@ -171,7 +172,7 @@ def _losses(
 def _over(answer: Answer, over: str) -> Answer:
     if over in ("pair", "difference") and answer.target.foil is None:
         raise InvalidTarget(f"over={over!r} needs a foil= beside the target")
-    return replace(answer, target=replace(answer.target, foil=None, foil_label=None)) if over == "all" else answer
+    return without_foil(answer) if over == "all" else answer
 
 
 def found_way(opened: Model) -> By:

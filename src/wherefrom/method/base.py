@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Any]  # one of the kinds above
 # The number that is explained, an option of most methods; "auto" is the log-probability of a phrase, else the logit.
-Of = Literal["auto", "logit", "log-probability", "probability"]
+Of = Literal["auto", "logit", "target-logit", "log-probability", "probability"]
 # The identities that may hold of what a method gives, with its options as they come.
 CHECKS = {
     "batch-equals-single": "a text gets the same numbers in a padded batch as alone",

@@ -23,7 +23,7 @@ from wherefrom.model.two_streams import gathered, leaves
 from wherefrom.result.answer import Answer, Target
 
 T = TypeVar("T")
-OF = ("auto", "logit", "log-probability", "logit-probability", "probability")
+OF = ("auto", "logit", "target-logit", "log-probability", "logit-probability", "probability")
 CHOOSING = (
     "classification",
     "token-classification",
@@ -174,11 +174,16 @@ def explained(
 ) -> Tensor:
     """The explained number of each sentence of a batch, from the model's output on it: [B].
 
-    "auto" is the logit of an entry and the log-probability of a phrase. With a foil, "probability" is that of the
-    target among these two alone (Value Zeroing, section 7), whose logit is the difference of their log-probabilities.
+    "auto" is the logit of an entry and the log-probability of a phrase. With a foil, "logit" is the difference of the
+    two logits and "target-logit" the target's alone; "probability" is that of the target among these two (Value
+    Zeroing, section 7), whose logit is the difference of their log-probabilities.
     """
     asked = [of] * len(answers) if isinstance(of, str) else of
     each = [settled(one, answer) for one, answer in zip(asked, answers, strict=True)]
+    answers = [
+        without_foil(answer) if one == "target-logit" else answer for one, answer in zip(each, answers, strict=True)
+    ]
+    each = ["logit" if one == "target-logit" else one for one in each]
     targets = [answer.target for answer in answers]
     if set(each) == {"logit"} and _of_classes(opened, targets):
         return _chosen(promote(output.logits), targets)
@@ -195,6 +200,11 @@ def explained(
             for row, (one, answer, n) in rows
         ]
     )
+
+
+def without_foil(answer: Answer) -> Answer:
+    """The answer whose target is explained by itself."""
+    return replace(answer, target=replace(answer.target, foil=None, foil_label=None))
 
 
 def settled(of: str, answer: Answer, usual: str = "logit") -> str:

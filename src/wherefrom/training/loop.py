@@ -44,7 +44,7 @@ class Schedule:
     warmup: float = 0.06
     weight_decay: float = 0.01
     beta2: float = 0.999
-    patience: int | None = 3
+    patience: int = 3  # validations in a row without improvement that end the run; 0: none do
     checks: int = 1
     seed: int = 0
     device: str = "auto"
@@ -72,6 +72,7 @@ class Fitting:
     trainer: type[InOrder] | None = None  # InOrder, unless the loss is computed in another way
     change: Change | None = None  # what is done to a training row each time it is read
     labels: tuple[str, ...] = ("labels",)  # the keys of a batch that hold the right answers
+    keep_last: bool = False  # the weights of the last step, not those that validate best
 
 
 @dataclass(frozen=True)
@@ -298,7 +299,7 @@ def arguments(task: Fitting, run: Schedule) -> TrainingArguments:
         save_steps=every,
         save_total_limit=2,
         restore_callback_states_from_checkpoint=True,  # how long nothing has improved, for early stopping
-        load_best_model_at_end=True,
+        load_best_model_at_end=not task.keep_last,
         metric_for_best_model=task.best,
         greater_is_better=task.best != "loss",
         logging_steps=min(50, every),
@@ -344,7 +345,7 @@ def compile_blocks(network: PreTrainedModel) -> None:
 
 def callbacks(run: Schedule) -> list[TrainerCallback]:
     """Early stopping if wanted, and the watch over the loss."""
-    stopping = [] if run.patience is None else [EarlyStoppingCallback(early_stopping_patience=run.patience)]
+    stopping = [] if run.patience == 0 else [EarlyStoppingCallback(early_stopping_patience=run.patience)]
     return [*stopping, FiniteLoss()]
 
 

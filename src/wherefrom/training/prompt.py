@@ -65,8 +65,12 @@ def prompt(
     held_out: float = 0.1,
     skip_split: bool = False,
     fresh: bool = False,
+    keep_last: bool = False,
 ) -> loop.Trained:
-    """Fine-tune a masked language model to prefer the target; `skip_split` leaves out words of several pieces."""
+    """Fine-tune a masked language model to prefer the target; `skip_split` leaves out words of several pieces.
+
+    keep_last: keep the weights of the last step instead of those that validate best.
+    """
     settings = {
         "task": "prompt",
         "train": str(train),
@@ -75,6 +79,7 @@ def prompt(
         "columns": asdict(columns),
         "model": model,
         "skip_split": skip_split,
+        "keep_last": keep_last,
         "run": run.settings,
     }
     with loop.running(run, settings, fresh):
@@ -101,6 +106,7 @@ def prompt(
             metrics=accuracy,
             trainer=PromptTrainer,
             labels=("choices",),
+            keep_last=keep_last,
         )
         return loop.fit(task, run, {**settings, "train_rows": len(items), "valid_rows": len(checked)})
 

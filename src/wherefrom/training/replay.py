@@ -88,7 +88,7 @@ def learn(task: Replayed, run: Schedule, steps: int, every: int, state: str) -> 
     beside = torch.cuda.Stream() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     with nullcontext() if beside is None else torch.cuda.stream(beside):  # nothing is recorded on the default stream
         player = _Player(task, run, optimizer, rate, device)
-        while at.step < steps and (run.patience is None or at.since < run.patience):
+        while at.step < steps and (run.patience == 0 or at.since < run.patience):
             until = min(steps, at.step - at.step % every + every)
             loss = player.play(at.step, until, steps)
             at.step = until

@@ -73,9 +73,7 @@ def learnt(
     accuracy: Callable[[], dict[str, float]],
 ) -> dict[str, float]:
     """Train it, or go on where a killed run stood, and leave it ready to be asked; its metrics on what was held out."""
-    own = replace(
-        run, epochs=epochs, steps=None, batch=BATCH, learning_rate=RATE, warmup=WARMUP, patience=None, checks=1
-    )
+    own = replace(run, epochs=epochs, steps=None, batch=BATCH, learning_rate=RATE, warmup=WARMUP, patience=0, checks=1)
     task = replay.Replayed(made, partial(batches, own.batch, own.seed), loss, accuracy)
     steps, every = loop.schedule(own, rows)
     at = replay.learn(task, own, steps, 5 * every, STATE)
