@@ -2,6 +2,7 @@
 
     read("sst2")                    a dataset of wherefrom/data/sources.py, from a folder of files or from the Hub
     read("blimp:ana")               one of its groups
+    read("blimp:balanced")          all of them, one with as many singular as plural sentences, as its authors have it
     read("grammar:anaphor")         our own agreement grammar; needs no data
     read("drawn")                   drawn things, whose places are known; needs no data
     read("mosaics:cifar10")         four pictures of a dataset (or of a file) as one, of which one shows the class
@@ -9,41 +10,40 @@
     read("hub:owner/name", split="test", columns={"text": "review"})
 
 A folder (`folder=`, or the environment variable WHEREFROM_DATA) holds one folder per dataset, and in it one file per
-split: `sst2/validation.parquet`. Where there is none, Hugging Face `datasets` is asked.
+split: `sst2/validation.parquet`; or the files in which its authors publish a dataset (wherefrom/data/published.py).
+Where there is none, Hugging Face `datasets` is asked.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from wherefrom.data import eraser, grammar, pictured, rows
-from wherefrom.data.example import MASK, Dataset, Dropped, Example, first, unfit
-from wherefrom.data.sources import SOURCES, Source
-from wherefrom.data.tables import (
-    PACKED,
-    TABLES,
-    BadRow,
-    Row,
-    attempts,
-    kind_of,
-    label_names,
-    open_packed,
-    shown,
-    side_by_side,
+from wherefrom.data import grammar, pictured, published, rows
+from wherefrom.data.example import MASK, Dataset, Dropped, Example, balance_labels, first, unfit
+from wherefrom.data.location import (
+    VARIABLE,
+    find_folder,
+    find_split,
+    is_folder_of,
+    list_splits,
+    list_tables,
+    published_files,
+    split_names,
 )
-from wherefrom.errors import DamagedFile, InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
+from wherefrom.data.published import Numbered
+from wherefrom.data.sources import SOURCES, Source
+from wherefrom.data.tables import TABLES, BadRow, Row, kind_of, label_names, shown
+from wherefrom.errors import InvalidOption, MissingExtra, ResourceUnavailable, UnknownName
 from wherefrom.extras import need
 
-VARIABLE = "WHEREFROM_DATA"
 HUB = "hub:"
-ENDINGS = tuple(kind + pack for kind in (*TABLES, ".json") for pack in ("", *PACKED))
+BALANCED = "balanced"
 PARTS = frozenset(each.name for each in fields(Example)) - {"id"} | {"pair"}
 
 
@@ -58,7 +58,7 @@ def read(
 ) -> Dataset:
     """A dataset, read row by row each time it is iterated over. Rows that cannot be used are in its `dropped`.
 
-    split: "validation", "test", ...; the dataset's first one if none is given.
+    split: "validation" (or "dev"), "test", ...; the dataset's first one if none is given.
     columns: which column holds which part: text, pair, label, target, foil, prefix, cues, rationale, …
     limit: the first so many usable rows.
     folder: where the data lies: a folder of datasets, the dataset's own folder, or its file.
@@ -91,13 +91,18 @@ def _table(
         known = _known(path) if columns is None else None
         if known is None and path.is_dir():
             raise UnknownName(f"{path}: a folder, and not the folder of a dataset wherefrom knows; name a file in it")
+        if known is None and kind_of(path) == ".json":
+            raise UnknownName(
+                f"{path}: no known layout; it has the keys {shown(published.first_keys(path), 200)}, expected "
+                f"{published.describe_layouts()}, or a table ({', '.join(TABLES)})"
+            )
         row = known or replace(_plain(path.name, columns), labels=label_names(path))
         folder, group, where = path, "", path
     elif text.startswith(HUB):
         row = replace(_plain(text, columns), hub=text.removeprefix(HUB))
         group, where = "", None
     elif name in SOURCES:
-        row, where = SOURCES[name], _folder(SOURCES[name], folder)
+        row, where = SOURCES[name], find_folder(SOURCES[name], folder)
         if columns is not None:
             row = replace(row, columns={**row.columns, **columns})
     else:
@@ -108,19 +113,22 @@ def _table(
         )
     wanted = _group(row, group)
     if where is None:
-        split = split or (row.hub_splits or row.splits)[0]
+        split = split_names(row, split)[-1] if split else (row.hub_splits or row.splits)[0]
         make = partial(_examples, row, split, wanted, partial(_hub_rows, row, split))
     else:
-        split, numbered = _files(row, where, split)
+        split, numbered = find_split(row, where, split)
         make = partial(_examples, row, split, wanted, numbered)
     called = f"{row.name}:{group}" if group else row.name
-    return Dataset(called, split, make, row.labels, row.about)
+    data = Dataset(called, split, make, row.labels, row.about)
+    return balance_labels(data, row.balanced_group) if _is_balanced(row, group) else data
 
 
 def _is_path(text: str) -> bool:
     """Whether a file or folder is meant. A folder that only shares the name of a dataset, a model's say, is not."""
     path = Path(text)
-    return os.path.exists(text) and not (text in SOURCES and path.is_dir() and not _splits(path))
+    if text in SOURCES and path.is_dir():
+        return bool(list_tables(path) or published_files(SOURCES[text], path))
+    return os.path.exists(text)
 
 
 def _plain(name: str, columns: Mapping[str, str] | None) -> Source:
@@ -134,114 +142,28 @@ def _parts() -> str:
 
 
 def _known(path: Path) -> Source | None:
-    """The dataset whose folder this is, or in whose folder this file lies."""
-    folder = path if path.is_dir() else path.resolve().parent
-    return next((row for row in SOURCES.values() if folder.name in (row.name, *row.folders)), None)
+    """The dataset whose folder this is, in whose folder this file is, or whose published layout the file has."""
+    folder = (path if path.is_dir() else path.parent).resolve()
+    known = next((row for row in SOURCES.values() if is_folder_of(row, folder)), None)
+    if path.is_file() and (known is None or published.find_layout(path, known.name) is None):
+        return SOURCES.get(published.recognize(path) or "") or (known if kind_of(path) != ".json" else None)
+    return known
+
+
+def _is_balanced(row: Source, group: str) -> bool:
+    return bool(row.balanced_group) and group == BALANCED
 
 
 def _group(row: Source, asked: str) -> str | None:
-    if not asked:
+    if not asked or _is_balanced(row, asked):
         return None
     if asked not in row.groups and asked not in row.groups.values():
-        known = ", ".join(row.groups) or "none"
+        known = ", ".join([*row.groups, *([BALANCED] if row.balanced_group else [])]) or "none"
         raise UnknownName(f"{row.name} has no group '{asked}'; its groups: {known}")
     return row.groups.get(asked, asked)
 
 
-# Where the rows come from ---------------------------------------------------------------------------------
-
-
-def _folder(row: Source, folder: Path | None) -> Path | None:
-    """The dataset's own folder or file; None where the Hub has to be asked."""
-    given = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if given is not None:
-        names = (row.name, *row.folders)
-        for each in (given / name for name in names):
-            if each.is_dir():
-                return each
-        if given.is_file() or given.name in names or (folder is not None and _splits(given)):
-            return given
-        if folder is not None:
-            raise UnknownName(f"{row.name} is not in {folder}; expected a folder {' or '.join(names)} in it")
-    if row.hub:
-        return None
-    raise UnknownName(
-        f"{row.name} was not found; set {VARIABLE} or folder= to a folder with {row.name}/{row.splits[0]}.parquet"
-    )
-
-
-def _splits(folder: Path) -> list[str]:
-    """The names of the files in a folder that may be read, without their endings."""
-    if not folder.is_dir():
-        return []
-    files = (file.name for file in folder.iterdir() if kind_of(file) in TABLES)
-    return sorted({name.partition(".")[0].partition("-0")[0] for name in files})
-
-
-Numbered = tuple[int, "Row | BadRow"]
-
-
-def _files(row: Source, where: Path, split: str | None) -> tuple[str, Callable[[], Iterator[Numbered]]]:
-    """The split that is read, and what reads its files."""
-    if where.is_file():
-        own = where.name.partition(".")[0]
-        if split not in (None, own):
-            raise InvalidOption(f"{where} is one file and has no split '{split}'; leave split= (--split) out")
-        return own, partial(_file_rows, (where,))
-    for each in (split,) if split else row.splits:
-        if file := _either(where, each, ENDINGS):
-            return each, partial(_file_rows, (file,))
-        if parts := sorted(where.glob(f"{each}-*-of-*.parquet")):  # as the Hub cuts large tables
-            return each, partial(_file_rows, tuple(parts))
-        lines = {name: _either(where, f"{each}.{name}", ("", *PACKED)) for name in row.columns.values()}
-        if found := {name: file for name, file in lines.items() if file is not None}:  # as translations are published
-            return each, partial(side_by_side, found)
-    there = ", ".join(_splits(where)) or "no tables"
-    raise UnknownName(f"{row.name} has no {split or 'default split'} in {where}; it holds: {there}")
-
-
-def _either(where: Path, name: str, endings: Sequence[str]) -> Path | None:
-    """The first file of this name that is there, with one of these endings."""
-    return next((file for end in endings if (file := where / f"{name}{end}").is_file()), None)
-
-
-def _file_rows(files: tuple[Path, ...]) -> Iterator[Numbered]:
-    passed = 0
-    for file in files:
-        number = 0
-        for number, row in _squad_json(file) if kind_of(file) == ".json" else attempts(file):
-            yield passed + number, _plainly(row, file)
-        passed += number
-
-
-def _plainly(row: Row | BadRow, file: Path) -> Row | BadRow:
-    """A row in ERASER's format as the cells that it stands for; any other as it is."""
-    if isinstance(row, BadRow) or not eraser.is_eraser(row):
-        return row
-    try:
-        return eraser.cells(row, file.parent)
-    except BadRow as bad:
-        return bad
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        return BadRow(f"is no row of ERASER's: {error!r}")
-
-
-def _squad_json(file: Path) -> Iterator[Numbered]:
-    """The nested file in which SQuAD itself is published."""
-    try:
-        with open_packed(file) as stream:
-            data = json.load(stream)["data"]
-        number = 0
-        for paragraph in (each for article in data for each in article["paragraphs"]):
-            for question in paragraph["qas"]:
-                number += 1
-                answers = {
-                    "text": [answer["text"] for answer in question["answers"]],
-                    "answer_start": [answer["answer_start"] for answer in question["answers"]],
-                }
-                yield number, {"context": paragraph["context"], "question": question["question"], "answers": answers}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{file}: not SQuAD's JSON ({error!r}); tables end in {', '.join(TABLES)}") from error
+# Where the rows come from ----------------------------------------------------------------------------------
 
 
 def _hub_rows(row: Source, split: str) -> Iterator[Numbered]:
@@ -278,7 +200,7 @@ def _examples(row: Source, split: str, group: str | None, numbered: Any) -> Iter
             yield Dropped(number, f"it {cells}")
             continue
         if not checked:
-            columns, checked = _fitting(row, cells), True
+            columns, checked = _fitting(row, cells, split), True
         if row.groups and not _in_groups(row, cells, group):
             continue
         yield _made(row, f"{split}:{number}", number, cells, columns)
@@ -295,18 +217,29 @@ def _made(row: Source, id: str, number: int, cells: Row, columns: Mapping[str, s
         return Dropped(number, f"a cell is not as expected: {error!r}")
 
 
-def _fitting(row: Source, cells: Row) -> Mapping[str, str]:
+def _fitting(row: Source, cells: Row, split: str = "") -> Mapping[str, str]:
     """The columns to read, checked against the first row."""
     columns = {**_under_their_names(row, cells), **row.columns} if row.own else row.columns
+    optional = (*row.optional, "label") if row.hides_test_labels and split.startswith("test") else row.optional
     for part, names in row.columns.items():
-        if part not in row.optional and not any(name in cells for name in names.split("|")):
-            raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {', '.join(map(str, cells))}")
+        if part not in optional and not any(name in cells for name in names.split("|")):
+            there = ", ".join(name if len(name) < 40 else shown(name) for name in map(str, cells))
+            raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {there}{_expected(row)}")
     if row.own and not {"text", "image"} & columns.keys():
         raise UnknownName(
             f"{row.name}: no column 'text' or 'image'; it has: {', '.join(map(str, cells))}. Name the columns with "
             f"columns={{'text': …}} (--column text=…)"
         )
     return columns
+
+
+def _expected(row: Source) -> str:
+    """The columns and the published layouts of a dataset that wherefrom knows, at the end of an error."""
+    if row.own:
+        return ""
+    columns = ", ".join(names for part, names in row.columns.items() if part not in row.optional)
+    layouts = published.describe_layouts(row.name)
+    return f"; expected the columns {columns}{f', or {layouts}' if layouts else ''}"
 
 
 def _under_their_names(row: Source, cells: Row) -> dict[str, str]:
@@ -345,8 +278,8 @@ def _in_groups(row: Source, cells: Row, group: str | None) -> bool:
 def _read_all(name: str, folder: Any) -> frozenset[bytes]:
     """The sentences of all splits of a dataset."""
     row = SOURCES.find(name)
-    where = _folder(row, None if folder is None else Path(folder))
-    splits = row.splits if where is None else [each for each in row.splits if each in _splits(where)]
+    where = find_folder(row, None if folder is None else Path(folder))
+    splits = row.splits if where is None else list_splits(row, where)
     return frozenset(_sentence(example) for split in splits for example in read(name, split, folder=folder))
 
 
@@ -380,6 +313,6 @@ def on_this_machine(name: str, folder: str | os.PathLike[str] | None = None) -> 
     if row is None:
         return False
     try:
-        return _folder(row, None if folder is None else Path(folder)) is not None
+        return find_folder(row, None if folder is None else Path(folder)) is not None
     except UnknownName:
         return False

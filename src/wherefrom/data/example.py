@@ -224,6 +224,21 @@ def lot(id: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}:{id}".encode()).digest()
 
 
+def balance_labels(data: Dataset, group: str) -> Dataset:
+    """Leave out examples of `group`, drawn by a hash of their ids, until it has as many of each label."""
+
+    def make() -> Iterator[Example | Dropped]:
+        labels: dict[str | int | None, list[str]] = {}
+        for example in data:
+            if example.group == group:
+                labels.setdefault(example.label, []).append(example.id)
+        fewest = min(map(len, labels.values()), default=0)
+        chosen = {id for ids in labels.values() for id in heapq.nsmallest(fewest, ids, key=lambda id: lot(id, 0))}
+        return (item for item in data.make() if isinstance(item, Dropped) or item.group != group or item.id in chosen)
+
+    return replace(data, make=make)
+
+
 def kept(data: Dataset, most: int | None = None) -> Dataset:
     """The same, kept in memory by whoever goes through it first, if its texts have no more than `most` characters."""
     most = KEPT if most is None else most

@@ -16,6 +16,7 @@ from typing import Any
 
 from wherefrom.data import blimp
 from wherefrom.data.example import MASK, Example, Spans
+from wherefrom.data.inflection import other_number
 from wherefrom.data.tables import BadRow, Row, label_text, shown, written
 
 Columns = Mapping[str, str]
@@ -183,6 +184,20 @@ def squad(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example
     return Example(id, (question, context), answer=tuple(dict.fromkeys(kept)))
 
 
+def linzen_published(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:
+    """Read a row of Linzen's file: places are counted from 1, and the verb's other number follows from its spelling."""
+    tag = _text(row, columns, "label")
+    parts = {
+        "sentence": _text(row, columns, "sentence"),
+        "index": _whole(_cell(row, columns, "index"), columns["index"]) - 1,
+        "target": (verb := _text(row, columns, "target")),
+        "foil": other_number(verb, tag),
+        "attractors": _cell(row, columns, "attractors"),
+        "label": ("VBZ", "VBP").index(tag),
+    }
+    return linzen(id, parts, {name: name for name in parts}, labels)
+
+
 def linzen(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:  # noqa: ARG001
     """A sentence of words joined by spaces, its verb to be masked, and the verb's other number."""
     words = _text(row, columns, "sentence").split()
@@ -193,11 +208,18 @@ def linzen(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Exampl
     return Example(
         id,
         " ".join([*words[:index], MASK, *words[index + 1 :]]),
-        label=NUMBERS[_whole(_cell(row, columns, "label"), columns["label"])],
+        label=_verb_number(row, columns, verb, wrong),
         target=verb,
         foil=wrong,
         attractors=_whole(_cell(row, columns, "attractors"), columns["attractors"]),
     )
+
+
+def _verb_number(row: Row, columns: Columns, verb: str, wrong: str) -> str:
+    """Singular or plural: the label where there is one (Goldberg's file has none), else by the verb's two forms."""
+    if _first(row, columns["label"]) is None:
+        return blimp.number(verb, wrong)
+    return NUMBERS[_whole(_cell(row, columns, "label"), columns["label"])]
 
 
 def minimal_pairs(id: str, row: Row, columns: Columns, labels: Sequence[str]) -> Example:  # noqa: ARG001

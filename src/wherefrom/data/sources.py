@@ -41,6 +41,10 @@ class Source:
     hub_splits: tuple[str, ...] = ()  # and its splits, where they are called differently
     groups: Mapping[str, str] = field(default_factory=dict)  # `name:group` reads one of these alone
     group_column: str = ""
+    balanced_group: str = ""  # `name:balanced` has as many examples of each label in this group
+    split_files: tuple[str, ...] = ()  # the authors' names for the file of a split, "{}-v1.1.json",
+    pooled_files: tuple[str, ...] = ()  # and for files that hold several splits, or one group each
+    hides_test_labels: bool = False
     own: bool = False  # a table of the user's: what is not named is read under its own name
 
 
@@ -51,23 +55,36 @@ for _source in (
         "Sentences of film reviews, negative or positive.",
         {"text": "sentence", "label": "label"},
         labels=POLARITY,
+        folders=("SST-2",),
+        hides_test_labels=True,
         hub="stanfordnlp/sst2",
     ),
     Source(
         "mnli",
         "Does the premise entail the hypothesis?",
-        {"text": "premise", "pair": "hypothesis", "label": "label"},
+        {"text": "premise|sentence1", "pair": "hypothesis|sentence2", "label": "label|gold_label"},
         labels=("entailment", "neutral", "contradiction"),
-        splits=("validation_matched", "validation_mismatched", "validation_mismatched_1k", "train"),
+        folders=("MNLI",),
+        splits=(
+            "validation_matched",
+            "validation_mismatched",
+            "validation_mismatched_1k",
+            "train",
+            "test_matched",
+            "test_mismatched",
+        ),
+        hides_test_labels=True,
         hub="nyu-mll/glue",
         configs=("mnli",),
     ),
     Source(
         "qqp",
         "Do two questions ask the same?",
-        {"text": "question1", "pair": "question2", "label": "label"},
+        {"text": "question1", "pair": "question2", "label": "label|is_duplicate"},
         make=rows.questions,
         labels=("different", "duplicate"),
+        folders=("QQP",),
+        hides_test_labels=True,
         hub="nyu-mll/glue",
         configs=("qqp",),
     ),
@@ -88,6 +105,8 @@ for _source in (
         make=rows.hatexplain,
         optional=("labels",),
         labels=("hatespeech", "normal", "offensive"),
+        folders=("HateXplain/Data", "HateXplain"),
+        pooled_files=("dataset.json",),
         hub="Hate-speech-CNERG/hatexplain",
     ),
     Source(
@@ -113,7 +132,7 @@ for _source in (
         make=rows.stars,
         optional=("stars", "label"),
         labels=POLARITY,
-        folders=("yelp_stars", "yelp_polarity"),
+        folders=("yelp_stars", "yelp_polarity", "yelp_review_polarity_csv"),
         splits=("test", "validation", "train"),
         hub="fancyzhx/yelp_polarity",
     ),
@@ -129,7 +148,7 @@ for _source in (
         "Reviews of products, negative or positive.",
         {"text": "text|content", "label": "label"},
         labels=POLARITY,
-        folders=("amazon_sentences", "amazon_polarity"),
+        folders=("amazon_sentences", "amazon_polarity", "amazon_review_polarity_csv"),
         splits=("test", "validation", "train"),
         hub="fancyzhx/amazon_polarity",
     ),
@@ -140,6 +159,7 @@ for _source in (
         make=rows.squad,
         optional=("starts",),
         folders=("squad",),
+        split_files=("{}-v1.1.json",),
         hub="rajpurkar/squad",
     ),
     Source(
@@ -148,11 +168,13 @@ for _source in (
         {"question": "question", "context": "context", "answers": "answers", "starts": "answer_starts"},
         make=rows.squad,
         optional=("starts",),
+        split_files=("{}-v2.0.json",),
         hub="rajpurkar/squad_v2",
     ),
     Source(
         "blimp",
-        "Value Zeroing's five agreement paradigms of BLiMP, with the words that decide the number.",
+        "Value Zeroing's five agreement paradigms of BLiMP, with the words that decide the number; blimp:balanced has "
+        "as many singular as plural sentences of rpsv, as the authors do.",
         {"good": "sentence_good", "bad": "sentence_bad", "group": "paradigm|UID"},
         make=rows.minimal_pairs,
         labels=rows.NUMBERS,
@@ -162,13 +184,17 @@ for _source in (
         hub_splits=("train",),
         groups=PARADIGMS,
         group_column="paradigm|UID",
+        balanced_group=PARADIGMS["rpsv"],
+        folders=("blimp/data",),
+        pooled_files=("*.jsonl",),
     ),
     Source(
         "blimp-prompts",
         "Eleven paradigms of BLiMP up to the word in which a pair differs, with the words that decide (Yin & Neubig).",
         {"good": "sentence_good", "bad": "sentence_bad", "group": "paradigm|UID"},
         make=rows.prompts,
-        folders=("blimp",),
+        folders=("blimp", "blimp/data"),
+        pooled_files=("*.jsonl",),
         splits=("test", "train"),
         hub="nyu-mll/blimp",
         configs=tuple(PROMPTS.values()),
@@ -188,8 +214,28 @@ for _source in (
             "label": "label",
         },
         make=rows.linzen,
+        optional=("label",),
         labels=rows.NUMBERS,
         splits=("test", "validation", "train"),
+        folders=("bert-syntax",),
+        pooled_files=("lgd_dataset.tsv", "lgd_dataset_with_is_are.tsv"),
+    ),
+    Source(
+        "linzen",
+        "Wikipedia sentences with a verb in the present tense, as published by Linzen, Dupoux & Goldberg (2016): any "
+        "number of attractors, and every verb whose other number follows from its spelling.",
+        {
+            "sentence": "orig_sentence",
+            "index": "verb_index",
+            "target": "verb",
+            "attractors": "n_diff_intervening",
+            "label": "verb_pos",
+        },
+        make=rows.linzen_published,
+        labels=rows.NUMBERS,
+        splits=("test", "validation", "train"),
+        folders=("rnn_agreement/data", "rnn_agreement"),
+        pooled_files=("agr_50_mostcommon_10K.tsv", "agr_*.tsv"),
     ),
     Source(
         "linzen_colorless",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from wherefrom.errors import DamagedFile, InvalidInput, InvalidOption, UnknownName
 from wherefrom.extras import need
@@ -77,7 +77,7 @@ def attempts(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     elif kind == ".jsonl":
         yield from _jsonl(path)
     elif kind in DELIMITED:
-        yield from _delimited(path, DELIMITED[kind])
+        yield from read_delimited(path)
     else:
         raise InvalidOption(f"{path}: expected one of {', '.join(TABLES)} (also compressed: {', '.join(PACKED)})")
 
@@ -128,26 +128,47 @@ def _jsonl(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
         yield number, row if isinstance(row, dict) else BadRow(f"is {shown(row)}, not an object with named columns")
 
 
-def _delimited(path: Path, delimiter: str) -> Iterator[tuple[int, Row | BadRow]]:
-    csv.field_size_limit(
-        max(csv.field_size_limit(), LARGEST)
-    )  # Python's own is 131,072 characters: some texts are longer
-    reader = csv.reader(_whole_lines(path), delimiter=delimiter, quoting=_quoting(path, delimiter))
+def read_delimited(
+    path: Path, columns: Sequence[str] = (), quoting: Literal[0, 3] | None = None
+) -> Iterator[tuple[int, Row | BadRow]]:
+    """Read a csv or tsv. `columns` names the cells of a file without a header; `quoting` is one of csv's constants."""
+    delimiter = DELIMITED[kind_of(path)]
+    reader = _cells(path, delimiter, quoting)
     try:
-        header = next(reader, None)
+        header = list(columns)
         if not header:
-            raise DamagedFile(f"{path}: the file is empty; its first line should name the columns")
-        _check_separator(path, header, delimiter)
-        header = _names(path, header)
+            first = next(reader, None)
+            if not first:
+                raise DamagedFile(f"{path}: the file is empty; its first line should name the columns")
+            _check_separator(path, first, delimiter)
+            header = _names(path, first)
         for number, cells in enumerate(reader, 1):
             if not cells:
                 continue
             if len(cells) != len(header):
-                yield number, BadRow(f"has {len(cells)} fields, the header {len(header)}")
+                yield (
+                    number,
+                    BadRow(f"has {len(cells)} fields, {'expected' if columns else 'the header'} {len(header)}"),
+                )
             else:
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise DamagedFile(f"{path}: line {reader.line_num} is not {path.suffix[1:]}: {error}") from error
+
+
+def first_cells(path: Path) -> list[str]:
+    """The cells of the first line of a csv or tsv: its header, if it has one."""
+    try:
+        return next(_cells(path, DELIMITED[kind_of(path)], csv.QUOTE_MINIMAL), [])
+    except csv.Error:
+        return []
+
+
+def _cells(path: Path, delimiter: str, quoting: Literal[0, 3] | None) -> Any:
+    # Python's own limit is 131,072 characters: some texts are longer.
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
+    rule = _quoting(path, delimiter) if quoting is None else quoting
+    return csv.reader(_whole_lines(path), delimiter=delimiter, quoting=rule)
 
 
 def _quoting(path: Path, delimiter: str) -> Any:
