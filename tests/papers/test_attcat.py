@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 
 import tiny
 import wherefrom
 from wherefrom.data import Example
-from wherefrom.errors import NotDefined
+from wherefrom.errors import NotDefined, UnsupportedModel
+from wherefrom.papers import Result
+from wherefrom.papers.attcat import ROWS
 
 TOKENIZER = tiny.tokenizer()
 QUESTIONS = [
@@ -53,3 +58,181 @@ def test_answer_precision_adds_the_scores_towards_start_and_end() -> None:
 def test_answer_precision_needs_a_model_that_answers() -> None:
     with pytest.raises(NotDefined, match="answers questions"):
         wherefrom.evaluate(QUESTIONS, tiny.model(), TOKENIZER, ["attcat"], ["answer-precision@3"], threads=1)
+
+
+# Figure 3 -------------------------------------------------------------------------------------------------
+
+
+def saved(folder: Path, task: str = "question-answering", variant: str = "bert", **changes: Any) -> str:
+    tiny.model(variant, task, **{"max_position_embeddings": 512, **changes}).save_pretrained(folder)
+    TOKENIZER.save_pretrained(folder)
+    return str(folder)
+
+
+def reproduced(name: str, **arguments: Any) -> Result:
+    found = wherefrom.reproduce(name, **arguments)
+    assert isinstance(found, Result)
+    return found
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("models") / "answering")
+
+
+@pytest.fixture(scope="module")
+def squad(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two questions that have an answer and one that has none."""
+    path = tmp_path_factory.mktemp("data") / "questions.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"text": each.text[0], "pair": each.text[1], "answer": [list(span) for span in each.answer]}
+        for each in [*QUESTIONS, Example("3", ("what is bad ?", "the film is good ."))]
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_figure_3_counts_the_first_answer_and_its_maximum(answering: str, squad: str) -> None:
+    """Of two gold answers the first, which is shorter than their union."""
+    found = reproduced("attcat/figure3", model=answering, data=squad, k=2)
+    (column,) = found.table.columns
+    lengths = [
+        sum(
+            first < end and start < last
+            for (start, end), side in zip(encoding["offset_mapping"], encoding.sequence_ids(), strict=True)
+            if side == 1
+        )
+        for example in QUESTIONS
+        for encoding in [TOKENIZER(*example.text, return_offsets_mapping=True)]
+        for first, last in example.answer[:1]
+    ]
+    assert found.table.mean("maximum", column) == np.mean([min(2, length) for length in lengths])
+    assert found.table.ours["AttCAT", column].count == 2  # the question without an answer is left out
+    assert [row for row in found.table.rows if row != "maximum"] == list(ROWS)
+    assert found.table.sources[0].endswith("K = 2")
+    everything = reproduced("attcat/figure3", model=answering, data=squad, k=1000)
+    assert everything.table.mean("AttCAT", column) == everything.table.mean("maximum", column) == np.mean(lengths)
+
+
+def test_figure_3_explains_start_and_end(answering: str, squad: str) -> None:
+    first = [Example(each.id, each.text, answer=each.answer[:1]) for each in QUESTIONS]
+    for combine in ("sum", "magnitudes"):
+        run = wherefrom.evaluate(
+            first, answering, methods=["attcat"], metrics=[f"answer-precision(combine={combine})@2"], threads=1
+        )
+        table = reproduced("attcat/figure3", model=answering, data=squad, k=2, combine=combine).table
+        expected = run.mean("attcat", f"answer-precision(combine={combine})@2 count")
+        assert table.mean("AttCAT", table.columns[0]) == expected
+
+
+def test_figure_3_joins_models_datasets_and_the_stand_in(tmp_path: Path) -> None:
+    """The folder's name tells which dataset a file belongs to, the model's type which bar it has in the paper."""
+    model, data, out = saved(tmp_path / "mine", variant="roberta"), tmp_path / "squad_v1" / "dev.json", tmp_path / "out"
+    question, context = QUESTIONS[1].text
+    answers = [{"text": "cats", "answer_start": 4}]
+    paragraph = {"context": context, "qas": [{"id": "1", "question": question, "answers": answers}]}
+    data.parent.mkdir()
+    data.write_text(json.dumps({"data": [{"title": "", "paragraphs": [paragraph] * 2}]}), encoding="utf-8")
+    reproduced("attcat/figure3", model=f"squad_v1={model}", data=str(data), out=out)
+    found = reproduced("attcat/figure3", limit=2, out=out)
+    assert set(found.table.columns) == {"grammar cues (stand-in)", "SQuADv1 RoBERTa"}
+    assert any("stand-in" in note for note in found.table.notes)
+    assert {"AttCAT", "maximum"} <= {text.get_text() for text in found.plot().findobj(Text)}
+    assert [verdict.holds for verdict in found.verdicts if "stand-in" in verdict.says] == [None]
+
+
+def test_figure_3_refuses_a_model_that_does_not_answer(squad: str, answering: str) -> None:
+    with pytest.raises(UnsupportedModel, match="does not answer"):
+        wherefrom.reproduce("attcat/figure3", model="wherefrom/sentiment", data=squad)
+    with pytest.raises(UnsupportedModel, match="--data"):
+        wherefrom.reproduce("attcat/figure3", model=answering, data="grammar")
+
+
+def test_precision_for_several_values_of_k(answering: str, squad: str) -> None:
+    found = reproduced("attcat/appendix-k", model=answering, data=squad).table
+    counts = [found.mean("AttCAT", column) for column in found.columns]
+    assert counts == sorted(counts)
+    single = reproduced("attcat/figure3", model=answering, data=squad, k=5).table
+    assert single.mean("CAT", single.columns[0]) == found.mean("CAT", "K = 5")
+
+
+# Figures 4 and 5 ------------------------------------------------------------------------------------------
+
+
+def test_figure_4_as_the_notebook_computes_it() -> None:
+    """All layers, the product of a token's scores and their sum, divided by the norm of all of these."""
+    text = "a good film"
+    total = wherefrom.explain(text, "wherefrom/sentiment", method="attcat")
+    assert total.layer_scores is not None
+    rollout = np.ones(len(total))
+    for layer in total.layer_scores:
+        rollout = rollout * layer
+    rows = np.vstack([total.layer_scores, rollout, total.scores])
+    found = reproduced("attcat/figure4", texts=text)
+    assert list(found.table.columns) == [*(f"L{i}" for i in range(len(total.layer_scores))), "Rollout", "Sum"]
+    assert np.abs(found.table.matrix().T - rows / np.sqrt((rows**2).sum())).max() < 1e-6
+    (image,) = found.plot().axes[0].images
+    assert np.asarray(image.get_array()).shape[:2] == rows.shape  # layers by tokens
+
+
+def test_figure_4_of_several_texts_and_with_maps() -> None:
+    found = reproduced("attcat/figure4", texts=["a good film", "a bad bad film"], rollout="maps")
+    assert set(found.table.pictures) == {"-1", "-2"}
+    assert "2. bad (2)" in found.table.rows
+    maps = wherefrom.explain("a good film", "wherefrom/sentiment", method="attcat", join="rollout").scores
+    ours = np.array([found.table.mean(row, "Rollout") for row in found.table.rows if row.startswith("1. ")])
+    assert np.corrcoef(maps, ours)[0, 1] == pytest.approx(1)
+
+
+def test_figure_5_of_a_question_and_of_a_review(answering: str, tmp_path: Path) -> None:
+    question = reproduced("attcat/figure5", model=answering, out=tmp_path)
+    assert list(question.table.columns) == ["AttCAT (a)"]
+    both = reproduced("attcat/figure5", out=tmp_path)
+    assert list(both.table.columns) == [
+        "AttCAT (a)",
+        *(f"{row} (b)" for row in ("AttCAT", "TransAtt", "RawAtt", "Rollout")),
+    ]
+    assert {path.name for path in (tmp_path / "attcat").glob("*.png")} == {"figure5-a.png", "figure5-b.png"}
+    pair = ("is the film good ?", "the film is very good .")
+    mine = reproduced("attcat/figure5", model=answering, texts=[pair]).table
+    start, end = (wherefrom.explain(pair, answering, method="attcat", target=edge).scores for edge in ("start", "end"))
+    assert mine.matrix()[:, 0] == pytest.approx(start + end, abs=1e-5)
+
+
+# Tables ---------------------------------------------------------------------------------------------------
+
+
+def test_tables_1_and_2_take_a_model_for_each_dataset(tmp_path: Path) -> None:
+    labels = {"sst2": ("negative", "positive"), "mnli": ("entailment", "neutral", "contradiction")}
+    models, data = [], []
+    for name, classes in labels.items():
+        named: dict[str, Any] = {
+            "num_labels": len(classes),
+            "id2label": dict(enumerate(classes)),
+            "label2id": {label: i for i, label in enumerate(classes)},
+        }
+        models.append(f"{name}={saved(tmp_path / name / 'model', 'classification', **named)}")
+        data.append(tmp_path / name / "dev.tsv")
+    data[0].write_text("sentence\tlabel\nthe film is good\t1\nthe film is not good\t0\n", encoding="utf-8")
+    data[1].write_text("premise\thypothesis\tlabel\nthe cat is good\tthe cat is bad\t2\n", encoding="utf-8")
+    asked: dict[str, Any] = {"model": ",".join(models), "data": ",".join(map(str, data))}
+    found = reproduced("attcat/table2", **asked).table
+    assert list(found.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
+    model = models[1].partition("=")[2]
+    text = ("the cat is good", "the cat is bad")
+    for row, method in ROWS.items():
+        if row in ("RawAtt", "Rollout"):
+            continue
+        every = wherefrom.explain(text, model, method=method, target="all")
+        assert len(every) == 3
+        predicted = next(iter(every.values())).prediction
+        order = {label: np.argsort(-each.scores, kind="stable") for label, each in every.items()}
+        taus = [
+            np.mean([np.sign((a[i] - a[j]) * (b[i] - b[j])) for i in range(len(a)) for j in range(i)])
+            for label, b in order.items()
+            for a in [order[predicted]]
+            if label != predicted
+        ]
+        assert found.mean(row, "MNLI") == pytest.approx(np.mean(taus), abs=1e-6)
+    table1 = reproduced("attcat/table1", **asked, protocol="attcat-code", at="output").table
+    assert list(table1.columns) == ["SST2 AOPC", "SST2 LOdds", "MNLI AOPC", "MNLI LOdds"]

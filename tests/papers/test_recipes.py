@@ -19,7 +19,7 @@ from wherefrom.cli import app
 from wherefrom.data import Dataset, Example, drawn
 from wherefrom.errors import InvalidOption, RunConflict, WherefromError
 from wherefrom.metric.correlation import summary
-from wherefrom.papers import Result, attcat, lookup, recipes, value_zeroing
+from wherefrom.papers import Result, lookup, recipes, value_zeroing
 from wherefrom.papers.claims import Claim, above, all_above, averaged, best, nearly_all, rising
 from wherefrom.papers.recipe import (
     Measured,
@@ -39,7 +39,7 @@ LISTED = {
     "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
     "alti": "table2 figure3 figure5 figure6 figure7",
     "alti-logit": "blimp attractors",
-    "attcat": "table1 table2 figure3 figure4 figure5",
+    "attcat": "table1 table2 figure3 appendix-k figure4 figure5",
     "attn-lrp": "faithfulness",
     "decompx": "aopc accuracy prediction-performance",
     "globenc": "table1 table2 figure1 figure3 figure4 figure5",
@@ -170,18 +170,6 @@ def test_what_was_written_before_is_replaced(tmp_path: Path) -> None:
         wherefrom.reproduce("abnar2020/figure1", out=tmp_path)
 
 
-def test_attcats_figure_4_draws_both_joins(out: Path) -> None:
-    """The layers are the same however they are joined: drawn by themselves, two panels would be one picture twice."""
-    found = wherefrom.reproduce("attcat/figure4", out=out)
-    picture = found.plot()
-    assert {"Rollout", "Sum", "L1"} <= {text.get_text() for text in picture.texts}
-    (image,) = picture.axes[0].images
-    shown = np.asarray(image.get_array(), float)
-    ground = np.asarray(shown.max())
-    rollout, total = (np.abs(ground - shown[:, list(found.table.columns).index(name)]) for name in ("Rollout", "Sum"))
-    assert rollout.max() < 0.1 * total.max()
-
-
 def test_globencs_figure_1_can_be_read(out: Path) -> None:
     """As shares: rolled out, norms grow to 10¹¹."""
     table = wherefrom.reproduce("globenc/figure1", out=out).table
@@ -204,21 +192,6 @@ def saved(folder: Path, task: str, **changes: Any) -> str:
     tiny.model("bert", task, **changes).save_pretrained(folder)
     tiny.tokenizer().save_pretrained(folder)
     return str(folder)
-
-
-def test_answers_of_a_model_that_answers(tmp_path: Path) -> None:
-    """AttCAT's figures 3 and 5 with a model and data of one's own: K is 20 then, and pairs are coloured."""
-    model = saved(tmp_path / "model", "question-answering", max_position_embeddings=512)
-    rows = [{"text": "is the cat good ?", "pair": "the cat is very good .", "answer": [[11, 20]]}] * 2
-    data = tmp_path / "squad.jsonl"
-    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    found = wherefrom.reproduce("attcat/figure3", model=model, data=str(data))
-    assert list(found.table.rows) == list(attcat.ROWS)
-    assert found.table.mean("AttCAT", "tokens of the answer in the top 20") == 2  # the sentence is no longer than 20
-    assert found.table.ours["AttCAT", "share of the top 20"].count == 2
-    assert not found.table.notes
-    shown = wherefrom.reproduce("attcat/figure5", model=model, out=tmp_path / "out")
-    assert list(shown.table.columns) == ["AttCAT"]
 
 
 def test_columns_are_the_papers_or_the_datas_own(tmp_path: Path) -> None:

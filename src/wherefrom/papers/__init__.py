@@ -13,7 +13,19 @@ from typing import Any, NamedTuple
 from wherefrom import spec
 from wherefrom.display import Listed
 from wherefrom.errors import WherefromError
-from wherefrom.papers import abnar2020, alti, alti_logit, attcat, attn_lrp, decompx, globenc, value_zeroing, yin_neubig  # noqa: F401
+from wherefrom.papers import (  # noqa: F401
+    abnar2020,
+    alti,
+    alti_logit,
+    attcat,
+    attcat_answers,
+    attcat_texts,
+    attn_lrp,
+    decompx,
+    globenc,
+    value_zeroing,
+    yin_neubig,
+)
 from wherefrom.papers.recipe import Recipe, Text, all_recipes, lookup
 from wherefrom.papers.report import Result, refuse_foreign
 from wherefrom.papers.request import (

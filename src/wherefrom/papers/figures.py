@@ -76,15 +76,16 @@ def token_table(
     of: str = "",
     *,
     shares: bool = False,
+    question: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Table:
     """Every token's score by every method (a column each), and a picture of each sentence. As `shares` of their sum
-    where scores have no scale of their own.
+    where scores have no scale of their own. `question` is what of the output is explained (target, position).
     """
     ours: dict[Place, Summary] = {}
     rows, said, pictures = [], [], {}
     for place, text in enumerate(texts, 1):
-        found = explained(asked, text, list(methods.values()))
+        found = explained(asked, text, list(methods.values()), **(question or {}))
         named = dict(zip(methods, found.values(), strict=True))
         first = next(iter(named.values()))
         seen: dict[str, int] = {}

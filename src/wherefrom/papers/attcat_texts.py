@@ -1,0 +1,286 @@
+"""AttCAT, figures 4 and 5: impact scores of single texts, layer by layer and as colors.
+
+Figure 4's sentence and its scale are those of the authors' notebook: all numbers of the picture are divided by the root
+of the sum of their squares. Its rollout multiplies the scores of a token over the layers (`rollout=tokens`);
+`rollout=maps` multiplies the layers' matrices. The notebook hides [CLS] and [SEP] from attention while it explains;
+here they take part. Figure 5a explains the start and the end of the answer together.
+
+Qiang et al. (2022), AttCAT: Explaining Transformers via Attentive Class Activation Tokens. NeurIPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wherefrom.model import open_model
+from wherefrom.papers.attcat import AT, methods_at
+from wherefrom.papers.claims import Claim
+from wherefrom.papers.figures import explained, token_table
+from wherefrom.papers.recipe import RecipeCall, Table, number, recipe, reported
+
+if TYPE_CHECKING:
+    from wherefrom.metric.correlation import Summary
+    from wherefrom.papers.recipe import Draw, Place
+    from wherefrom.view.plot import Picture
+
+SENTENCE = "I do not like this movie"
+REVIEW = "i really didn ' t like this movie . some of the actors were good , but overall the movie was boring ."
+QUESTION = (
+    "which nfl team represented the afc at super bowl 50 ?",
+    "super bowl 50 was an american football game to determine the champion of the national football league (nfl) for "
+    "the 2015 season , the american football conference (afc) champion denver broncos defeated the national football "
+    "conference (nfc) champion carolina panthers 24 - 10 to earn their third super bowl title . the game was played on "
+    "february 7 , 2016 , at levi ' s stadium in the san francisco bay area at santa clara , california . as this was "
+    'the 50th super bowl , the league emphasized the " golden anniversary " with various gold - themed initiatives , '
+    "as well as temporarily suspending the tradition of naming each super bowl game with roman numerals (under which "
+    'the game would have been known as " super bowl I ") , so that the logo could prominently feature the arabic '
+    "numerals 50 .",
+)
+AGAINST = ("like", "really")
+NEGATIVE = ("boring", "didn", "t")
+IRRELEVANT = ("overall", "but", ".", ". (2)", ",")
+FIGURE4 = reported("""
+     | Sum
+not  | 0.72
+like | -0.37
+""")
+
+Holds = Callable[[Table, str], bool | None]
+
+
+# Figure 4 -------------------------------------------------------------------------------------------------
+
+
+def is_extreme(token: str, highest: bool) -> Holds:
+    """Whether a token has the highest, or the lowest, score of the sum; None where the text lacks it."""
+
+    def holds(table: Table, _: str) -> bool | None:
+        scores = table.matrix(columns=["Sum"])
+        extreme = np.nanmax(scores) if highest else np.nanmin(scores)
+        return bool(table.mean(token, "Sum") == extreme) if token in table.rows else None
+
+    return holds
+
+
+def is_rollout_minimal(table: Table, _: str) -> bool:
+    return bool(largest(table, ["Rollout"]) < largest(table, ["Sum"]) / 10)
+
+
+def largest(table: Table, columns: Sequence[str]) -> float:
+    return float(np.abs(table.matrix(columns=columns)).max())
+
+
+def is_deeper_lower(measure: Callable[[Any], float]) -> Holds:
+    """Whether the scores of the last two layers have less of something than those of the layers before."""
+
+    def holds(table: Table, _: str) -> bool | None:
+        every = [column for column in table.columns if column.startswith("L")]
+        if len(every) < 4:
+            return None
+        deep, shallow = ([measure(table.matrix(columns=[c])) for c in part] for part in (every[-2:], every[:-2]))
+        return bool(np.mean(deep) < np.mean(shallow))
+
+    return holds
+
+
+@recipe(
+    "attcat/figure4",
+    "AttCAT's impact of every token in every layer, their sum and their rollout.",
+    samples="one sentence of negative sentiment, with “not” and “like”; BERT-base",
+    reported=FIGURE4,
+    texts=(SENTENCE,),
+    options={"rollout": ("tokens", "maps"), "at": AT},
+    claims=(
+        Claim(
+            "The scores are smaller in the two deepest layers.",
+            "section 6.2",
+            is_deeper_lower(lambda scores: np.abs(scores).mean()),
+            tested=False,
+        ),
+        Claim(
+            "The scores are more uniform in the two deepest layers.",
+            "section 6.2",
+            is_deeper_lower(lambda scores: scores.std()),
+            tested=False,
+        ),
+        Claim(
+            "Rollout gives only minimal scores: less than a tenth of the sum's largest.",
+            "section 6.2",
+            is_rollout_minimal,
+            tested=False,
+        ),
+        Claim(
+            "By the sum, “not” speaks most for the prediction.", "section 6.2", is_extreme("not", True), tested=False
+        ),
+        Claim("By the sum, “like” speaks most against it.", "section 6.2", is_extreme("like", False), tested=False),
+    ),
+)
+def figure4(call: RecipeCall) -> Table:
+    ours: dict[Place, Summary] = {}
+    rows: list[str] = []
+    columns: list[str] = []
+    sources: list[str] = []
+    pictures: dict[str, Draw] = {}
+    for place, text in enumerate(call.texts, 1):
+        name = methods_at(call.options["at"], ["AttCAT"])["AttCAT"]
+        total = explained(call, text, [name])[name]
+        scores = impact_columns(call, text, total)
+        scale = np.sqrt(sum((each**2).sum() for each in scores.values())) or 1.0
+        tokens = numbered(total.pieces, f"{place}. " if len(call.texts) > 1 else "")
+        columns = list(scores)
+        ours |= {
+            (token, column): number(float(score / scale), 1)
+            for column, each in scores.items()
+            for token, score in zip(tokens, each, strict=True)
+        }
+        rows += tokens
+        sources.append(f"{call.model} on “{text}”, which it calls {total.prediction}")
+        pictures[f"-{place}" if len(call.texts) > 1 else ""] = draw_layers(tokens, total.pieces)
+    of = "Impact scores, divided by the root of the sum of their squares"
+    return Table(rows, columns, ours, of, sources, pictures=pictures)
+
+
+def impact_columns(call: RecipeCall, text: Any, total: Any) -> dict[str, Any]:
+    """The scores of every layer from the first (L0) on, their rollout and their sum."""
+    if call.options["rollout"] == "tokens":
+        rollout = np.prod(total.layer_scores, axis=0)
+    else:
+        name = f"attcat(join=rollout, at={call.options['at']})"
+        rollout = explained(call, text, [name])[name].scores
+    return {**{f"L{i}": row for i, row in enumerate(total.layer_scores)}, "Rollout": rollout, "Sum": total.scores}
+
+
+def numbered(pieces: Sequence[str], before: str = "") -> list[str]:
+    """Tokens as names of rows: one that occurred before gets a number."""
+    return [
+        before + piece + (f" ({pieces[: i + 1].count(piece)})" if piece in pieces[:i] else "")
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def draw_layers(tokens: Sequence[str], pieces: Sequence[str]) -> Draw:
+    """The layers as rows and the tokens as columns, as in the paper."""
+
+    def draw(table: Table) -> Picture:
+        from wherefrom.view.plot import grid
+
+        return grid(table.matrix(rows=tokens).T, list(table.columns), list(pieces))
+
+    return draw
+
+
+# Figure 5 -------------------------------------------------------------------------------------------------
+
+
+def ranks_high(tokens: Sequence[str], column: str, count: Callable[[int], int]) -> Holds:
+    """Whether these tokens are among the first `count` of a column; None where one of them is not there."""
+
+    def holds(table: Table, _: str) -> bool | None:
+        scores = {row: table.mean(row, column) for row in table.rows if (row, column) in table.ours}
+        if not set(tokens) <= set(scores):
+            return None
+        top = sorted(scores, key=lambda row: -scores[row])[: count(len(scores))]
+        return set(tokens) <= set(top)
+
+    return holds
+
+
+def on_tokens(tokens: Sequence[str], holds: Callable[[Table], bool]) -> Holds:
+    """A claim about a review that has these tokens; None for any other text."""
+    return lambda table, _: holds(table) if {f"b. {token}" for token in tokens} <= set(table.rows) else None
+
+
+def spread(table: Table, column: str) -> float:
+    """Standard deviation of a column's magnitudes over their mean."""
+    scores = np.abs([cell.mean for (_, name), cell in table.ours.items() if name == column])
+    return float(scores.std() / scores.mean())
+
+
+def is_irrelevant_above(table: Table) -> bool:
+    irrelevant, negative = (
+        np.mean([table.mean(f"b. {token}", "RawAtt (b)") for token in tokens]) for tokens in (IRRELEVANT, NEGATIVE)
+    )
+    return bool(irrelevant > negative)
+
+
+@recipe(
+    "attcat/figure5",
+    "Text colored by AttCAT (a: a question), and by AttCAT, TransAtt, RawAtt and Rollout (b: a review).",
+    samples="one question of SQuAD and one sentence of SST-2; BERT-base",
+    texts=(QUESTION, REVIEW),
+    options={"at": AT},
+    model_of="sst2",
+    joins=True,
+    claims=(
+        Claim(
+            "“denver” and “broncos” have the highest scores by AttCAT.",
+            "section 6.2, figure 5a",
+            ranks_high(("a. denver", "a. broncos"), "AttCAT (a)", lambda _: 2),
+            tested=False,
+        ),
+        *(
+            Claim(
+                f"“boring”, “didn” and “t” are in the highest quarter by {row}.",
+                "section 6.2, figure 5b",
+                ranks_high([f"b. {token}" for token in NEGATIVE], f"{row} (b)", lambda n: n // 4),
+                tested=False,
+            )
+            for row in ("AttCAT", "TransAtt")
+        ),
+        Claim(
+            "By AttCAT, “boring” speaks for the prediction, “like” and “really” against it.",
+            "section 6.2, figure 5b",
+            on_tokens(
+                ("boring", *AGAINST),
+                lambda table: (
+                    table.mean("b. boring", "AttCAT (b)") > 0
+                    and all(table.mean(f"b. {token}", "AttCAT (b)") < 0 for token in AGAINST)
+                ),
+            ),
+            tested=False,
+        ),
+        Claim(
+            "TransAtt has no score below zero.",
+            "section 6.2, figure 5b",
+            on_tokens(("boring",), lambda table: bool(np.nanmin(table.matrix(columns=["TransAtt (b)"])) >= 0)),
+            tested=False,
+        ),
+        Claim(
+            "RawAtt gives “overall”, “but” and the punctuation more than “boring”, “didn” and “t”.",
+            "section 6.2, figure 5b",
+            on_tokens((*IRRELEVANT, *NEGATIVE), is_irrelevant_above),
+            tested=False,
+        ),
+        Claim(
+            "Rollout's scores are the most uniform.",
+            "section 6.2, figure 5b",
+            on_tokens(
+                ("boring",),
+                lambda table: all(
+                    spread(table, "Rollout (b)") < spread(table, f"{row} (b)")
+                    for row in ("AttCAT", "TransAtt", "RawAtt")
+                ),
+            ),
+            tested=False,
+        ),
+    ),
+)
+def figure5(call: RecipeCall) -> Table:
+    """Figure 5a with a model that answers questions (--model), figure 5b with a classifier; --out joins the two."""
+    answers = open_model(call.model).task == "question-answering"
+    letter, rows = ("a", ["AttCAT"]) if answers else ("b", ["AttCAT", "TransAtt", "RawAtt", "Rollout"])
+    default = call.texts == call.recipe.texts
+    texts = [text for text in call.texts if not default or isinstance(text, tuple) == answers]
+    methods, question = methods_at(call.options["at"], rows), {"target": "answer"} if answers else None
+    found = token_table(call, texts, methods, "text", "Scores of every token", question=question)
+    return replace(
+        found,
+        rows=[f"{letter}. {row}" for row in found.rows],
+        columns=[f"{column} ({letter})" for column in found.columns],
+        ours={(f"{letter}. {row}", f"{column} ({letter})"): cell for (row, column), cell in found.ours.items()},
+        pictures={f"-{letter}{added}": draw for added, draw in found.pictures.items()},
+    )
