@@ -25,8 +25,10 @@ from wherefrom.cli.train_options import (
     ModelName,
     Name,
     Out,
+    Overlap,
     Pair,
     Patience,
+    Seed,
     Source,
     Steps,
     Target,
@@ -37,6 +39,7 @@ from wherefrom.cli.train_options import (
     Vocabulary,
     Where,
     Width,
+    Window,
     columns_of,
     names_of,
     schedule,
@@ -51,8 +54,22 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Train models; after a kill, the same command resumes.")
-    trainings = (pretrain, lm, classify, image, translate, agree, prompt)
-    for command in (pretrain, lm, bits, classify, image, translate, bleu, prefixes, agree, prompt, average):
+    trainings = (pretrain, lm, classify, qa, image, translate, agree, prompt)
+    for command in (
+        pretrain,
+        lm,
+        bits,
+        classify,
+        qa,
+        questions,
+        image,
+        translate,
+        bleu,
+        prefixes,
+        agree,
+        prompt,
+        average,
+    ):
         group.command()(_resumable(command) if command in trainings else command)
     group.command("test")(measure)  # a function called test_… or test would be taken for a test
     app.add_typer(group, name="train")
@@ -173,6 +190,47 @@ def classify(
     run = schedule(out, how)
     columns = columns_of(text, pair, label, until, name, where)
     tell(task.classify(train, run, columns, model, valid, held_out, longest, fresh))
+
+
+@shared(how=(_FINE_TUNING,))
+def qa(
+    train: Annotated[
+        list[str],
+        typer.Argument(help="SQuAD's JSON, a table in its layout, or squad_v1, squad_v2 (their train split)."),
+    ],
+    out: Out,
+    model: ModelName = "wherefrom/mlm",
+    valid: Annotated[
+        str | None, typer.Option(help="Validation questions; else a share of the training contexts is held out.")
+    ] = None,
+    held_out: HeldOut = 0.1,
+    longest: Window = None,
+    overlap: Overlap = None,
+    positions: Annotated[
+        int | None, typer.Option(help="Repeat the model's position embeddings so that it reads so many tokens.", min=4)
+    ] = None,
+    *,
+    how: Asked,
+    fresh: Fresh = False,
+) -> None:
+    """Fine-tune a model that answers questions with a span of their context (SQuAD)."""
+    from wherefrom.training import qa as task
+
+    run = schedule(out, how)
+    tell(task.train(train, run, model, valid, held_out, task.WindowSize(longest, overlap), positions, fresh))
+
+
+def questions(
+    sources: Annotated[list[str], typer.Argument(help="SQuAD's JSON, text files, or table.parquet:column.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .json file to write.")],
+    per_context: Annotated[int, typer.Option(help="Most questions about one paragraph.", min=1)] = 4,
+    seed: Seed = 0,
+) -> None:
+    """Make questions from sentences by templates: more training data for `qa`."""
+    from wherefrom.training import cloze as task
+
+    count = task.write_questions(sources, out, per_context, seed)
+    typer.echo(f"{count} {'question' if count == 1 else 'questions'} in {out}")
 
 
 @shared(

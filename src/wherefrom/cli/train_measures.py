@@ -1,4 +1,4 @@
-"""What `wherefrom train` measures of a model: bits per byte, BLEU, accuracy."""
+"""What `wherefrom train` measures of a model: bits per byte, BLEU, accuracy, exact match and F1."""
 
 from __future__ import annotations
 
@@ -79,9 +79,10 @@ def measure(
     longest: Longest = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Measure a classifier's accuracy, or how often a language model prefers target to foil, or good to bad."""
+    """Measure a classifier's accuracy, exact match and F1 of answers, or how often target beats foil, or good bad."""
     from wherefrom.errors import InvalidOption
     from wherefrom.training import accuracy as task
+    from wherefrom.training import checkpoints, qa
     from wherefrom.training import prompt as prompting
     from wherefrom.training.labelled import pairs_of
 
@@ -107,6 +108,11 @@ def measure(
         else:
             ask = task.sentences if task.is_causal(model) else task.prompts
             _show(ask(model, data, columns, by, device))
+    elif checkpoints.task_of(model) == "question-answering":
+        options = {"--pair": pair, "--until": until, "--exclude": exclude, "--name": name, "--where": where, "--by": by}
+        _refuse_given({**options, "--frequencies": frequencies}, "a model that answers questions")
+        scores = qa.measure(model, str(data), qa.WindowSize(longest), device)
+        typer.echo(f"exact match {scores.exact:.4f}  F1 {scores.f1:.4f}  ({scores.questions} questions)")
     else:
         _refuse_given({"--frequencies": frequencies}, "a classifier of texts")
         labelled = columns_of(text, pair, label, until, name, where)

@@ -30,6 +30,13 @@ ModelName = Annotated[str, typer.Option("--model", "-m", help="Shipped model, fo
 Valid = Annotated[Path | None, typer.Option(help="Validation rows; else a share of the training rows is held out.")]
 HeldOut = Annotated[float, typer.Option(help="Share held out for validation.", min=0.0001, max=0.9)]
 Longest = Annotated[int | None, typer.Option(help="Cut texts to this many tokens.", min=4)]
+Window = Annotated[
+    int | None,
+    typer.Option(help="Tokens of a window, question included; default: 384, or what the model reads.", min=16),
+]
+Overlap = Annotated[
+    int | None, typer.Option(help="Tokens that two windows of a context share; default: a third of --longest.", min=0)
+]
 Epochs = Annotated[float, typer.Option(help="Passes over the data; --patience may end them sooner.", min=0.01)]
 Batch = Annotated[int, typer.Option(help="Rows in a batch.", min=1)]
 Rate = Annotated[float, typer.Option("--lr", help="Highest learning rate.", min=0.0)]

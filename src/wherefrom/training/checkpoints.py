@@ -24,6 +24,9 @@ MASKED_LM = Kind(transformers.AutoModelForMaskedLM, "masked language model", "wh
 CAUSAL_LM = Kind(transformers.AutoModelForCausalLM, "causal language model", "wherefrom/lm")
 CLASSIFIER = Kind(transformers.AutoModelForSequenceClassification, "classifier of texts", "wherefrom/sentiment")
 OF_PICTURES = Kind(transformers.AutoModelForImageClassification, "classifier of pictures", "wherefrom/picture")
+ANSWERER = Kind(
+    transformers.AutoModelForQuestionAnswering, "model that answers questions", "a folder of `wherefrom train qa`"
+)
 TRANSLATOR = Kind(transformers.AutoModelForSeq2SeqLM, "translator", "wherefrom/translate")
 
 
