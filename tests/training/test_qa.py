@@ -29,7 +29,7 @@ V1, V2 = (str(FIXTURES / f"squad-{version}.json") for version in ("v1.1", "v2.0"
 
 
 def run(out: Path, **changed: object) -> loop.Schedule:
-    settings: dict[str, object] = {"device": "cpu", "progress": False, "learning_rate": 3e-3, "patience": None}
+    settings: dict[str, object] = {"device": "cpu", "progress": False, "learning_rate": 3e-3, "patience": 0}
     return loop.Schedule(out, **{"batch": 8, **settings, **changed})  # type: ignore[arg-type]
 
 

@@ -178,12 +178,19 @@ def test_pairs_and_any_label_set(tiny: Path, tmp_path: Path) -> None:
     assert config.label2id == {"other": 0, "same": 1}
 
 
-def test_a_killed_run_resumes_and_ends_as_if_undisturbed(tiny: Path, tmp_path: Path) -> None:
-    train = write(tmp_path / "train.jsonl", reviews(240))
+@pytest.mark.parametrize("task", ["classify", pytest.param("qa", marks=pytest.mark.slow)])
+def test_a_killed_run_resumes_and_ends_as_if_undisturbed(task: str, tiny: Path, tmp_path: Path) -> None:
+    rows = reviews(240)
+    if task == "qa":
+        texts = [str(row["text"]) for row in rows]
+        rows = [
+            {"question": "what is it ?", "context": text, "answers": [text[:8]], "answer_starts": [0]} for text in texts
+        ]
+    train = write(tmp_path / "train.jsonl", rows)
 
     def command(out: str) -> list[str]:
         options = {"epochs": 3, "batch": 8, "checks": 3, "patience": 0, "lr": 1e-3, "device": "cpu", "seed": 5}
-        script = [sys.executable, "-m", "wherefrom", "train", "classify", str(train)]
+        script = [sys.executable, "-m", "wherefrom", "train", task, str(train)]
         return [*script, "--model", str(tiny), "--out", str(tmp_path / out), "--quiet", *flags(options)]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
