@@ -108,9 +108,9 @@ def measure(
         else:
             ask = task.sentences if task.is_causal(model) else task.prompts
             _show(ask(model, data, columns, by, device))
-    elif checkpoints.task_of(model) == "question-answering":
+    elif not frequencies and checkpoints.task_of(model) == "question-answering":
         options = {"--pair": pair, "--until": until, "--exclude": exclude, "--name": name, "--where": where, "--by": by}
-        _refuse_given({**options, "--frequencies": frequencies}, "a model that answers questions")
+        _refuse_given(options, "a model that answers questions")
         scores = qa.measure(model, str(data), qa.WindowSize(longest), device)
         typer.echo(f"exact match {scores.exact:.4f}  F1 {scores.f1:.4f}  ({scores.questions} questions)")
     else:

@@ -39,7 +39,7 @@ _NO_SUBJECT = re.compile(r"(?:He|She|It|They|We|I|You|There|This|That|These|Thos
 
 
 @dataclass(frozen=True)
-class Template:
+class ClozeTemplate:
     """A pattern with the groups `cut` (what the question leaves out) and `answer` (a part of it)."""
 
     words: tuple[str, ...]  # question words, of which one is drawn
@@ -47,23 +47,29 @@ class Template:
 
 
 TEMPLATES = (
-    Template(
+    ClozeTemplate(
         ("When", "In what year"),
         re.compile(
             rf"\b(?P<cut>(?:[Ii]n|[Ss]ince|[Uu]ntil|[Oo]n) (?P<answer>(?:(?:{_MONTHS}) (?:\d\d?, )?)?{_YEAR}))\b"
         ),
     ),
-    Template(("Where", "In what place"), re.compile(rf"\b(?P<cut>(?:in|at|near) (?:the )?(?P<answer>{_NAME}))")),
-    Template(("Who", "By whom"), re.compile(rf"\b(?P<cut>by (?:the )?(?P<answer>{_NAME}))")),
-    Template(("How many",), re.compile(rf"\b(?P<cut>(?P<answer>(?:{_COUNT})(?: million| billion)?))(?= [a-z]+s\b)")),
-    Template(("Why",), re.compile(r"\b(?P<cut>(?:because of|because|due to) (?P<answer>[^,;:.()]{8,60}))(?=[,;:.])")),
-    Template(
+    ClozeTemplate(("Where", "In what place"), re.compile(rf"\b(?P<cut>(?:in|at|near) (?:the )?(?P<answer>{_NAME}))")),
+    ClozeTemplate(("Who", "By whom"), re.compile(rf"\b(?P<cut>by (?:the )?(?P<answer>{_NAME}))")),
+    ClozeTemplate(
+        ("How many",), re.compile(rf"\b(?P<cut>(?P<answer>(?:{_COUNT})(?: million| billion)?))(?= [a-z]+s\b)")
+    ),
+    ClozeTemplate(
+        ("Why",), re.compile(r"\b(?P<cut>(?:because of|because|due to) (?P<answer>[^,;:.()]{8,60}))(?=[,;:.])")
+    ),
+    ClozeTemplate(
         ("What", "What name"),
         re.compile(r"\b(?:called|known as|named) (?P<cut>(?:the )?(?P<answer>[\w'’-]+(?: [\w'’-]+){0,3}))(?=[,;:.)])"),
     ),
-    Template(("What percentage", "How much"), re.compile(r"(?P<cut>(?P<answer>\d[\d.]*(?:%| percent| per cent)))")),
+    ClozeTemplate(
+        ("What percentage", "How much"), re.compile(r"(?P<cut>(?P<answer>\d[\d.]*(?:%| percent| per cent)))")
+    ),
 )
-SUBJECT = Template(
+SUBJECT = ClozeTemplate(
     ("Who", "What"), re.compile(rf"^(?P<cut>(?P<answer>(?:The |A |An )?[A-Z][^,;:().]{{2,40}}?)) (?=(?:{_VERB}) )")
 )
 
