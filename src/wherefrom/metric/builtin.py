@@ -24,11 +24,12 @@ from wherefrom.metric import (
     sanity,
     soft,
 )
+from wherefrom.metric import evenness as even
 from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.metric.ranks import Ties, token_ranks
 from wherefrom.result.explanation import Explanation
-from wherefrom.typecheck import least
+from wherefrom.typecheck import least, within
 
 Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
@@ -248,6 +249,14 @@ def special_rank(case: Case, asked: MetricSpec, *, ties: Ties = "average") -> It
     del asked
     for name, rank in token_ranks(case.explanation, ties=ties).items():
         yield Part(None, rank, name)
+
+
+@metric("evenness", where=("scores", "layers"), better="")
+def evenness(case: Case, asked: MetricSpec, *, top: Annotated[float, within(0, 1)] = 1.0) -> Iterator[Part]:
+    """Normalized entropy of the scores, or of the `top` share of the largest: 1 is uniform (Abnar & Zuidema)."""
+    rows = enumerate(_rows(case.explanation)) if asked.where == "layers" else [(None, case.explanation.scores)]
+    for layer, row in rows:
+        yield Part(layer, even.evenness(row, top))
 
 
 # Against tokens that are known to matter ------------------------------------------------------------------
