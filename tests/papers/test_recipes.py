@@ -36,7 +36,7 @@ from wherefrom.papers.samples import half, own, prompts
 
 NAMES = [each.name for each in recipes()]
 LISTED = {
-    "abnar2020": "table1 table2 table3 figure1 figure2 figure3 figure4",
+    "abnar2020": "table1 table2 table3 evenness figure1 figure2 figure3 figure4 appendix-heads",
     "alti": "table2 figure3 figure5 figure6 figure7",
     "alti-logit": "blimp attractors",
     "attcat": "table1 table2 figure3 appendix-k figure4 figure5",

@@ -2,8 +2,8 @@ r"""Evenness: how equally scores are spread over the tokens.
 
     evenness  =  −Σ_i p_i log p_i / log k,    p_i = |s_i| / Σ_j |s_j|    over the k = ⌈top · n⌉ largest scores
 
-1 where all k tokens get equal shares, 0 where one of them gets everything; not defined for k = 1. Abnar & Zuidema (2020)
-call attention above the third layer "almost uniform" (top = 1), and attention flow "amortized among the set of most
+1 where all k tokens get equal shares, 0 where one gets everything; not defined for k = 1. Abnar & Zuidema (2020) call
+attention above the third layer "almost uniform" (top = 1), and attention flow "amortized among the set of most
 attended tokens" (top = 0.5), without a measure of either.
 """
 

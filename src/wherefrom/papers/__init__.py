@@ -15,6 +15,7 @@ from wherefrom.display import Listed
 from wherefrom.errors import WherefromError
 from wherefrom.papers import (  # noqa: F401
     abnar2020,
+    abnar2020_figures,
     alti,
     alti_logit,
     attcat,

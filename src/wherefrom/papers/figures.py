@@ -13,13 +13,15 @@ from wherefrom.result.explanation import Explanation
 if TYPE_CHECKING:
     from wherefrom.evaluation import Run
     from wherefrom.metric.correlation import Summary
-    from wherefrom.papers.recipe import Draw, Place, Reported
+    from wherefrom.papers.recipe import Draw, Place, Reported, Text
     from wherefrom.view.plot import Picture
 
 
-def explained(asked: RecipeCall, text: Any, methods: Sequence[str], **question: Any) -> dict[str, Explanation]:
-    """One sentence by several methods."""
-    found = compare(text, asked.model, methods=list(methods), device=asked.device, **question)
+def explained(
+    asked: RecipeCall, text: Any, methods: Sequence[str], model: str = "", **question: Any
+) -> dict[str, Explanation]:
+    """Explain one text by several methods."""
+    found = compare(text, model or asked.model, methods=list(methods), device=asked.device, **question)
     assert isinstance(found, Comparison)
     return dict(found)
 
@@ -68,6 +70,56 @@ def bar_picture(table: Mapping[Place, Summary], rows: Sequence[str], column: str
     return draw
 
 
+def quote(text: Text) -> str:
+    """A text, or both texts of a pair, in quotation marks."""
+    return f"“{text}”" if isinstance(text, str) else f"“{text[0]}” / “{text[1]}”"
+
+
+def token_rows(pieces: Sequence[str], prefix: str = "") -> list[str]:
+    """A row for each token; a repeated token gets a number."""
+    seen: dict[str, int] = {}
+    rows = []
+    for piece in pieces:
+        seen[piece] = seen.get(piece, 0) + 1
+        rows.append(prefix + piece + (f" ({seen[piece]})" if seen[piece] > 1 else ""))
+    return rows
+
+
+def token_layer_table(
+    call: RecipeCall,
+    texts: Sequence[Text],
+    methods: Mapping[str, str],
+    of: str,
+    *,
+    shares: bool = False,
+    kind: str = "layers",
+    model: str = "",
+    **options: Any,
+) -> Table:
+    """The scores of every token up to every layer, a column for each method and layer, and a picture of each text.
+
+    shares: of each layer's sum, for methods whose scores grow from layer to layer. options: of the picture.
+    """
+    ours: dict[Place, Summary] = {}
+    rows, used, pictures = [], [], {}
+    columns: dict[str, None] = {}
+    for place, text in enumerate(texts, 1):
+        named = dict(zip(methods, explained(call, text, list(methods.values()), model=model).values(), strict=True))
+        first = next(iter(named.values()))
+        names = token_rows(first.pieces, f"{place}. " if len(texts) > 1 else "")
+        rows += names
+        for method, explanation in named.items():
+            assert explanation.readout_rows is not None
+            for layer, scores in enumerate(explanation.readout_rows, 1):
+                column = f"{method} L{layer}" if len(methods) > 1 else f"L{layer}"
+                columns[column] = None
+                scale = scores.sum() if shares else 1.0
+                ours |= {(row, column): number(score / scale, 1) for row, score in zip(names, scores, strict=True)}
+        used.append(f"{model or call.model} on {quote(text)}, which it calls {first.prediction}")
+        pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
+    return Table(rows, list(columns), ours, of, used, pictures=pictures)
+
+
 def token_table(
     asked: RecipeCall,
     texts: Sequence[Any],
@@ -88,15 +140,11 @@ def token_table(
         found = explained(asked, text, list(methods.values()), **(question or {}))
         named = dict(zip(methods, found.values(), strict=True))
         first = next(iter(named.values()))
-        seen: dict[str, int] = {}
-        for i, piece in enumerate(first.pieces):
-            seen[piece] = seen.get(piece, 0) + 1
-            again = f" ({seen[piece]})" if seen[piece] > 1 else ""
-            rows.append((f"{place}. " if len(texts) > 1 else "") + piece + again)
-            for name, each in named.items():
-                scale = each.scores.sum() if shares else 1.0
-                ours[rows[-1], name] = number(each.scores[i] / scale, 1)
-        said.append(f"{asked.model} on “{text}”, which it calls {first.prediction}")
+        rows += (names := token_rows(first.pieces, f"{place}. " if len(texts) > 1 else ""))
+        for name, each in named.items():
+            scale = each.scores.sum() if shares else 1.0
+            ours |= {(row, name): number(score / scale, 1) for row, score in zip(names, each.scores, strict=True)}
+        said.append(f"{asked.model} on {quote(text)}, which it calls {first.prediction}")
         pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
     what = of or "What the readout token draws on in the last layer"
     return Table(rows, list(methods), ours, what, said, pictures=pictures)
