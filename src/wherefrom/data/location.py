@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from wherefrom.data import eraser, published
-from wherefrom.data.published import Layout, Numbered
+from wherefrom.data.published import FileLayout, Numbered
 from wherefrom.data.sources import Source
 from wherefrom.data.tables import PACKED, TABLES, BadRow, Row, attempts, kind_of, side_by_side
 from wherefrom.errors import InvalidOption, UnknownName
@@ -102,7 +102,7 @@ def find_split(row: Source, where: Path, split: str | None) -> tuple[str, ReadRo
     raise UnknownName(f"{row.name} has no {split or 'default split'} in {where}; it holds: {there}")
 
 
-def _pooled(layout: Layout, files: list[Path], split: str) -> tuple[str, ReadRows]:
+def _pooled(layout: FileLayout, files: list[Path], split: str) -> tuple[str, ReadRows]:
     """One split of files that hold several."""
     if split not in (*layout.splits, published.ALL):
         raise UnknownName(

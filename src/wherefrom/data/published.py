@@ -47,7 +47,7 @@ LINZEN_COLUMNS = ("orig_sentence", "verb", "verb_pos", "verb_index", "n_interven
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """How the authors of some datasets lay out a file."""
 
     datasets: tuple[str, ...]
@@ -60,7 +60,7 @@ class Layout:
     splits: tuple[str, ...] = ()  # which are these
 
 
-def find_layout(file: Path, dataset: str) -> Layout | None:
+def find_layout(file: Path, dataset: str) -> FileLayout | None:
     """The published layout of a dataset that a file has, None for a plain table."""
     kind = kind_of(file)
     named = [each for each in LAYOUTS if dataset in each.datasets and each.kind == kind]
@@ -99,7 +99,7 @@ def first_keys(file: Path) -> list[str]:
     return [*data, str(data.get("version", ""))] if isinstance(data, dict) else []
 
 
-def read_split(layout: Layout, files: Iterable[Path], split: str) -> Iterator[Numbered]:
+def read_split(layout: FileLayout, files: Iterable[Path], split: str) -> Iterator[Numbered]:
     """The rows of one split of files that hold several, numbered within the split."""
     number = 0
     for file in files:
@@ -286,8 +286,8 @@ _GLUE: Mapping[str, tuple[str, Callable[[Sequence[str]], bool], bool]] = {
 }
 
 LAYOUTS = (
-    *(Layout((name,), ".tsv", about, fits, read_glue, clear) for name, (about, fits, clear) in _GLUE.items()),
-    Layout(
+    *(FileLayout((name,), ".tsv", about, fits, read_glue, clear) for name, (about, fits, clear) in _GLUE.items()),
+    FileLayout(
         ("yelp",),
         ".csv",
         "no header and two cells in a row: class (1 or 2), text",
@@ -295,7 +295,7 @@ LAYOUTS = (
         read_reviews,
         is_unmistakable=False,
     ),
-    Layout(
+    FileLayout(
         ("amazon",),
         ".csv",
         "no header and three cells in a row: class (1 or 2), title, text",
@@ -303,9 +303,9 @@ LAYOUTS = (
         read_reviews,
         is_unmistakable=False,
     ),
-    Layout(("squad_v1",), ".json", _SQUAD, _of_version("v1"), read_squad),
-    Layout(("squad_v2",), ".json", _SQUAD, _of_version("v2"), read_squad),
-    Layout(
+    FileLayout(("squad_v1",), ".json", _SQUAD, _of_version("v1"), read_squad),
+    FileLayout(("squad_v2",), ".json", _SQUAD, _of_version("v2"), read_squad),
+    FileLayout(
         ("hatexplain",),
         ".json",
         "HateXplain's {post_id: {annotators, rationales, post_tokens}}",
@@ -314,7 +314,7 @@ LAYOUTS = (
         divide=divide_hatexplain,
         splits=("validation", "test", "train", "undecided"),
     ),
-    Layout(
+    FileLayout(
         ("blimp", "blimp-prompts"),
         ".jsonl",
         "BLiMP's sentence_good, sentence_bad, UID",
@@ -323,7 +323,7 @@ LAYOUTS = (
         divide=divide_blimp,
         splits=("test",),
     ),
-    Layout(
+    FileLayout(
         ("linzen_lgd",),
         ".tsv",
         f"no header and five cells in a row: number of attractors, sentence, sentence with {GOLDBERG_MASK}, verb, "
@@ -333,7 +333,7 @@ LAYOUTS = (
         divide=divide_by_sentence,
         splits=_AGREEMENT_SPLITS,
     ),
-    Layout(
+    FileLayout(
         ("linzen",),
         ".tsv",
         f"Linzen's header: {', '.join(LINZEN_COLUMNS)}, …",
