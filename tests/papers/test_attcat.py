@@ -212,7 +212,7 @@ def test_tables_1_and_2_take_a_model_for_each_dataset(tmp_path: Path) -> None:
             "label2id": {label: i for i, label in enumerate(classes)},
         }
         models.append(f"{name}={saved(tmp_path / name / 'model', 'classification', **named)}")
-        data.append(tmp_path / name / "dev.tsv")
+        data.append(tmp_path / name / ("validation.tsv" if name == "sst2" else "validation_matched.tsv"))
     data[0].write_text("sentence\tlabel\nthe film is good\t1\nthe film is not good\t0\n", encoding="utf-8")
     data[1].write_text("premise\thypothesis\tlabel\nthe cat is good\tthe cat is bad\t2\n", encoding="utf-8")
     asked: dict[str, Any] = {"model": ",".join(models), "data": ",".join(map(str, data))}
@@ -234,5 +234,7 @@ def test_tables_1_and_2_take_a_model_for_each_dataset(tmp_path: Path) -> None:
             if label != predicted
         ]
         assert found.mean(row, "MNLI") == pytest.approx(np.mean(taus), abs=1e-6)
+    found = reproduced("attcat/table2", model=asked["model"], folder=tmp_path, limit=1).table  # no data named
+    assert list(found.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
     table1 = reproduced("attcat/table1", **asked, protocol="attcat-code", at="output").table
     assert list(table1.columns) == ["SST2 AOPC", "SST2 LOdds", "MNLI AOPC", "MNLI LOdds"]

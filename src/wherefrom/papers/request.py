@@ -110,13 +110,16 @@ def resolve(recipe: Recipe, request: ReproduceRequest | None = None) -> RecipeCa
         raise InvalidOption(f"{recipe.name} measures a dataset and takes no --text; give it --data")
     if (request.split or request.columns) and not recipe.data:
         raise InvalidOption(f"{recipe.name} reads no dataset and takes no --split or --column")
-    names = request.data or tuple(each for each in recipe.data if samples.at_hand(each, request.folder))
     chosen = {key: model for key, model in request.models if key}
-    if chosen and recipe.short not in chosen and not request.data and set(chosen) & {*recipe.data, *recipe.columns}:
-        names = tuple(name for name in names if samples.dataset_of(name) in chosen)
-        if not names:
+    by_dataset = [name for name in dict.fromkeys((*recipe.data, *recipe.columns)) if name in chosen]
+    if not by_dataset or request.data or recipe.short in chosen:
+        names = request.data or tuple(each for each in recipe.data if samples.at_hand(each, request.folder))
+    else:
+        names = tuple(by_dataset)
+        if absent := [name for name in names if not samples.at_hand(name, request.folder)]:
             raise InvalidOption(
-                f"{recipe.name}: no data for {', '.join(chosen)} on this machine; set WHEREFROM_DATA or --folder"
+                f"{recipe.name}: no data for {', '.join(absent)} on this machine; set WHEREFROM_DATA or --folder, or "
+                f"name the files with --data"
             )
     names = names or (tuple(recipe.spare.split(",")) if recipe.spare else ())
     models = {key: model for key, model in chosen.items() if key in {samples.dataset_of(name) for name in names}}
