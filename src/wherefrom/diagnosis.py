@@ -49,7 +49,7 @@ class Diagnosis:
     model: str
     family: str | None
     opens: bool
-    why_not: str | None
+    why_not: str | None  # of a model that opens by its embeddings and output alone: why its blocks are not known
     # Where no blocks are known that of the nearest shape, which fails; None if no shape has such parts.
     proof: Proof | None = field(default=None, repr=False)
     shape: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -74,6 +74,9 @@ class Diagnosis:
         unmapped = self.opens and "blocks" not in self.shape
         opens = "opens by its embeddings and output alone" if unmapped else "opens"
         lines = [f"{named} {opens if self.opens else f'does not open: {self.why_not}'}"]
+        lines += (
+            [f"its blocks are not those that wherefrom knows: {self.why_not}"] if self.opens and self.why_not else []
+        )
         by = "proof, taken for the shape that comes nearest" if unmapped else "proof"
         lines += ["", *_proof_lines(self.proof, by)] if self.proof else []
         lines += ["", "shape", *_shape_lines(self.shape)] if self.shape else []
@@ -113,7 +116,9 @@ def diagnosed(opened: Model) -> Diagnosis:
     """The same of a model that is open."""
     mapped = opened.traits.mapped
     proof, shape = (opened.proof, _shape(opened)) if mapped else (opened.nearest, {})
-    return Diagnosis(opened.name, opened.family.name, True, None, proof, {**shape, **_head(opened)}, suits(opened))
+    return Diagnosis(
+        opened.name, opened.family.name, True, opened.unfit, proof, {**shape, **_head(opened)}, suits(opened)
+    )
 
 
 def suits(opened: Model) -> tuple[Suit, ...]:
@@ -234,7 +239,7 @@ def _finite(size: float) -> float | None:
 
 
 def _proof_lines(proof: Proof, by: str) -> list[str]:
-    parts = ("values", "attention", "FFN")
+    parts = ("values", "attention", "FFN", "input")
     lines = [f"{by}: {proof}", "", "  block   " + " ".join(f"{part:<10}" for part in parts).rstrip()]
     for block, gaps in groupby(proof.gaps, key=lambda gap: gap.block):
         found = {gap.part: f"{gap.size:.1e}" for gap in gaps}

@@ -65,7 +65,7 @@ def test_remote_code_is_refused() -> None:
 def test_a_model_with_other_parts_than_its_family_is_refused() -> None:
     model = tiny.model("bert")
     model.bert.encoder.layer[1].output = torch.nn.Identity()
-    refused("has no part 'output.", [5, 6], model)
+    refused("own forward pass fails", [5, 6], model)
 
 
 def test_a_block_that_goes_around_its_parts_is_refused() -> None:

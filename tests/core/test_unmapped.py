@@ -17,7 +17,7 @@ from torch import nn
 
 import tiny
 import wherefrom
-from wherefrom.errors import WherefromError
+from wherefrom.errors import UnsupportedModel, WherefromError
 from wherefrom.model import traits
 from wherefrom.testing import state
 
@@ -373,3 +373,54 @@ def test_a_decoder_that_may_see_pictures_says_the_next_word() -> None:
     assert opened.task == "causal-lm"
     phrase = wherefrom.explain("a good film", opened, method="gradient-x-input", target="good film").target
     assert (phrase.kind, len(phrase.tokens)) == ("phrase", 2)
+
+
+def test_a_row_that_does_not_fit_leaves_what_needs_no_blocks() -> None:
+    """Granite's hybrid with Mamba layers, which its row does not know: like a type without a row."""
+    model = tiny.model(
+        "granitemoehybrid",
+        "causal-lm",
+        layer_types=["attention", "mamba", "attention"],
+        mamba_n_heads=4,
+        mamba_d_state=8,
+        mamba_n_groups=1,
+        shared_intermediate_size=20,
+    )
+    opened = wherefrom.open_model(model, tiny.tokenizer())
+    assert not opened.family.mapped
+    found = wherefrom.doctor(opened)
+    assert found.opens
+    assert "self_attn" in str(found.why_not)
+    suited = {each.method for each in found.methods if each.verdict != "not defined here"}
+    assert {"gradient-x-input", "integrated-gradients", "ablation", "saliency", "context-cite"} <= suited
+    ids = torch.tensor([tiny.ids(6)])
+    words = model.get_input_embeddings()(ids).detach().requires_grad_()
+    logit = model(inputs_embeds=words).logits[0, -1].max()
+    expected = (words * torch.autograd.grad(logit, words)[0]).sum(-1)[0]
+    scores = wherefrom.explain(ids[0].tolist(), opened, method="gradient-x-input").scores
+    np.testing.assert_allclose(scores, expected.detach().numpy(), atol=1e-5)
+    with pytest.raises(UnsupportedModel) as error:
+        wherefrom.explain(ids[0].tolist(), opened, method="alti")
+    assert str(error.value).count("CONTRIBUTING") == 0
+
+
+def test_a_module_between_blocks_is_named_and_no_map_is_made() -> None:
+    """The convolution of DeBERTa-v2, which the larger ones have after their first block."""
+    opened = wherefrom.open_model(tiny.model("deberta-v2", conv_kernel_size=3), tiny.tokenizer())
+    for method in ("alti", "attention-rollout", "decompx"):
+        with pytest.raises(UnsupportedModel) as error:
+            wherefrom.explain("the cat is good", opened, method=method)
+        assert "encoder.conv (ConvLayer)" in str(error.value)
+    doctor = wherefrom.doctor(opened)
+    assert {each.method for each in doctor.methods if each.verdict == "not defined here"} >= {"alti", "decompx"}
+    assert wherefrom.open_model(tiny.model("deberta-v2"), tiny.tokenizer()).family.mapped
+
+
+def test_a_change_of_the_stream_between_blocks_is_found() -> None:
+    """By a hook on what runs before the next block: the blocks by themselves are as they should be."""
+    model = tiny.model()
+    wherefrom.open_model(model, tiny.tokenizer())
+    model.bert.encoder.layer[1].register_forward_pre_hook(lambda _, args: (args[0] * 1.5, *args[1:]))
+    with pytest.raises(UnsupportedModel) as error:
+        wherefrom.open_model(model, tiny.tokenizer())
+    assert "between block 0 and block 1" in str(error.value)

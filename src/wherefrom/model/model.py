@@ -71,6 +71,7 @@ class Model:
     dense: int | None = None  # how many tokens it reads before its attention leaves some out (model/dense.py)
     compile: Compile = "auto"  # when kernels in Triton run on a GPU
     nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
+    unfit: str | None = None  # why the row of its own type does not fit
 
     def __post_init__(self) -> None:
         vars(self)["_seen"] = _changes(self.model)
@@ -321,6 +322,11 @@ class Model:
     def need_blocks(self, what: str, instead: str = "") -> None:
         """Refuse what follows a model block by block where the blocks are not known."""
         if not self.family.mapped:
+            if self.unfit is not None:
+                raise UnsupportedModel(
+                    f"{what} follows a model through its blocks, which are not those that wherefrom knows for "
+                    f"'{self.family.name}': {self.unfit}.{instead}"
+                )
             near = "" if self.nearest is None else f" Taken for the shape that comes nearest, {self.nearest}."
             raise UnsupportedModel(
                 f"{what} follows a model through its blocks, which wherefrom does not know for '{self.family.name}' "

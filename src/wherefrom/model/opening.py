@@ -23,6 +23,7 @@ from wherefrom.model.parts import Block
 from wherefrom.model.pictures import image_side
 from wherefrom.model.proof import Proof, refuse_broken
 from wherefrom.model.sentences import Sentence, collate
+from wherefrom.model.stock import stock
 from wherefrom.model.undo import borrowed, evaluating
 from wherefrom.model.vision import VISION
 from wherefrom.model.wrapped import unwrapped
@@ -219,10 +220,11 @@ def _mapped(opened: Model, prove: bool) -> Model:
     """The model with the first row whose rebuilt blocks give its own numbers.
 
     An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
-    embeddings and its output are known. So it is with the side for texts of a model that sees pictures, too, which may
-    do what the row of such a side does not say (PaliGemma's prompt sees all of itself). A row of its own that does not
-    fit is an error: the model was changed. Without a proof the only row of an architecture is taken at its word; to
-    choose among several takes one.
+    embeddings and its output are known. The same holds for an unmodified model whose configuration its own row does not
+    fit (Granite's Mamba layers), and for the side for texts of a model that sees pictures, which may do what the row of
+    such a side does not say (PaliGemma's prompt sees all of itself). A modified model that its row does not fit is
+    refused; so is one of pictures or an encoder with a decoder, which need their blocks. Without a proof the only row
+    of an architecture is taken at its word; to choose among several takes one.
     """
     missing, unproved = list[str](), list[Proof]()
     pair, side = opened.task == "seq2seq", None if opened.images else language_side(opened.pretrained)
@@ -248,14 +250,16 @@ def _mapped(opened: Model, prove: bool) -> Model:
             return tried
         unproved.append(proof)
     nearest = min(unproved, key=lambda proof: proof.worst.size, default=None)
-    if known:
+    unfit = str(nearest or missing[0]) if known else None
+    eager = nearest is not None and nearest.worst.part == "output"  # which says how to load it
+    if known and (pair or opened.images or eager or not stock(opened.model)):
         raise UnsupportedModel(
-            f"{type(opened.pretrained).__name__}: {nearest or missing[0]}. Use an unmodified transformers model, or "
+            f"{type(opened.pretrained).__name__}: {unfit}. Use an unmodified transformers model, or "
             f"add a family (CONTRIBUTING.md)"
         )
     if prove:
         refuse_broken(opened)  # of which no more is known than that it runs
-    return replace(opened, nearest=nearest)
+    return replace(opened, nearest=nearest, unfit=unfit)
 
 
 def _look_up(block: Block) -> None:

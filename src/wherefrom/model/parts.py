@@ -446,7 +446,7 @@ def submodule(root: nn.Module, path: str) -> Any:
         except (AttributeError, IndexError, TypeError):
             raise UnsupportedModel(
                 f"{type(root).__name__} has no part '{path}'; its structure is not the one wherefrom knows for "
-                f"this architecture. Use an unmodified transformers model, or add a family (CONTRIBUTING.md)"
+                f"this architecture"
             ) from None
     return part
 

@@ -3,7 +3,8 @@
     v^h_j = N(x_j) W_V^h + b_V        u_i = x_i + P(Σ_h Σ_j α^h_ij v^h_j W_O^h + b_O)        o_i from u_i (parts.py)
 
 On a short probe each side of each line is computed twice, by the model and from the parts. A wrong path, a swapped
-norm, a missing bias or a factor that the row does not know gives a gap. And the model's output is compared, followed
+norm, a missing bias or a factor that the row does not know gives a gap. So does anything between two blocks that
+changes the stream: each block must be given the output of the one before. And the model's output is compared, followed
 and left alone: some compute another thing when they are asked for their attention weights. A model with a gap is
 refused, never explained wrong.
 """
@@ -54,8 +55,9 @@ class Gap(NamedTuple):
     """How far one part of one block lies from the model's own."""
 
     block: int
-    part: str  # "values", "attention", "FFN", or of the whole model, beyond its last block, the "output"
+    part: str  # "input", "values", "attention", "FFN", or of the whole model, beyond its last block, the "output"
     size: float  # as a share of the largest number there
+    between: str = ""  # the module that changes the stream before the block, where that is the part
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Proof:
         return self.worst.size <= self.tolerance
 
     def __str__(self) -> str:
-        block, part, size = self.worst
+        block, part, size, between = self.worst
         if self.holds:
             return f"every block rebuilt from its parts gives the model's own numbers (largest gap {size:.1e})"
         if part == "output":
@@ -87,6 +89,11 @@ class Proof:
                 f"the model's output changes while it is followed: by {size:.1e} of the largest number (allowed: "
                 f"{self.tolerance:.0e}): its attention computes another thing than its eager form, which is what is "
                 f"followed; load it with attn_implementation='eager' to explain that"
+            )
+        if part == "input":
+            return (
+                f"{between or 'something'} changes the stream between block {block - 1} and block {block}, by "
+                f"{size:.1e} of the largest number (allowed: {self.tolerance:.0e}), which no map of a block says"
             )
         return (
             f"block {block} rebuilt from its parts does not give the model's own numbers; {part}: "
@@ -139,9 +146,14 @@ def prove(opened: Model) -> Proof:
     keys, softmax, left, known = [], [], [], []
     tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
     probe = _probe(opened)
+    before: list[LayerTrace] = []  # the block that ran last
 
     def look(layer: LayerTrace) -> None:
         gaps.extend(_gaps(layer))
+        if before and not _begins_stack(layer, before[0]):
+            size = _apart(_own(layer)["x"], _own(before[0])["output"].to(layer.device))
+            gaps.append(Gap(layer.index, "input", size))
+        before[:] = [layer]
         if layer.step is not None:
             return
         keys.append(linear_keys(layer))
@@ -152,6 +164,12 @@ def prove(opened: Model) -> Proof:
     captured = stream(opened, probe, look).output
     own = without_gradients(lambda: rerunning(opened, partial(opened.forward, probe), own_attention=True))
     share = LOOSER if tolerance > TOLERANCE[torch.float32] else 1  # another attention rounds otherwise, block by block
+    gaps = [
+        gap._replace(between=_module_between(opened, probe, gap.block))
+        if gap.part == "input" and gap.size > tolerance
+        else gap
+        for gap in gaps
+    ]
     compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
     routed = bool(opened.family.ffn.module) and opened.pretrained.dtype in HALF
     gaps += [Gap(opened.depth, "output", share * _apart(*pair, routed)) for pair in compared]
@@ -164,6 +182,45 @@ def prove(opened: Model) -> Proof:
         max(left, default=0.0) > 0.02,
         seen and all(known),
     )
+
+
+def _own(layer: LayerTrace) -> dict[str, Tensor]:
+    """What passed through the block itself, of an encoder with a decoder without the other's tokens."""
+    own: dict[str, Tensor] = layer.raw if layer.step is None else layer.step.own
+    return own
+
+
+def _begins_stack(layer: LayerTrace, before: LayerTrace) -> bool:
+    """Whether the decoder of a pair begins here, which reads embeddings of its own."""
+    of_decoder = [each.step is not None and (each.causal or each.step.crosses) for each in (before, layer)]
+    return of_decoder == [False, True]
+
+
+def _module_between(opened: Model, probe: Batch, index: int) -> str:
+    """The module that runs between two blocks, by its path and class; "" where none does."""
+    blocks = [block.module for block in opened.blocks]
+    inside = {id(part) for block in blocks for part in block.modules()}
+    around = {id(part) for part in opened.model.modules() if any(id(each) in inside for each in part.modules())}
+    ran: list[tuple[int, str]] = []  # how many blocks had run, and the module
+    done = [0]
+
+    def count(*_: Any) -> None:
+        done[0] += 1
+
+    def note(name: str, *_: Any) -> None:
+        ran.append((done[0], name))
+
+    def run() -> None:
+        evaluating(opened.model)
+        for last in dict.fromkeys(block.last for block in opened.blocks):
+            hook(last, count)
+        for name, part in opened.model.named_modules():
+            if id(part) not in inside | around:
+                hook(part, partial(note, f"{name} ({type(part).__name__})"))
+        outside_inference_mode(lambda: without_gradients(lambda: opened.forward(probe)))
+
+    borrowed(run)
+    return next((name for blocks_run, name in reversed(ran) if blocks_run == index), "")
 
 
 def refuse_broken(opened: Model) -> None:
@@ -270,7 +327,7 @@ def _tried(opened: Model) -> Sentence:
 
 def _gaps(layer: LayerTrace) -> list[Gap]:
     block = layer.block
-    own = layer.raw if layer.step is None else layer.step.own
+    own = _own(layer)
     x, output = (promote(own[name]).to(layer.device) for name in ("x", "output"))
     u = promote(block.joined(own["x"], own["added"]))
     attention, value = promote(own["attention"]), promote(by_head(own["value"], block.heads))
