@@ -234,9 +234,9 @@ def read_linzen(file: Path) -> Iterator[Numbered]:
 
 
 def divide_by_sentence(_: Path) -> Divide:
-    """The authors publish no splits: a tenth of the sentences is for test, a tenth for validation, by a hash of each.
+    """Divide sentences by a hash, as the authors publish no splits: a tenth is for test, a tenth for validation.
 
-    `wherefrom/agreement` was trained on the rest, so that neither file leaks what it was trained on into a test.
+    A sentence is in the same split in Linzen's file, in Goldberg's and in the parquet copy of Goldberg's.
     """
 
     def divide(row: Row | BadRow) -> str:
