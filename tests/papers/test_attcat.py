@@ -236,5 +236,34 @@ def test_tables_1_and_2_take_a_model_for_each_dataset(tmp_path: Path) -> None:
         assert found.mean(row, "MNLI") == pytest.approx(np.mean(taus), abs=1e-6)
     found = reproduced("attcat/table2", model=asked["model"], folder=tmp_path, limit=1).table  # no data named
     assert list(found.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
-    table1 = reproduced("attcat/table1", **asked, protocol="attcat-code", at="output").table
+    table1 = reproduced("attcat/table1", **asked, at="output").table
     assert list(table1.columns) == ["SST2 AOPC", "SST2 LOdds", "MNLI AOPC", "MNLI LOdds"]
+
+
+def test_tables_as_the_notebooks_make_them(tmp_path: Path) -> None:
+    """Texts of ten tokens or more, towards the gold label and not the predicted one; one other class."""
+    (tmp_path / "sst2").mkdir()
+    texts = ["the film is not very deep and not good", "a good film", "the dogs of the cats are good and very deep"]
+    rows = "".join(f"{text}\t{label}\n" for text in texts for label in (0, 1))
+    (tmp_path / "sst2" / "validation.tsv").write_text(f"sentence\tlabel\n{rows}", encoding="utf-8")
+    found = reproduced("attcat/table2", data="sst2", folder=tmp_path, protocol="attcat-code", at="output").table
+    cell = found.ours["AttCAT", "SST2"]
+    assert cell.count == 4
+    taus = []
+    for text in (texts[0], texts[2]):
+        every = wherefrom.explain(text, "wherefrom/sentiment", method="attcat", target="all", at="output")
+        order = [np.argsort(-explanation.scores) for explanation in every.values()]
+        pairs = [(i, j) for i in range(len(order[0])) for j in range(i)]
+        taus += [np.mean([np.sign((order[0][i] - order[0][j]) * (order[1][i] - order[1][j])) for i, j in pairs])] * 2
+    assert cell.mean == pytest.approx(np.mean(taus), abs=1e-6)
+    examples = [
+        Example(str(i), text, label=label)
+        for i, (text, label) in enumerate((text, label) for text in (texts[0], texts[2]) for label in (0, 1))
+    ]
+    metric, methods = "log-odds(by=pad, protocol=attcat-code)", ["attcat", "raw-attention"]
+    by_gold = wherefrom.evaluate(examples, methods=methods, metrics=[metric], target="label", threads=1)
+    by_prediction = wherefrom.evaluate(examples, methods=methods, metrics=[metric], threads=1)
+    table = reproduced("attcat/table1", data="sst2", folder=tmp_path, protocol="attcat-code").table
+    for row, method in (("AttCAT", "attcat"), ("RawAtt", "raw-attention")):
+        assert table.mean(row, "SST2 LOdds") == pytest.approx(by_gold.mean(method, metric), abs=1e-5)
+        assert by_gold.mean(method, metric) != pytest.approx(by_prediction.mean(method, metric), abs=1e-3)
