@@ -37,7 +37,8 @@ from wherefrom.papers.samples import half, own, prompts
 NAMES = [each.name for each in recipes()]
 LISTED = {
     "abnar2020": "table1 table2 table3 evenness figure1 figure2 figure3 figure4 appendix-heads",
-    "alti": "table2 figure3 figure5 figure6 figure7",
+    "alti": "table2 figure6 figure7 figure3 figure4 table1 table3 table4 table5 table6 table7 table8 table9 figure1 "
+    "figure2 figure5 figure8 figure9 figure10",
     "alti-logit": "blimp attractors",
     "attcat": "table1 table2 figure3 appendix-k figure4 figure5",
     "attn-lrp": "faithfulness",

@@ -1,9 +1,11 @@
-"""ALTI: does the distance to what attention makes of a token say better what it is made of than norms and weights do?
+"""ALTI's comparisons on datasets: table 2 and figures 6 and 7.
 
-Table 2 correlates rolled-out scores with gradients (sentiment) and with blank-out (a masked verb); figure 6 asks how
-high tokens without meaning are ranked, figure 7 how alike two models with the same prediction are explained. The
-gradient is that of the predicted class's probability, ‖·‖₂ over components; blank-out puts [MASK] in a token's place
-and looks at the probability of the correct verb.
+Table 2 correlates rolled-out scores with gradients (sentiment) and with blank-out (a masked verb). Figure 6 ranks
+tokens without meaning, figure 7 compares the explanations of two models with the same prediction. The gradient is that
+of the predicted class's probability, ‖·‖₂ over components; blank-out puts [MASK] in a token's place and takes the
+change in the probability of the correct verb.
+
+Every table takes several models, `--model bert,distilbert,roberta`, or joins the columns of several calls with `--out`.
 
 Ferrando et al. (2022), Measuring the Mixing of Contextual Information in the Transformer. EMNLP.
 https://aclanthology.org/2022.emnlp-main.595
@@ -11,25 +13,25 @@ https://aclanthology.org/2022.emnlp-main.595
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wherefrom.analysis import anisotropy
 from wherefrom.api import explain
 from wherefrom.data.example import titled
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
 from wherefrom.model import open_model
+from wherefrom.papers.alti_models import REPOSITORY, choose_models, name_models, split_models
 from wherefrom.papers.claims import Claim, best
-from wherefrom.papers.figures import bar_picture, token_table
-from wherefrom.papers.recipe import Measured, RecipeCall, Table, called, number, overall, recipe, reported, used
-from wherefrom.papers.samples import changed
+from wherefrom.papers.recipe import Measured, RecipeCall, Table, called, overall, recipe, reported, used
+from wherefrom.papers.samples import changed, dataset_of
 
 if TYPE_CHECKING:
     from wherefrom.data import Dataset
@@ -44,9 +46,7 @@ ROWS = {
     "ALTI": "alti",
 }
 GRADIENT = "saliency(of=probability)"
-FAMILIES = {"bert": "BERT", "distilbert": "DistilBERT", "roberta": "RoBERTa"}
 MARKS = {",": "comma", ".": "full stop"}
-BLEND = "a clever blend of fact and fiction ."
 
 TABLE2 = reported("""
              | SST2 DistilBERT | SST2 BERT    | SST2 RoBERTa | SVA DistilBERT | SVA BERT     | SVA RoBERTa
@@ -54,133 +54,168 @@ Attn Rollout | 0.23 ± 0.24     | -0.03 ± 0.29 | 0.01 ± 0.24  | 0.23 ± 0.22  
 Norm Rollout | 0.29 ± 0.26     | 0.41 ± 0.26  | 0.37 ± 0.21  | 0.31 ± 0.20    | 0.19 ± 0.19  | 0.08 ± 0.22
 ALTI         | 0.54 ± 0.17     | 0.55 ± 0.19  | 0.68 ± 0.17  | 0.41 ± 0.17    | 0.40 ± 0.16  | 0.43 ± 0.18
 """)
+FIGURE6 = reported("""
+             | DistilBERT  | BERT        | RoBERTa
+Attn Rollout | 0.90 ± 0.13 | 0.93 ± 0.07 | 0.83 ± 0.24
+Norm Rollout | 0.81 ± 0.25 | 0.85 ± 0.20 | 0.83 ± 0.20
+ALTI         | 0.23 ± 0.16 | 0.29 ± 0.22 | 0.29 ± 0.22
+grad l2      | 0.48 ± 0.33 | 0.52 ± 0.21 | 0.39 ± 0.27
+""")
 
 
-def one_word(data: Dataset) -> Dataset:
-    """The correct verb alone is explained, not the choice between two."""
-    return changed(data, lambda each: replace(each, foil=None))
+# Table 2 --------------------------------------------------------------------------------------------------
+
+
+def drop_foil(data: Dataset) -> Dataset:
+    """Explain the correct verb alone, not the choice between two forms."""
+    return changed(data, lambda example: replace(example, foil=None))
+
+
+def _families(table: Table, task: str) -> list[str]:
+    return [column.removeprefix(f"{task} ") for column in table.columns if column.startswith(f"{task} ")]
+
+
+def _least_spread(table: Table, column: str) -> bool | None:
+    """Whether ALTI has the smallest standard deviation of a column."""
+    spread = {row: table.ours[row, column].deviation for row in table.rows if (row, column) in table.ours}
+    if len(spread) < 2 or np.isnan(list(spread.values())).any():
+        return None
+    return min(spread, key=lambda row: spread[row]) == "ALTI"
+
+
+def _only_distilbert(table: Table, _: str) -> bool | None:
+    """Whether attention rollout correlates better on DistilBERT than on each deeper model, in both tasks."""
+    pairs = [
+        (table.mean("Attn Rollout", f"{task} DistilBERT"), table.mean("Attn Rollout", f"{task} {family}"))
+        for task in ("SST2", "SVA")
+        for family in ("BERT", "RoBERTa")
+    ]
+    known = [first > second for first, second in pairs if not np.isnan([first, second]).any()]
+    return all(known) if known else None
+
+
+def _lower_for_verbs(table: Table, _: str) -> bool | None:
+    """Whether every method but attention rollout correlates less on SVA than on SST2, model family by model family."""
+    shared = [family for family in _families(table, "SVA") if family in _families(table, "SST2")]
+    if not shared:
+        return None
+    rows = ("Norm Rollout", "ALTI")
+    return all(
+        table.mean(row, f"SVA {family}") < table.mean(row, f"SST2 {family}") for row in rows for family in shared
+    )
 
 
 @recipe(
     "alti/table2",
     "Spearman's ρ of rolled-out scores with gradients (SST2) and with blank-out of the masked verb (SVA).",
     samples="500 random samples each of SST-2's test set and of Linzen's agreement data; three models",
+    model="wherefrom/sentiment,wherefrom/mlm",
     data=("sst2", "linzen_lgd"),
     spare="own,grammar:distractor",
     limit=200,
     reported=TABLE2,
-    claims=(Claim("ALTI is above norm rollout and attention rollout.", "section 5", best("ALTI"), each=True),),
-)
-def table2(asked: RecipeCall) -> Table:
-    """Our models stand in the column of their family. Masked verbs: `wherefrom/mlm`, or --model if it is one."""
-    ours: dict[Place, Summary] = {}
-    columns, said = [], []
-    given = open_model(asked.model)
-    for name in asked.data:
-        verbs = next(iter(asked.examples(name))).target is not None
-        if asked.model != asked.recipe.model and verbs != (given.task == "masked-lm"):
-            continue
-        model = "wherefrom/mlm" if verbs and given.task != "masked-lm" else asked.model
-        metric = f"spearman:{'ablation(by=mask)' if verbs else GRADIENT}"
-        run = asked.evaluate(asked.examples(name, one_word if verbs else None), ROWS.values(), [metric], model=model)
-        kind = open_model(model).config.model_type
-        columns.append(f"{'SVA' if verbs else 'SST2'} {FAMILIES.get(kind, 'BERT')}")
-        ours |= overall(run, ROWS, metric, columns[-1])
-        said.append(used(run))
-    if not columns:
-        raise UnsupportedModel(
-            f"{asked.model} fits none of {', '.join(asked.data)}; expected a classifier or a masked model"
-        )
-    return Table(list(ROWS), columns, ours, "Mean ± standard deviation of ρ", said)
-
-
-@recipe(
-    "alti/figure3",
-    "Mean cosine similarity of a block's outputs, and of the vectors that they are sums of, by layer.",
-    samples="500 random samples of SST-2; BERT, DistilBERT and RoBERTa",
-    data=("sst2",),
-    spare="own",
-    limit=200,
+    joins=True,
     claims=(
+        Claim("ALTI is above norm rollout and attention rollout.", "section 5", best("ALTI"), each=True),
+        Claim("ALTI has the smallest standard deviation.", "section 5", _least_spread, each=True, tested=False),
         Claim(
-            "The transformed vectors are less anisotropic than the outputs in every layer.",
-            "section 3, figure 3",
-            lambda table, _: bool((np.diff(table.matrix(), axis=0) < 0).all()),
+            "Attention rollout performs reasonably well only on DistilBERT, which has fewer layers.",
+            "section 5",
+            _only_distilbert,
             tested=False,
         ),
+        Claim("Correlations on SVA are lower than on SST2.", "section 5", _lower_for_verbs, tested=False),
     ),
 )
-def figure3(asked: RecipeCall) -> Table:
-    examples = asked.examples()
-    texts = [each.text for each in examples]
-    found = anisotropy(texts, asked.model, truncate=True, device=asked.device)
-    rows = {"outputs": found.outputs, "transformed vectors": found.transformed}
-    ours = {
-        (row, f"L{i}"): number(value, len(texts)) for row, every in rows.items() for i, value in enumerate(every, 1)
-    }
+def table2(call: RecipeCall) -> Table:
+    """A column for each dataset and each model that fits it: classifiers for SST2, masked language models for SVA."""
+    cells: dict[Place, Summary] = {}
+    sources: dict[str, str] = {}
+    for name in call.data:
+        verbs = next(iter(call.examples(name))).target is not None
+        task = "masked-lm" if verbs else "classification"
+        own = call.models.get(dataset_of(name))
+        candidates = [own] if own else split_models(call.model)
+        fitting = [each for each in candidates if open_model(each, device=call.device).task == task]
+        metric = f"spearman:{'ablation(by=mask)' if verbs else GRADIENT}"
+        examples = call.examples(name, drop_foil if verbs else None)
+        for family, model in name_models(fitting, call.device).items():
+            column = f"{'SVA' if verbs else 'SST2'} {family}"
+            run = call.evaluate(examples, ROWS.values(), [metric], model=model)
+            cells |= overall(run, ROWS, metric, column)
+            sources[column] = used(run)
+    if not sources:
+        raise UnsupportedModel(
+            f"{call.model} fits none of {', '.join(call.data)}; expected a classifier or a masked language model"
+        )
+    return Table(list(ROWS), list(sources), cells, "Mean ± standard deviation of ρ", sources)
 
-    def draw(_: Table) -> Picture:
-        from wherefrom.view.plot import curves
 
-        return curves(rows, y_label="cosine similarity")
-
-    said = [f"{asked.model} on {titled(examples.name, examples.split)}: n = {len(texts)}"]
-    columns = [f"L{i}" for i in range(1, len(found.outputs) + 1)]
-    return Table(list(rows), columns, ours, "Mean cosine similarity of two vectors", said, [], {"": draw})
-
-
-@recipe(
-    "alti/figure5",
-    "What the last layer's tokens are made of, and [CLS] among them.",
-    samples="one sentence of SST-2; BERT",
-)
-def figure5(asked: RecipeCall) -> Table:
-    return token_table(asked, [BLEND], {"ALTI": "alti"}, "map")
+# Figure 6 -------------------------------------------------------------------------------------------------
 
 
 @recipe(
     "alti/figure6",
     "Relevance rank of tokens without meaning: 1 contributes most, 0 least.",
-    samples="SST-2's test set; BERT, DistilBERT and RoBERTa. Its bars have no numbers in the text",
+    samples="SST-2's test set; BERT, DistilBERT and RoBERTa. Its bars have no numbers in the text; "
+    f"{REPOSITORY}, data/*_rank_special_tokens.json)",
     data=("sst2",),
     spare="own",
     limit=200,
-    claims=(Claim("ALTI ranks it lowest.", "section 5", best("ALTI", lowest=True), each=True),),
+    reported=FIGURE6,
+    joins=True,
+    claims=(
+        Claim(
+            "Rollout-based methods and grad l2 assign large scores to these tokens compared to ALTI.",
+            "section 5, figure 6",
+            best("ALTI", lowest=True),
+            each=True,
+        ),
+    ),
 )
-def figure6(asked: RecipeCall) -> Table:
+def figure6(call: RecipeCall) -> Table:
+    """A column for each model, over [CLS], [SEP], commas and full stops; then one for each of these tokens."""
     rows = {**ROWS, "grad l2": GRADIENT}
-    run = asked.evaluate(asked.examples(), rows.values(), ["special-rank"])
-    prefix = "special-rank "
-    names = list(dict.fromkeys(key.metric.removeprefix(prefix) for key in run.summary if key.metric != prefix.strip()))
-    ours: dict[Place, Summary] = {}
-    columns = [MARKS.get(name, name) for name in names]
-    for name, column in zip(names, columns, strict=True):
-        ours |= overall(run, rows, prefix + name, column)
+    examples = call.examples()
+    pooled: dict[Place, Summary] = {}
+    by_token: dict[Place, Summary] = {}
+    sources: dict[str, str] = {}
+    for family, model in choose_models(call, "classification").items():
+        run = call.evaluate(examples, rows.values(), ["special-rank"], model=model)
+        tokens = dict.fromkeys(key.metric.partition(" ")[2] for key in run.summary)
+        columns = {token: f"{family}: {MARKS.get(token, token)}" for token in tokens if token}
+        for token, column in columns.items():
+            by_token |= overall(run, rows, f"special-rank {token}", column)
+        pooled |= {(row, family): pool([by_token[row, column] for column in columns.values()]) for row in rows}
+        sources |= dict.fromkeys((family, *columns.values()), used(run))
+    cells = pooled | by_token
+    columns_used = list(dict.fromkeys(column for _, column in cells))
+    pictures = {"": partial(draw_ranks, pooled=True), "-tokens": partial(draw_ranks, pooled=False)}
+    return Table(list(rows), columns_used, cells, "Mean ± standard deviation of the rank", sources, pictures=pictures)
 
-    def draw(_: Table) -> Picture:
-        from wherefrom.view.plot import Series, bars
 
-        return bars({row: Series.of(ours[row, column] for column in columns) for row in rows}, columns, y_label="rank")
+def pool(columns: Sequence[Summary]) -> Summary:
+    """All numbers of several columns, each example once for each column."""
 
-    return Table(list(rows), columns, ours, "Mean ± standard deviation of the rank", [used(run)], [], {"": draw})
+    def values() -> dict[str, float]:
+        known = [column.values() for column in columns if isinstance(column, Measured)]
+        return {f"{place} {example}": value for place, every in enumerate(known) for example, value in every.items()}
+
+    return Measured.of(summary(values().values()), values)
 
 
-# Two models -----------------------------------------------------------------------------------------------
+def draw_ranks(table: Table, *, pooled: bool) -> Picture:
+    """Bars by model, or by model and token."""
+    from wherefrom.view.plot import Series, bars
+
+    columns = [column for column in table.columns if (": " in column) != pooled]
+    known = [column for column in columns if all((row, column) in table.ours for row in table.rows)]
+    return bars(
+        {row: Series.of(table.ours[row, column] for column in known) for row in table.rows}, known, y_label="rank"
+    )
 
 
-def two_models(asked: RecipeCall) -> tuple[Any, Any, str]:
-    """Both models, and what they are. One model alone is set beside itself without its last two blocks."""
-    names = [each.strip() for each in asked.model.split(",")]
-    first = open_model(names[0], device=asked.device)
-    if len(names) == 2:
-        return first, open_model(names[1], device=asked.device), " and ".join(map(called, names))
-    if first.depth < 3:
-        raise InvalidOption(
-            f"{asked.model} has {first.depth} blocks, and none to leave out; name two models by a comma"
-        )
-    with _quiet():  # transformers lists the weights that find no place
-        shorter = open_model(asked.model, device=asked.device, model_kwargs={"num_hidden_layers": first.depth - 2})
-    return first, shorter, f"{asked.model} and the same without its last two blocks"
+# Figure 7 -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -195,6 +230,27 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
+def pair_models(call: RecipeCall) -> dict[str, tuple[Any, Any]]:
+    """Every two models of the call by name; a single model is paired with itself without its last two blocks."""
+    named = choose_models(call, "classification")
+    opened = {family: open_model(model, device=call.device) for family, model in named.items()}
+    if len(opened) > 1:
+        return {f"{a} and {b}": (opened[a], opened[b]) for a, b in combinations(opened, 2)}
+    ((family, first),) = opened.items()
+    if first.depth < 3:
+        raise InvalidOption(
+            f"{call.model} has {first.depth} blocks, too few to leave two out; give two models separated by a comma"
+        )
+    shorter = {"num_hidden_layers": first.depth - 2}
+    with _quiet():  # transformers lists the weights of the blocks left out
+        second = open_model(named[family], device=call.device, model_kwargs=shorter)
+    return {f"{family} and its first {first.depth - 2} of {first.depth} blocks": (first, second)}
+
+
+def _gradient_second(table: Table, column: str) -> bool | None:
+    return best("grad l2", "grad · input", "IG")(table, column)
+
+
 @recipe(
     "alti/figure7",
     "Spearman's ρ between the explanations of two models that predict the same class.",
@@ -202,34 +258,47 @@ def _quiet() -> Iterator[None]:
     data=("sst2",),
     spare="own",
     limit=60,
-    claims=(Claim("ALTI is the most consistent.", "section 5", best("ALTI"), each=True),),
+    options={"n_steps": 100},
+    joins=True,
+    claims=(
+        Claim("ALTI is the most consistent.", "section 5, figure 7", best("ALTI"), each=True),
+        Claim("Grad l2 follows behind.", "section 5, figure 7", _gradient_second, each=True),
+    ),
 )
-def figure7(asked: RecipeCall) -> Table:
-    """`--model A,B` compares two models that cut text into the same tokens."""
+def figure7(call: RecipeCall) -> Table:
+    """`--model A,B` compares models that cut text into the same tokens; IG takes `n_steps` steps."""
     rows: dict[str, tuple[str, dict[str, Any]]] = {
         "ALTI": ("alti", {}),
         "grad l2": ("saliency", {"of": "probability"}),
         "grad · input": ("gradient-x-input", {"of": "probability", "norm": "abs"}),
-        "IG": ("integrated-gradients", {"of": "probability"}),
+        "IG": ("integrated-gradients", {"of": "probability", "n_steps": call.options["n_steps"]}),
     }
-    examples = asked.examples()
-    texts = [each.text for each in examples]
-    first, second, said = two_models(asked)
-    ours: dict[Place, Summary] = {}
-    for row, (method, options) in rows.items():
-        one, other = (_explanations(texts, model, method, options) for model in (first, second))
-        found = {each.id: consistency(a, b) for each, a, b in zip(examples, one, other, strict=True)}
-        ours[row, "ρ"] = Measured.of(summary(found.values()), partial(dict, found))
-    where = f"{said}, on {titled(examples.name, examples.split)}"
-    count = ours["ALTI", "ρ"].count
-    notes = [f"They predict the same class for {count} of {len(texts)} examples, which are those compared."]
-    draw = bar_picture(ours, list(rows), "ρ")
-    return Table(
-        list(rows), ["ρ"], ours, "Mean ± standard deviation of ρ", [f"{where}: n = {count}"], notes, {"": draw}
-    )
+    examples = call.examples()
+    texts = [example.text for example in examples]
+    cells: dict[Place, Summary] = {}
+    sources: dict[str, str] = {}
+    notes = []
+    for column, models in pair_models(call).items():
+        for row, (method, options) in rows.items():
+            both = (explain_by_magnitude(texts, model, method, options) for model in models)
+            values = {example.id: consistency(a, b) for example, a, b in zip(examples, *both, strict=True)}
+            cells[row, column] = Measured.of(summary(values.values()), partial(dict, values))
+        count = cells["ALTI", column].count
+        names = " and ".join(dict.fromkeys(called(model.name) for model in models))
+        sources[column] = f"{column} ({names}) on {titled(examples.name, examples.split)}: n = {count}"
+        notes.append(f"{column} predict the same class for {count} of {len(texts)} examples, which are those compared.")
+    of = "Mean ± standard deviation of ρ"
+    return Table(list(rows), list(sources), cells, of, sources, notes, {"": draw_consistency})
 
 
-def _explanations(texts: list[Any], model: Any, method: str, options: dict[str, Any]) -> list[Explanation]:
-    """By magnitude, as the paper has them."""
+def draw_consistency(table: Table) -> Picture:
+    from wherefrom.view.plot import Series, bars
+
+    by_pair = {column: Series.of(table.ours[row, column] for row in table.rows) for column in table.columns}
+    return bars(by_pair, list(table.rows), y_label="ρ", written=len(by_pair) == 1)
+
+
+def explain_by_magnitude(texts: list[Any], model: Any, method: str, options: dict[str, Any]) -> list[Explanation]:
+    """Explanations with absolute scores, which the paper compares."""
     found = explain(texts, model, method=method, truncate=True, **options)
-    return [replace(each, scores=np.abs(each.scores)) for each in found]
+    return [replace(explanation, scores=np.abs(explanation.scores)) for explanation in found]
