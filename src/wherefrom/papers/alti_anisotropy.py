@@ -151,8 +151,12 @@ def draw_curves(table: Table, y_label: str = "cosine similarity") -> Picture:
 
     families = dict.fromkeys(column.removesuffix(OUTPUTS).removesuffix(TRANSFORMED) for column in table.columns)
     order = [family + kind for kind in (OUTPUTS, TRANSFORMED) for family in families]
-    cells = {column: [table.ours[row, column] for row in table.rows if (row, column) in table.ours] for column in order}
-    return curves({column: Series.of(every) for column, every in cells.items() if every}, y_label=y_label)
+    blank = number(float("nan"), 0)  # a model with fewer layers
+    cells = {column: [table.ours.get((row, column), blank) for row in table.rows] for column in order}
+    known = {column: every for column, every in cells.items() if any(cell.count for cell in every)}
+    depth = max(place for every in known.values() for place, cell in enumerate(every, 1) if cell.count)
+    series = {column: Series.of(every[:depth]) for column, every in known.items()}
+    return curves(series, x=range(1, depth + 1), y_label=y_label)
 
 
 @recipe(
