@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ import tiny
 import wherefrom
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.metric.correlation import summary
-from wherefrom.papers import Result, lookup, resolve
+from wherefrom.papers import Result, lookup
 from wherefrom.papers.alti import pool
 from wherefrom.papers.alti_figures import row_distance
 from wherefrom.papers.alti_models import name_models
 from wherefrom.papers.claims import Claim
 from wherefrom.papers.recipe import Measured, Place, Table, number
-from wherefrom.papers.request import ReproduceRequest
+from wherefrom.papers.request import ReproduceRequest, resolve
 
 pytestmark = pytest.mark.filterwarnings("ignore:integrated gradients have not converged")  # of few steps
 TEXTS = ["the cat is good .", "a deep film , not a bad film .", "the keys to the cabinets are very good !"]
@@ -115,7 +116,7 @@ def test_table2_is_spearmans_rho_with_the_change_of_the_verb(folder: Path, verbs
         at = int((ids[0] == tokenizer.mask_token_id).nonzero())
         verb = tokenizer.convert_tokens_to_ids(word)
 
-        def probability(batch: torch.Tensor, at: int = at, verb: int = verb) -> torch.Tensor:
+        def probability(batch: torch.Tensor, at: int = at, verb: int = verb) -> Any:
             with torch.no_grad():
                 return model.pretrained(input_ids=batch).logits[:, at].softmax(-1)[:, verb]
 
@@ -148,7 +149,7 @@ def test_figure3_has_the_measured_cosines_and_names_the_pairs(bert: str, folder:
     for pairs in ("sentence", "all"):
         table = run("figure3", model=f"{bert},{deep}", data=reviews, pairs=pairs).table
         for family, path, depth in (("BERT", bert, 3), ("DistilBERT", deep, 5)):
-            found = wherefrom.anisotropy(TEXTS, path, pairs=pairs)  # type: ignore[arg-type]
+            found = wherefrom.anisotropy(TEXTS, path, pairs=pairs)
             rows = [f"L{layer}" for layer in range(1, depth + 1)]
             for kind, values in (("outputs", found.outputs), ("transformed", found.transformed)):
                 assert table.matrix(rows, [f"{family} {kind}"])[:, 0] == pytest.approx(values, abs=1e-6)
@@ -190,9 +191,8 @@ def test_figure6_is_the_mean_rank_of_tokens_without_meaning(bert: str, reviews: 
 
 
 def test_pooled_columns_keep_every_value() -> None:
-    columns = [
-        Measured.of(summary(each.values()), lambda each=each: each) for each in ({"a": 1.0, "b": 2.0}, {"a": 6.0})
-    ]
+    first, second = {"a": 1.0, "b": 2.0}, {"a": 6.0}
+    columns = [Measured.of(summary(each.values()), partial(dict, each)) for each in (first, second)]
     pooled = pool(columns)
     assert (pooled.mean, pooled.count) == (3.0, 3)
     assert isinstance(pooled, Measured)
@@ -364,15 +364,15 @@ def test_claims_about_table_2() -> None:
     assert only(table_of(cells), "") is True
     assert only(table_of(cells | {("Attn Rollout", "SVA BERT"): 0.3}), "") is False
     assert only(table_of({("Attn Rollout", "SST2 BERT"): 0.3}), "") is None
-    lower = claim_of("table2", "Correlations").holds
+    lower = claim_of("table2", "Overall").holds
     both = {
         (row, column): value
         for row in ("Norm Rollout", "ALTI")
         for column, value in (("SST2 BERT", 0.5), ("SVA BERT", 0.4))
     }
     assert lower(table_of(both), "") is True
-    assert lower(table_of(both | {("ALTI", "SVA BERT"): 0.6}), "") is False
-    assert lower(table_of(cells | {("ALTI", "SST2 RoBERTa"): 0.6}), "") is not True
+    assert lower(table_of(both | {("ALTI", "SVA BERT"): 0.7}), "") is False
+    assert lower(table_of({("ALTI", "SVA BERT"): 0.1, ("ALTI", "SST2 RoBERTa"): 0.6}), "") is None
     spread = claim_of("table2", "ALTI has").holds
     rows = {row: summary(values) for row, values in (("ALTI", [1.0, 1.1]), ("Attn Rollout", [0.0, 1.0]))}
     assert spread(Table(list(rows), ["x"], {(row, "x"): cell for row, cell in rows.items()}, "", []), "x") is True

@@ -24,7 +24,7 @@ import numpy as np
 
 from wherefrom.api import explain
 from wherefrom.data.example import titled
-from wherefrom.errors import InvalidOption, UnsupportedModel
+from wherefrom.errors import InvalidOption, NotDefined, UnsupportedModel
 from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
 from wherefrom.model import open_model
@@ -95,14 +95,10 @@ def _only_distilbert(table: Table, _: str) -> bool | None:
 
 
 def _lower_for_verbs(table: Table, _: str) -> bool | None:
-    """Whether every method but attention rollout correlates less on SVA than on SST2, model family by model family."""
+    """Whether the mean over methods and model families is lower on SVA than on SST2."""
     shared = [family for family in _families(table, "SVA") if family in _families(table, "SST2")]
-    if not shared:
-        return None
-    rows = ("Norm Rollout", "ALTI")
-    return all(
-        table.mean(row, f"SVA {family}") < table.mean(row, f"SST2 {family}") for row in rows for family in shared
-    )
+    verbs, reviews = (table.matrix(columns=[f"{task} {family}" for family in shared]) for task in ("SVA", "SST2"))
+    return bool(verbs.mean() < reviews.mean()) if shared else None
 
 
 @recipe(
@@ -124,7 +120,7 @@ def _lower_for_verbs(table: Table, _: str) -> bool | None:
             _only_distilbert,
             tested=False,
         ),
-        Claim("Correlations on SVA are lower than on SST2.", "section 5", _lower_for_verbs, tested=False),
+        Claim("Overall correlations are lower on SVA than on SST2.", "section 5", _lower_for_verbs, tested=False),
     ),
 )
 def table2(call: RecipeCall) -> Table:
@@ -282,6 +278,8 @@ def figure7(call: RecipeCall) -> Table:
         for row, (method, options) in rows.items():
             both = (explain_by_magnitude(texts, model, method, options) for model in models)
             values = {example.id: consistency(a, b) for example, a, b in zip(examples, *both, strict=True)}
+            if np.isnan(list(values.values())).all():
+                raise NotDefined(f"{column} predict the same class for none of {len(texts)} examples; raise --limit")
             cells[row, column] = Measured.of(summary(values.values()), partial(dict, values))
         count = cells["ALTI", column].count
         names = " and ".join(dict.fromkeys(called(model.name) for model in models))

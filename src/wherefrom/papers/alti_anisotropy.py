@@ -6,6 +6,7 @@ https://aclanthology.org/2022.emnlp-main.595
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,24 +46,34 @@ TRANSFORMED = " transformed"
 OUTPUTS = " outputs"
 
 
-def _curves_of(table: Table) -> list[tuple[list[Summary], list[Summary]]]:
-    """Outputs and transformed vectors of each model, layer by layer."""
-    pairs = []
-    for column in table.columns:
-        family = column.removesuffix(TRANSFORMED)
-        cells = [(table.ours.get((row, family + OUTPUTS)), table.ours.get((row, column))) for row in table.rows]
-        known = [(first, second) for first, second in cells if first is not None and second is not None]
-        if column.endswith(TRANSFORMED) and known:
-            pairs.append(([first for first, _ in known], [second for _, second in known]))
-    return pairs
+def _curves_of(table: Table, kind: str) -> dict[str, list[Summary]]:
+    """Outputs or transformed vectors of each model, layer by layer."""
+    columns = [column for column in table.columns if column.endswith(kind)]
+    cells = {
+        column: [table.ours[row, column] for row in table.rows if (row, column) in table.ours] for column in columns
+    }
+    return {column.removesuffix(kind): every for column, every in cells.items() if every}
+
+
+def _layer_pairs(table: Table) -> list[tuple[Summary, Summary]]:
+    """An output cell and its transformed cell, for every layer of every model."""
+    parts = _curves_of(table, TRANSFORMED)
+    outputs = {family: every for family, every in _curves_of(table, OUTPUTS).items() if family in parts}
+    return [pair for family, every in outputs.items() for pair in zip(every, parts[family], strict=True)]
+
+
+def _all_known(answers: Iterable[bool]) -> bool | None:
+    """Whether all answers are yes; None without any."""
+    known = list(answers)
+    return all(known) if known else None
 
 
 def _below_outputs(table: Table, _: str) -> bool | None:
-    return all_above(pair for outputs, parts in _curves_of(table) for pair in zip(outputs, parts, strict=True))
+    return all_above(_layer_pairs(table))
 
 
 def _lowest_first(table: Table, _: str) -> bool | None:
-    return all_above((parts[-1], parts[0]) for _, parts in _curves_of(table))
+    return all_above((parts[-1], parts[0]) for parts in _curves_of(table, TRANSFORMED).values())
 
 
 @recipe(
@@ -91,13 +102,15 @@ def _lowest_first(table: Table, _: str) -> bool | None:
         Claim(
             "There is almost isotropy in the first layers (transformed vectors, below 0.12 in the first three).",
             "section 3, figure 3",
-            lambda table, _: all(cell.mean < 0.12 for _, parts in _curves_of(table) for cell in parts[:3]),
+            lambda table, _: _all_known(
+                cell.mean < 0.12 for parts in _curves_of(table, TRANSFORMED).values() for cell in parts[:3]
+            ),
             tested=False,
         ),
         Claim(
             "Outputs are highly anisotropic: the similarity tends to be close to 1 (above 0.5 in the last layer).",
             "section 3, figure 3",
-            lambda table, _: all(outputs[-1].mean > 0.5 for outputs, _ in _curves_of(table)),
+            lambda table, _: _all_known(every[-1].mean > 0.5 for every in _curves_of(table, OUTPUTS).values()),
             tested=False,
         ),
     ),
@@ -169,9 +182,7 @@ def draw_curves(table: Table, y_label: str = "cosine similarity") -> Picture:
             "In a highly anisotropic space all vectors lie close to a line: outputs add up to more than transformed "
             "vectors in every layer.",
             "section 3, figure 4",
-            lambda table, _: all(
-                first.mean > second.mean for curves in _curves_of(table) for first, second in zip(*curves, strict=True)
-            ),
+            lambda table, _: _all_known(first.mean > second.mean for first, second in _layer_pairs(table)),
             tested=False,
         ),
     ),
