@@ -372,7 +372,7 @@ def test_defaults_are_filled_in_and_wrong_requests_refused() -> None:
     with pytest.raises(InvalidOption):
         _ = resolve(recipe, ReproduceRequest(data=("sst2", "imdb"))).only
     with pytest.raises(InvalidOption):
-        resolve(lookup("abnar2020/figure1")[0], ReproduceRequest(data=("sst2",)))
+        resolve(lookup("globenc/figure5")[0], ReproduceRequest(data=("sst2",)))  # weights of a model
     with pytest.raises(InvalidOption):
         resolve(recipe, ReproduceRequest(limit=0))
     with pytest.raises(WherefromError, match="did you mean 'abnar2020/table1'"):

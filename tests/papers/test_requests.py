@@ -16,10 +16,11 @@ import wherefrom
 from wherefrom.cli import app
 from wherefrom.errors import DamagedFile, InvalidOption, WherefromError
 from wherefrom.metric.correlation import summary
-from wherefrom.papers import Result, Results
+from wherefrom.papers import Result, Results, lookup
 from wherefrom.papers.claims import Claim, best
 from wherefrom.papers.recipe import _RECIPES, Measured, RecipeCall, Table, number, recipe
 from wherefrom.papers.request import ReproduceRequest, parse_models, resolve
+from wherefrom.papers.samples import own
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +121,19 @@ def test_columns_of_several_calls_are_joined(tmp_path: Path) -> None:
     (tmp_path / "toy/table1.json").write_text("{}", encoding="utf-8")
     with pytest.raises(DamagedFile):
         wherefrom.reproduce("toy/table1", data="sst2", out=tmp_path)
+
+
+def test_single_texts_are_drawn_from_a_dataset() -> None:
+    drawn = [found.texts for limit in (None, 2) for found in [resolve_figure(data=("own",), limit=limit)]]
+    assert [len(texts) for texts in drawn] == [3, 2]
+    assert all(example in [each.text for each in own()] for example in drawn[0])
+    assert resolve_figure(data=("own",), seed=1).texts != drawn[0]
+    with pytest.raises(InvalidOption):
+        resolve_figure(data=("own",), texts=("a text",))
+
+
+def resolve_figure(**arguments: Any) -> RecipeCall:
+    return resolve(lookup("abnar2020/figure1")[0], ReproduceRequest(**arguments))
 
 
 @pytest.mark.usefixtures("toy")

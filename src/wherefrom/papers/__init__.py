@@ -91,7 +91,8 @@ def reproduce(
         name: "abnar2020/table1"; a paper, "abnar2020"; either with options, "abnar2020/table2(norm=sum)".
         model: a shipped model, a Hub id or a folder in place of the recipe's own; or one for each dataset or recipe:
             "sst2=A,mnli=B,figure4=C", or a mapping.
-        data: a dataset (`wherefrom.data.read`), or several separated by commas where the paper's table has several.
+        data: a dataset (`wherefrom.data.read`), or several separated by commas where the paper's table has several; a
+            recipe about single texts takes `limit` of its texts (3).
         split: the split of the dataset.
         columns: the column of each part of an example: {"text": "review"}.
         texts: the texts of a recipe about single texts; a pair is a tuple of two.

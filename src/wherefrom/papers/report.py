@@ -110,15 +110,12 @@ class Result:
         none = (
             "the paper gives none in writing" if self.recipe.at_hand else "the paper's printed numbers are not at hand"
         )
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items() if value != "")
         beside = "; in brackets the paper's" if self.recipe.reported else f"; {none}"
         return [
             f"{self.recipe.about}",
             f"Ours: {'; '.join(table.sources)}. {table.of}{beside}.",
-            *(
-                [f"Options: {', '.join(f'{name}={value}' for name, value in self.options.items())}."]
-                if self.options
-                else []
-            ),
+            *([f"Options: {options}."] if options else []),
             f"Paper: {self.recipe.samples}.",
             *table.notes,
         ]

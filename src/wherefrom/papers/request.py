@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wherefrom import spec
+from wherefrom.data import drawn
 from wherefrom.errors import InvalidOption
 from wherefrom.papers import samples
 from wherefrom.papers.recipe import Recipe, RecipeCall, Text
 from wherefrom.typecheck import kind_of
+
+TEXTS_DRAWN = 3  # of a dataset, by a recipe about single texts
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,13 @@ def _option_types(recipe: Recipe) -> dict[str, Any]:
 def resolve(recipe: Recipe, request: ReproduceRequest | None = None) -> RecipeCall:
     """The call of one recipe: the request's arguments, and the recipe's defaults for the rest."""
     request = request or ReproduceRequest()
-    if request.data and not recipe.data:
-        raise InvalidOption(f"{recipe.name} shows single texts and takes no --data; give it --text")
+    if request.data and not recipe.data and not recipe.texts:
+        raise InvalidOption(f"{recipe.name} reads no texts and takes no --data")
+    if request.data and request.texts and not recipe.data:
+        raise InvalidOption(f"{recipe.name} shows single texts; give it --text or --data, not both")
     if request.texts and not recipe.texts:
         raise InvalidOption(f"{recipe.name} measures a dataset and takes no --text; give it --data")
-    if (request.split or request.columns) and not recipe.data:
+    if (request.split or request.columns) and not recipe.data and not request.data:
         raise InvalidOption(f"{recipe.name} reads no dataset and takes no --split or --column")
     chosen = {key: model for key, model in request.models if key}
     by_dataset = [name for name in dict.fromkeys((*recipe.data, *recipe.columns)) if name in chosen]
@@ -143,12 +148,19 @@ def resolve(recipe: Recipe, request: ReproduceRequest | None = None) -> RecipeCa
         folder=request.folder,
         names=request.names,
         models=models,
-        texts=request.texts or recipe.texts,
+        texts=request.texts or (draw_texts(request) if request.data and not recipe.data else recipe.texts),
         options=check_options(recipe, dict(request.options)),
         split=request.split,
         columns=request.columns,
         train_limit=request.train_limit,
     )
+
+
+def draw_texts(request: ReproduceRequest) -> tuple[Text, ...]:
+    """Texts of the named datasets for a recipe about single texts: `limit` of each, drawn by the seed."""
+    datasets = (samples.read(name, request.folder, request.columns, request.split) for name in request.data)
+    limit = request.limit or TEXTS_DRAWN
+    return tuple(example.text for data in datasets for example in drawn(data, limit, request.seed))
 
 
 def fit(request: ReproduceRequest, recipe: Recipe, paper: Sequence[Recipe]) -> ReproduceRequest:
