@@ -67,9 +67,10 @@ def test_each_file_is_read_by_name_by_folder_and_directly(
         read(path, split),
         read(path.parent, split),
         read(name, split),
-        read(f"{name}", split, folder=PUBLISHED, limit=100),
+        read(name, split, folder=PUBLISHED, limit=100),
     ]
     assert all((other.name, other.split, list(other)) == (name, called, examples) for other in others)
+    assert {samples.dataset_of(source) for source in (name, str(path), str(path.parent))} == {name}
 
 
 def test_the_first_split_is_the_one_read_unasked() -> None:

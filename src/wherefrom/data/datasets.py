@@ -298,6 +298,18 @@ def _sentence(example: Example) -> bytes:
     return sha256(" ".join(full.lower().split()).encode(errors="surrogatepass")).digest()[:16]
 
 
+def dataset_name(source: str) -> str | None:
+    """The name of the dataset that a source belongs to, None for a table of one's own.
+
+    >>> dataset_name("blimp:ana")
+    'blimp'
+    """
+    if not _is_path(source):
+        return source.partition(":")[0]
+    row = _known(Path(source))
+    return None if row is None else row.name
+
+
 def known() -> dict[str, str]:
     """The datasets that `read` knows by name, and what each is."""
     return {**{row.name: row.about for row in SOURCES.values()}, grammar.NAME: grammar.ABOUT, **pictured.ABOUT}

@@ -14,10 +14,9 @@ from typing import Any
 
 from wherefrom.data import Dataset, Example
 from wherefrom.data import read as read_data
-from wherefrom.data.datasets import on_this_machine
+from wherefrom.data.datasets import dataset_name, on_this_machine
 from wherefrom.data.example import MASK, kept, lot
 from wherefrom.data.rows import prompt
-from wherefrom.data.sources import SOURCES
 from wherefrom.data.tables import BadRow
 from wherefrom.errors import InvalidOption
 from wherefrom.evaluation.gold import gold_classes
@@ -108,13 +107,8 @@ def read(
 
 
 def dataset_of(name: str) -> str:
-    """The name of the dataset behind a file, folder or group: "sst2" for "data/sst2/dev.tsv"."""
-    path = Path(name)
-    if path.exists():
-        folder = path if path.is_dir() else path.resolve().parent
-        folders = {each: row.name for row in SOURCES.values() for each in (row.name, *row.folders)}
-        return folders.get(folder.name, name)
-    return name.partition(":")[0]
+    """The name of the dataset behind a file, folder or group: "sst2" for "data/SST-2/dev.tsv"."""
+    return dataset_name(name) or name
 
 
 def refuse_foreign_labels(model: str, data: Dataset, names: Mapping[Any, str] | None = None) -> None:
