@@ -1,80 +1,158 @@
-"""Put what `wherefrom reproduce` wrote into docs/papers.md: python scripts/papers.py FOLDER
+"""Write what `scripts/recipes.py FOLDER` measured into the docs: python scripts/papers.py FOLDER
 
-Between the comments `<!-- result: abnar2020/table1 -->` and `<!-- end -->` of the page stands the Markdown of that
-recipe, taken from FOLDER/abnar2020/table1.md, so that no number is typed by hand. `| columns: dot mean, AP mean` keeps
-these columns alone; `| picture: -dot` copies the recipe's picture of that name (`plain`: it has one) beside the page.
-`<!-- verdicts -->` collects the claims of all results on the page.
+    docs/papers.md            between `<!-- paper: alti -->` and `<!-- end -->`: a row for each table and figure
+    docs/papers/alti.md       every number of the paper's recipes, and the pictures of `PICTURES`
+
+No number is typed by hand: a row shows the cells of `HEADLINES` (without them, the first cells that the paper prints
+too, else the first cells), each as our mean ± half its 99 % interval, with the paper's number in brackets.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
-IMAGES = PAGE.parent / "img" / "papers"
-RESULT = re.compile(r"<!-- result: (?P<name>[^|>]+?)(?P<options>(?: \|[^>]*?)?) -->\n.*?<!-- end -->\n", re.DOTALL)
-VERDICTS = re.compile(r"<!-- verdicts -->\n.*?<!-- end -->\n", re.DOTALL)
-MORE = "The command prints more columns."
+from wherefrom.papers import Recipe, recipes
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+SECTION = re.compile(r"<!-- paper: (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.DOTALL)
 CLAIM = re.compile(r"^- (?P<says>.*) \*\*(?P<verdict>.*?)\.\*\*$", re.MULTILINE)
+SIGNS = {"Holds here": "✓", "Does not hold here": "✗", "Cannot be told here": "?"}
+WIDEST = 9  # columns of a table on a page; the csv file has all of them
+SHOWN = 3  # cells of a row without a headline
+
+# The cells that sum up a recipe: (row, column).
+HEADLINES: dict[str, tuple[tuple[str, str], ...]] = {}
+# The pictures that are copied beside the pages: recipe -> suffixes of the files.
+PICTURES: dict[str, tuple[str, ...]] = {}
 
 
-def options(text: str) -> dict[str, str]:
-    """`| columns: a, b | picture: x` as a dictionary."""
-    pairs = (part.partition(":") for part in text.split("|") if part.strip())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def title(recipe: Recipe) -> str:
+    """The name of a table or figure as the paper prints it: "Table A.1" for tableA1."""
+    kind, number = re.fullmatch(r"([a-z]+)-?(.*)", recipe.short).groups()  # type: ignore[union-attr]
+    if kind not in ("table", "figure"):
+        return recipe.short.replace("-", " ").capitalize()
+    return f"{kind.capitalize()} " + re.sub(r"^([A-Z])([0-9])", r"\1.\2", number)
 
 
-def chosen(markdown: str, columns: str) -> str:
-    """The Markdown with the first column of its table and these alone, and a word on the others."""
-    wanted = [each.strip() for each in columns.split(",")]
+def read_cells(path: Path) -> dict[tuple[str, str], dict[str, str]]:
+    """Every cell of a recipe's csv file."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return {(line["row"], line["column"]): line for line in csv.DictReader(stream)}
+
+
+def headline(recipe: Recipe, cells: dict[tuple[str, str], dict[str, str]]) -> str:
+    """The numbers of a recipe's row."""
+    places = [place for place in HEADLINES.get(recipe.name, ()) if place in cells]
+    both = [place for place, cell in cells.items() if cell["mean"] and cell["paper"]]
+    ours = [place for place, cell in cells.items() if cell["mean"]]
+    lines = [f"{row}, {column}: {show_cell(cells[row, column])}" for row, column in places or (both or ours)[:SHOWN]]
+    return "<br>".join(lines).replace("|", "\\|")
+
+
+def show_cell(cell: dict[str, str]) -> str:
+    """Our mean ± half its interval, and the paper's number in brackets."""
+    interval = f" ± {float(cell['interval']):.2f}" if cell["interval"] else ""
+    paper = f" ({float(cell['paper']):.2f})" if cell["paper"] else ""
+    return (f"{float(cell['mean']):.2f}" if cell["mean"] else "–") + interval + paper
+
+
+def show_claims(markdown: str) -> str:
+    """The claims under a recipe's table, each with a sign: holds, does not, cannot be told."""
+    lines = []
+    for claim in CLAIM.finditer(markdown):
+        verdict, _, untested = claim["verdict"].partition(", ")
+        lines.append(f"{SIGNS[verdict]} {claim['says']}" + (" *Untested.*" if untested else ""))
+    return "<br>".join(lines).replace("|", "\\|") or "–"
+
+
+def show_calls(recipe: Recipe, record: dict[str, dict[str, Any]]) -> str:
+    """The commands of a recipe, with date and time."""
+    calls = [(command, made) for command, made in record.items() if made["recipe"] == recipe.name]
+    lines = [f"`{command}` {made['date']}, {show_time(made['seconds'])}" for command, made in calls]
+    return "<br>".join(lines).replace("|", "\\|")
+
+
+def show_time(seconds: float) -> str:
+    """Seconds as hours, or as minutes where they are few."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 360 else f"{max(seconds / 60, 0.1):.1f} min"
+
+
+def row(recipe: Recipe, folder: Path, record: dict[str, dict[str, Any]]) -> str:
+    """The row of a recipe in docs/papers.md."""
+    cells = read_cells(folder / f"{recipe.name}.csv")
+    markdown = (folder / f"{recipe.name}.md").read_text(encoding="utf-8")
+    anchor = recipe.name.replace("/", "").lower()
+    parts = [
+        f"[{title(recipe)}](papers/{recipe.paper}.md#{anchor}). {recipe.about}",
+        show_calls(recipe, record),
+        headline(recipe, cells),
+        show_claims(markdown),
+    ]
+    return f"| {' | '.join(parts)} |"
+
+
+def section(paper: str, folder: Path, record: dict[str, dict[str, Any]]) -> str:
+    """The table of a paper, a row for each recipe that was made."""
+    rows = [row(recipe, folder, record) for recipe in made(paper, folder)]
+    heading = ["| In the paper | Command | Ours (theirs) | Claims |", "|---|---|---|---|"]
+    return f"<!-- paper: {paper} -->\n" + "\n".join([*heading, *rows]) + "\n<!-- end -->\n"
+
+
+def made(paper: str, folder: Path) -> Iterator[Recipe]:
+    """The recipes of a paper that have a result in the folder."""
+    return (recipe for recipe in recipes() if recipe.paper == paper and (folder / f"{recipe.name}.csv").is_file())
+
+
+def page(paper: str, heading: str, folder: Path) -> str:
+    """The page with every number of a paper's recipes."""
+    blocks = [
+        f"# {heading}: every number",
+        "Written by `python scripts/papers.py` from the files of `wherefrom reproduce`. In a cell: our mean ± standard "
+        "deviation, and the paper's number in brackets. The half-widths of the 99 % intervals and the counts are in "
+        "the csv files that the commands write. [All papers](../papers.md).",
+    ]
+    for recipe in made(paper, folder):
+        text = (folder / f"{recipe.name}.md").read_text(encoding="utf-8").strip()
+        blocks.append(cut_columns(text.replace("### ", "## ", 1)))
+        for suffix in PICTURES.get(recipe.name, ()):
+            name = f"{recipe.name.replace('/', '-')}{suffix}.png"
+            (DOCS / "img" / "papers").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / f"{recipe.name}{suffix}.png", DOCS / "img" / "papers" / name)
+            blocks.append(f"![{recipe.name}](../img/papers/{name})")
+    return "\n\n".join(blocks) + "\n"
+
+
+def cut_columns(markdown: str) -> str:
+    """The table without the columns that no page is wide enough for, and a sentence that says so."""
     lines = markdown.splitlines()
-    heading = next(line for line in lines if line.startswith("|"))
-    cells = [cell.strip() for cell in heading.strip("|").split("|")]
-    kept = [0, *(cells.index(each) for each in wanted)]
-
-    def cut(line: str) -> str:
-        parts = [cell.strip() for cell in line.strip("|").split("|")]
-        return f"| {' | '.join(parts[i] for i in kept)} |"
-
-    last = max(number for number, line in enumerate(lines) if line.startswith("|"))
-    said = [cut(line) if line.startswith("|") else line for line in lines]
-    return "\n".join([*said[: last + 1], *(["", MORE] if len(kept) < len(cells) else []), *said[last + 1 :]])
-
-
-def block(folder: Path, name: str, given: str) -> str:
-    asked = options(given)
-    text = (folder / f"{name}.md").read_text(encoding="utf-8").strip()
-    if "columns" in asked:
-        text = chosen(text, asked["columns"])
-    if "picture" in asked:
-        IMAGES.mkdir(parents=True, exist_ok=True)
-        source = folder / f"{name}{asked['picture'].removeprefix('plain')}.png"
-        target = IMAGES / f"{name.replace('/', '-')}{asked['picture'].removeprefix('plain')}.png"
-        shutil.copyfile(source, target)
-        text += f"\n\n![{name}](img/papers/{target.name})"
-    text = "\n".join(
-        line.replace("### ", "#### ", 1) if line.startswith("### ") else line for line in text.splitlines()
-    )
-    return f"<!-- result: {name}{given} -->\n{text}\n<!-- end -->\n"
-
-
-def verdicts(folder: Path, page: str) -> str:
-    """Every claim of the results on the page, and whether it holds."""
-    lines = ["| result | claim | here |", "|---|---|---|"]
-    for found in RESULT.finditer(page):
-        text = (folder / f"{found['name']}.md").read_text(encoding="utf-8")
-        lines += [f"| {found['name']} | {claim['says']} | {claim['verdict']} |" for claim in CLAIM.finditer(text)]
-    return "<!-- verdicts -->\n" + "\n".join(lines) + "\n<!-- end -->\n"
+    table = [number for number, line in enumerate(lines) if line.startswith("|")]
+    width = len(re.findall(r"(?<!\\)\|", lines[table[0]])) - 2 if table else 0
+    if width <= WIDEST:
+        return markdown
+    for number in table:
+        cells = re.split(r"(?<!\\)\|", lines[number].strip().strip("|"))
+        lines[number] = f"|{'|'.join(cells[: WIDEST + 1])}|"
+    lines.insert(table[-1] + 1, f"\nThe csv file has {width - WIDEST} more columns.")
+    return "\n".join(lines)
 
 
 def main(folder: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    page = RESULT.sub(lambda found: block(folder, found["name"], found["options"]), page)
-    page = VERDICTS.sub(lambda _: verdicts(folder, page), page)
-    PAGE.write_text(page, encoding="utf-8")
+    record = json.loads((folder / "recipes.json").read_text(encoding="utf-8"))
+    text = (DOCS / "papers.md").read_text(encoding="utf-8")
+    for found in SECTION.finditer(text):
+        paper = found["name"]
+        heading = re.findall(r"^## (.*)$", text[: found.start()], re.MULTILINE)[-1]
+        (DOCS / "papers").mkdir(exist_ok=True)
+        (DOCS / "papers" / f"{paper}.md").write_text(page(paper, heading, folder), encoding="utf-8")
+        text = text.replace(found[0], section(paper, folder, record))
+    (DOCS / "papers.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

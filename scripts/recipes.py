@@ -1,0 +1,115 @@
+"""Run every recipe of the papers and record what each took.
+
+    python scripts/recipes.py FOLDER --limit 50 --data ../shared/data                   # a smoke run of all recipes
+    python scripts/recipes.py FOLDER --data ../shared/data --models MODELS              # the papers' own sample sizes
+    python scripts/recipes.py FOLDER --only abnar2020 --device cuda                     # some of them
+
+The full run takes the sample size of the paper where it states one and the data has as many rows, else at most 2,000
+(`SIZES`). `EXTRA` has the calls that need a model which does not ship; they are made if MODELS holds a folder of that
+name (docs/papers.md says how each was trained). FOLDER/recipes.json records command, date and seconds of every call;
+a call that stands there is not made again, and one that was cut off goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wherefrom.errors import WherefromError
+from wherefrom.papers import Result, recipes, reproduce
+
+# The number of examples of a full run; recipes that are not listed run at their default.
+SIZES: dict[str, int] = {}
+# Calls beside the default one: a model of its own, other data.
+EXTRA: dict[str, list[dict[str, str]]] = {}
+
+
+class Call(NamedTuple):
+    """One `wherefrom reproduce`."""
+
+    recipe: str
+    arguments: dict[str, Any]
+
+    @property
+    def command(self) -> str:
+        flags = [f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in self.arguments.items()]
+        return " ".join(["wherefrom reproduce", self.recipe, *flags])
+
+
+def list_calls(limit: int | None, models: Path | None, only: list[str]) -> Iterator[Call]:
+    """Every call of the run, paper by paper."""
+    for recipe in recipes():
+        if only and recipe.name not in only and recipe.paper not in only:
+            continue
+        size = limit or SIZES.get(recipe.name)
+        sized = {"limit": size} if size and recipe.data else {}
+        trains = {"train_limit": limit} if limit and recipe.paper == "value-zeroing" and recipe.data else {}
+        yield Call(recipe.name, {**sized, **trains})
+        for extra in EXTRA.get(recipe.name, []) if models else []:
+            named = {part.rpartition("=")[2] for part in extra.get("model", "").split(",")}
+            if all((models / name).is_dir() for name in named if not name.startswith("wherefrom/")):
+                yield Call(recipe.name, {**extra, **({"limit": limit} if limit else {}), **trains})
+
+
+def run_call(call: Call, out: Path, device: str | None, models: Path | None) -> Result:
+    """Make the call; models of `EXTRA` are folders in MODELS."""
+    arguments = dict(call.arguments)
+    if models and "model" in arguments:
+        parts = [part.rpartition("=") for part in arguments["model"].split(",")]
+        arguments["model"] = ",".join(
+            f"{key}{equals}{models / name if (models / name).is_dir() else name}" for key, equals, name in parts
+        )
+    result = reproduce(call.recipe, out=out, device=device, **arguments)
+    assert isinstance(result, Result)
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="where tables, pictures and runs are kept")
+    parser.add_argument("--limit", type=int, help="examples of every recipe, for a smoke run")
+    parser.add_argument("--data", type=Path, help="the folder of datasets (default: WHEREFROM_DATA)")
+    parser.add_argument("--models", type=Path, help="a folder of the models that do not ship")
+    parser.add_argument("--only", default="", help="papers or recipes, separated by commas")
+    parser.add_argument("--device")
+    given = parser.parse_args()
+    if given.data:
+        os.environ["WHEREFROM_DATA"] = str(given.data)
+    record = given.folder / "recipes.json"
+    done: dict[str, dict[str, Any]] = json.loads(record.read_text()) if record.is_file() else {}
+    failed = []
+    for call in list_calls(given.limit, given.models, [name for name in given.only.split(",") if name]):
+        if call.command in done:
+            continue
+        print(f"== {call.command}", flush=True)
+        start = time.perf_counter()
+        try:
+            result = run_call(call, given.folder, given.device, given.models)
+        except WherefromError as error:
+            failed.append(call.command)
+            print(f"failed: {error}", flush=True)
+            continue
+        except Exception:
+            failed.append(call.command)
+            traceback.print_exc()
+            continue
+        seconds = round(time.perf_counter() - start, 1)
+        done[call.command] = {"recipe": call.recipe, "date": date.today().isoformat(), "seconds": seconds}
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"   {seconds} s: {result.table.sources}", flush=True)
+    print(f"{len(done)} calls made, {len(failed)} failed" + "".join(f"\n  {command}" for command in failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
