@@ -44,6 +44,7 @@ LISTED = {
     "attn-lrp": "faithfulness",
     "decompx": "aopc accuracy prediction-performance",
     "globenc": "table1 table2 figure1 figure3 figure4 figure5",
+    "planted-facts": "lm reader",
     "value-zeroing": "figure1 figure2 figure3 table2 table3 appendix-distance appendix-probes",
     "yin-neubig": "alignment",
 }
@@ -51,6 +52,8 @@ LISTED = {
 
 LIMITS = {"globenc/figure4": 1}  # HTA takes its time
 SLOW = (
+    "planted-facts/lm",
+    "planted-facts/reader",
     "value-zeroing/figure3",
     "value-zeroing/appendix-probes",
     "value-zeroing/figure2",
