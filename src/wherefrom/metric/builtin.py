@@ -29,15 +29,12 @@ from wherefrom.metric.base import Case, MetricSpec, Part, metric
 from wherefrom.metric.probing import Code, Probe
 from wherefrom.metric.ranks import Ties, token_ranks
 from wherefrom.result.explanation import Explanation
-from wherefrom.result.words import Span
 from wherefrom.typecheck import least, within
 
 Array = NDArray[np.float64]
 LEVELS = ("scores", "layers", "maps")
 Signs = Literal["none", "reference", "both"]  # whose signs count where two methods are compared; else magnitudes are
 CueSigns = Literal["magnitude", "kept"]  # scores with signs by their magnitude, or as they are
-SourceUnit = Literal["sentence", "line", "document"]
-SourceJoin = Literal["sum", "mean"]
 Ranked = Literal["all", "text"]  # every token, or those alone that the tokenizer did not add itself
 STEPS = {"protocol": Literal["text", "attcat-code"]}  # of erasure in tenths,
 TEXT = {"protocol": Literal["text"]}
@@ -266,13 +263,9 @@ def evenness(case: Case, asked: MetricSpec, *, top: Annotated[float, within(0, 1
 
 
 def _mask(case: Case, spans: Any) -> NDArray[np.bool_]:
-    return _mask_of(case.explanation, spans)
-
-
-def _mask_of(explanation: Explanation | Sequence[Span | None], spans: Any) -> NDArray[np.bool_]:
     from wherefrom.data import token_mask
 
-    mask = token_mask(explanation, spans)
+    mask = token_mask(case.explanation, spans)
     if not mask.any():
         raise NotDefined("none of the model's tokens is one of those that are looked for; the text may have been cut")
     return mask
@@ -298,24 +291,6 @@ def _among_top(scores: Any, case: Case, asked: MetricSpec) -> Iterator[Part]:
     yield Part(None, found.fraction)
     yield Part(None, float(found.count), "count")
     yield Part(None, float(min(k, answer.sum())), "maximum")
-
-
-@metric("source-recall", needs=("cues",))
-def source_recall(
-    case: Case, _: MetricSpec, *, unit: SourceUnit = "sentence", join: SourceJoin = "sum"
-) -> Iterator[Part]:
-    """1 where the sentence of the highest score holds the cue, else 0; the last one, which asks, is left out."""
-    parts = case.explanation.by(unit, join)
-    single = isinstance(case.example.text, str)
-    text = case.example.text if single else case.example.text[1]
-    places = [span if span is not None and span[0] == (not single) else None for span in parts.spans]  # no answer's
-    last = len(text.rstrip()) - 1
-    asking = next((start for _, start, end in filter(None, places) if start <= last < end), len(text))
-    sources = [i for i, place in enumerate(places) if place is not None and place[2] <= asking]
-    holding = _mask_of(places, case.example.cues)[sources]
-    if not holding.any():
-        raise NotDefined("the cue is in no sentence before the last one; the text may have been cut")
-    yield Part(None, float(holding[np.argmax(parts.scores[sources])]))
 
 
 def _cue(

@@ -25,7 +25,7 @@ from typing import Any
 
 from wherefrom.display import Listed
 from wherefrom.errors import InvalidOption
-from wherefrom.metric import builtin  # noqa: F401 (they register themselves)
+from wherefrom.metric import builtin, source_recall  # noqa: F401 (they register themselves)
 from wherefrom.metric.base import METRICS, NEEDS, Metric, MetricSpec, chosen_by
 from wherefrom.spec import apart, checked_options, parse
 

@@ -35,7 +35,7 @@ def train_once(call: RecipeCall, sentences: Sequence[str]) -> str:
     folder = call.work / "models" / f"{READER}-{key}"
     if (folder / "tokenizer_config.json").is_file():  # written last
         return str(folder)
-    tokenizer = open_model("wherefrom/lm").tokenizer
+    tokenizer: Any = open_model("wherefrom/lm").tokenizer
     model = train_reader(tokenizer, sentences, steps, call.seed, call.device)
     model.cpu().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -75,7 +75,7 @@ def train_reader(tokenizer: Any, sentences: Sequence[str], steps: int, seed: int
         answers = following != IGNORED  # the head over the vocabulary is most of the work: only where it counts
         loss = cross_entropy(model.lm_head(states[answers]), following[answers])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if schedule.last_epoch < steps - 1:

@@ -129,7 +129,7 @@ def draw_prompt(
 @torch.no_grad()
 def log_probability(opened: Model, text: str, answer: str) -> float:
     """log p of an answer after a text, from one plain forward pass."""
-    tokenizer = opened.tokenizer
+    tokenizer: Any = opened.tokenizer
     prompt = tokenizer(text)["input_ids"]
     target = tokenizer(answer, add_special_tokens=False)["input_ids"]
     ids = torch.tensor([[*prompt, *target]], device=opened.device)
