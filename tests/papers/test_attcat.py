@@ -70,9 +70,9 @@ def saved(folder: Path, task: str = "question-answering", variant: str = "bert",
 
 
 def reproduced(name: str, **arguments: Any) -> Result:
-    found = wherefrom.reproduce(name, **arguments)
-    assert isinstance(found, Result)
-    return found
+    result = wherefrom.reproduce(name, **arguments)
+    assert isinstance(result, Result)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two questions that have an answer and one that has none."""
     path = tmp_path_factory.mktemp("data") / "questions.jsonl"
     rows: list[dict[str, Any]] = [
-        {"text": each.text[0], "pair": each.text[1], "answer": [list(span) for span in each.answer]}
-        for each in [*QUESTIONS, Example("3", ("what is bad ?", "the film is good ."))]
+        {"text": example.text[0], "pair": example.text[1], "answer": [list(span) for span in example.answer]}
+        for example in [*QUESTIONS, Example("3", ("what is bad ?", "the film is good ."))]
     ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return str(path)
@@ -94,8 +94,8 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_figure_3_counts_the_first_answer_and_its_maximum(answering: str, squad: str) -> None:
     """Of two gold answers the first, which is shorter than their union."""
-    found = reproduced("attcat/figure3", model=answering, data=squad, k=2)
-    (column,) = found.table.columns
+    result = reproduced("attcat/figure3", model=answering, data=squad, k=2)
+    (column,) = result.table.columns
     lengths = [
         sum(
             first < end and start < last
@@ -106,16 +106,16 @@ def test_figure_3_counts_the_first_answer_and_its_maximum(answering: str, squad:
         for encoding in [TOKENIZER(*example.text, return_offsets_mapping=True)]
         for first, last in example.answer[:1]
     ]
-    assert found.table.mean("maximum", column) == np.mean([min(2, length) for length in lengths])
-    assert found.table.ours["AttCAT", column].count == 2  # the question without an answer is left out
-    assert [row for row in found.table.rows if row != "maximum"] == list(ROWS)
-    assert found.table.sources[0].endswith("K = 2")
+    assert result.table.mean("maximum", column) == np.mean([min(2, length) for length in lengths])
+    assert result.table.ours["AttCAT", column].count == 2  # the question without an answer is left out
+    assert [row for row in result.table.rows if row != "maximum"] == list(ROWS)
+    assert result.table.sources[0].endswith("K = 2")
     everything = reproduced("attcat/figure3", model=answering, data=squad, k=1000)
     assert everything.table.mean("AttCAT", column) == everything.table.mean("maximum", column) == np.mean(lengths)
 
 
 def test_figure_3_explains_start_and_end(answering: str, squad: str) -> None:
-    first = [Example(each.id, each.text, answer=each.answer[:1]) for each in QUESTIONS]
+    first = [Example(example.id, example.text, answer=example.answer[:1]) for example in QUESTIONS]
     for combine in ("sum", "magnitudes"):
         run = wherefrom.evaluate(
             first, answering, methods=["attcat"], metrics=[f"answer-precision(combine={combine})@2"], threads=1
@@ -134,11 +134,11 @@ def test_figure_3_joins_models_datasets_and_the_stand_in(tmp_path: Path) -> None
     data.parent.mkdir()
     data.write_text(json.dumps({"data": [{"title": "", "paragraphs": [paragraph] * 2}]}), encoding="utf-8")
     reproduced("attcat/figure3", model=f"squad_v1={model}", data=str(data), out=out)
-    found = reproduced("attcat/figure3", limit=2, out=out)
-    assert set(found.table.columns) == {"grammar cues (stand-in)", "SQuADv1 RoBERTa"}
-    assert any("stand-in" in note for note in found.table.notes)
-    assert {"AttCAT", "maximum"} <= {text.get_text() for text in found.plot().findobj(Text)}
-    assert [verdict.holds for verdict in found.verdicts if "stand-in" in verdict.says] == [None]
+    result = reproduced("attcat/figure3", limit=2, out=out)
+    assert set(result.table.columns) == {"grammar cues (stand-in)", "SQuADv1 RoBERTa"}
+    assert any("stand-in" in note for note in result.table.notes)
+    assert {"AttCAT", "maximum"} <= {text.get_text() for text in result.plot().findobj(Text)}
+    assert [verdict.holds for verdict in result.verdicts if "stand-in" in verdict.says] == [None]
 
 
 def test_figure_3_refuses_a_model_that_does_not_answer(squad: str, answering: str) -> None:
@@ -149,11 +149,11 @@ def test_figure_3_refuses_a_model_that_does_not_answer(squad: str, answering: st
 
 
 def test_precision_for_several_values_of_k(answering: str, squad: str) -> None:
-    found = reproduced("attcat/appendix-k", model=answering, data=squad).table
-    counts = [found.mean("AttCAT", column) for column in found.columns]
+    table = reproduced("attcat/appendix-k", model=answering, data=squad).table
+    counts = [table.mean("AttCAT", column) for column in table.columns]
     assert counts == sorted(counts)
     single = reproduced("attcat/figure3", model=answering, data=squad, k=5).table
-    assert single.mean("CAT", single.columns[0]) == found.mean("CAT", "K = 5")
+    assert single.mean("CAT", single.columns[0]) == table.mean("CAT", "K = 5")
 
 
 # Figures 4 and 5 ------------------------------------------------------------------------------------------
@@ -168,19 +168,19 @@ def test_figure_4_as_the_notebook_computes_it() -> None:
     for layer in total.layer_scores:
         rollout = rollout * layer
     rows = np.vstack([total.layer_scores, rollout, total.scores])
-    found = reproduced("attcat/figure4", texts=text)
-    assert list(found.table.columns) == [*(f"L{i}" for i in range(len(total.layer_scores))), "Rollout", "Sum"]
-    assert np.abs(found.table.matrix().T - rows / np.sqrt((rows**2).sum())).max() < 1e-6
-    (image,) = found.plot().axes[0].images
+    result = reproduced("attcat/figure4", texts=text)
+    assert list(result.table.columns) == [*(f"L{i}" for i in range(len(total.layer_scores))), "Rollout", "Sum"]
+    assert np.abs(result.table.matrix().T - rows / np.sqrt((rows**2).sum())).max() < 1e-6
+    (image,) = result.plot().axes[0].images
     assert np.asarray(image.get_array()).shape[:2] == rows.shape  # layers by tokens
 
 
 def test_figure_4_of_several_texts_and_with_maps() -> None:
-    found = reproduced("attcat/figure4", texts=["a good film", "a bad bad film"], rollout="maps")
-    assert set(found.table.pictures) == {"-1", "-2"}
-    assert "2. bad (2)" in found.table.rows
+    result = reproduced("attcat/figure4", texts=["a good film", "a bad bad film"], rollout="maps")
+    assert set(result.table.pictures) == {"-1", "-2"}
+    assert "2. bad (2)" in result.table.rows
     maps = wherefrom.explain("a good film", "wherefrom/sentiment", method="attcat", join="rollout").scores
-    ours = np.array([found.table.mean(row, "Rollout") for row in found.table.rows if row.startswith("1. ")])
+    ours = np.array([result.table.mean(row, "Rollout") for row in result.table.rows if row.startswith("1. ")])
     assert np.corrcoef(maps, ours)[0, 1] == pytest.approx(1)
 
 
@@ -215,28 +215,28 @@ def test_tables_1_and_2_take_a_model_for_each_dataset(tmp_path: Path) -> None:
         data.append(tmp_path / name / ("validation.tsv" if name == "sst2" else "validation_matched.tsv"))
     data[0].write_text("sentence\tlabel\nthe film is good\t1\nthe film is not good\t0\n", encoding="utf-8")
     data[1].write_text("premise\thypothesis\tlabel\nthe cat is good\tthe cat is bad\t2\n", encoding="utf-8")
-    asked: dict[str, Any] = {"model": ",".join(models), "data": ",".join(map(str, data))}
-    found = reproduced("attcat/table2", **asked).table
-    assert list(found.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
+    arguments: dict[str, Any] = {"model": ",".join(models), "data": ",".join(map(str, data))}
+    table = reproduced("attcat/table2", **arguments).table
+    assert list(table.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
     model = models[1].partition("=")[2]
     text = ("the cat is good", "the cat is bad")
     for row, method in ROWS.items():
         if row in ("RawAtt", "Rollout"):
             continue
-        every = wherefrom.explain(text, model, method=method, target="all")
-        assert len(every) == 3
-        predicted = next(iter(every.values())).prediction
-        order = {label: np.argsort(-each.scores, kind="stable") for label, each in every.items()}
+        explanations = wherefrom.explain(text, model, method=method, target="all")
+        assert len(explanations) == 3
+        predicted = next(iter(explanations.values())).prediction
+        order = {label: np.argsort(-explanation.scores, kind="stable") for label, explanation in explanations.items()}
         taus = [
             np.mean([np.sign((a[i] - a[j]) * (b[i] - b[j])) for i in range(len(a)) for j in range(i)])
             for label, b in order.items()
             for a in [order[predicted]]
             if label != predicted
         ]
-        assert found.mean(row, "MNLI") == pytest.approx(np.mean(taus), abs=1e-6)
-    found = reproduced("attcat/table2", model=asked["model"], folder=tmp_path, limit=1).table  # no data named
-    assert list(found.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
-    table1 = reproduced("attcat/table1", **asked, at="output").table
+        assert table.mean(row, "MNLI") == pytest.approx(np.mean(taus), abs=1e-6)
+    table = reproduced("attcat/table2", model=arguments["model"], folder=tmp_path, limit=1).table  # no data named
+    assert list(table.columns) == ["SST2", "SST2 by scores", "MNLI", "MNLI by scores"]
+    table1 = reproduced("attcat/table1", **arguments, at="output").table
     assert list(table1.columns) == ["SST2 AOPC", "SST2 LOdds", "MNLI AOPC", "MNLI LOdds"]
 
 
@@ -246,13 +246,13 @@ def test_tables_as_the_notebooks_make_them(tmp_path: Path) -> None:
     texts = ["the film is not very deep and not good", "a good film", "the dogs of the cats are good and very deep"]
     rows = "".join(f"{text}\t{label}\n" for text in texts for label in (0, 1))
     (tmp_path / "sst2" / "validation.tsv").write_text(f"sentence\tlabel\n{rows}", encoding="utf-8")
-    found = reproduced("attcat/table2", data="sst2", folder=tmp_path, protocol="attcat-code", at="output").table
-    cell = found.ours["AttCAT", "SST2"]
+    table = reproduced("attcat/table2", data="sst2", folder=tmp_path, protocol="attcat-code", at="output").table
+    cell = table.ours["AttCAT", "SST2"]
     assert cell.count == 4
     taus = []
     for text in (texts[0], texts[2]):
-        every = wherefrom.explain(text, "wherefrom/sentiment", method="attcat", target="all", at="output")
-        order = [np.argsort(-explanation.scores) for explanation in every.values()]
+        explanations = wherefrom.explain(text, "wherefrom/sentiment", method="attcat", target="all", at="output")
+        order = [np.argsort(-explanation.scores) for explanation in explanations.values()]
         pairs = [(i, j) for i in range(len(order[0])) for j in range(i)]
         taus += [np.mean([np.sign((order[0][i] - order[0][j]) * (order[1][i] - order[1][j])) for i, j in pairs])] * 2
     assert cell.mean == pytest.approx(np.mean(taus), abs=1e-6)

@@ -108,7 +108,7 @@ class Metric:
 
     @property
     def every_target(self) -> bool:
-        """Whether it takes the explanations of all targets of a model (`explain(…, target="all")`)."""
+        """True where the explanations of all targets of a model are measured (`explain(…, target="all")`)."""
         return self.every_class or self.edges
 
     @property

@@ -279,7 +279,7 @@ def precision_at(case: Case, asked: MetricSpec) -> Iterator[Part]:
 
 @metric("answer-precision", needs=("answer",), where=("K",), edges=True)
 def answer_precision(case: Case, asked: MetricSpec, *, combine: precision.Combine = "sum") -> Iterator[Part]:
-    """As precision, by the scores towards the answer's start plus those towards its end (AttCAT, figure 3)."""
+    """Precision@K by the scores towards the answer's start plus those towards its end (AttCAT, figure 3)."""
     start, end = (case.classes[edge].scores for edge in ("start", "end"))
     yield from _among_top(precision.combined(start, end, combine), case, asked)
 

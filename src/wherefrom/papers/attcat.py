@@ -90,7 +90,7 @@ def measure(call: RecipeCall, name: str, methods: Iterable[str], metrics: Iterab
         texts = (example.text,) if isinstance(example.text, str) else example.text
         return len(tokenizer(*texts)["input_ids"]) >= 10
 
-    examples = call.examples(name, lambda data: changed(data, lambda each: each if is_long(each) else None))
+    examples = call.examples(name, lambda data: changed(data, lambda example: example if is_long(example) else None))
     return call.evaluate(examples, methods, metrics, model=model, target="label")
 
 
@@ -113,7 +113,7 @@ def is_better_than(row: str) -> Callable[[Table, str], bool | None]:
 
 
 def is_attention_worst(table: Table, column: str) -> bool | None:
-    """Whether one of the two methods that look at attention alone is below all others."""
+    """True where one of the two methods that look at attention alone is below all others."""
     sign = 1 if is_lower_better(column) else -1
     worst = max(ATTENTION, key=lambda row: np.nan_to_num(sign * table.mean(row, column), nan=-np.inf))
     pairs = [(table.ours.get((row, column)), table.ours.get((worst, column))) for row in ROWS if row not in ATTENTION]

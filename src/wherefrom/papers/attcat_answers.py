@@ -64,7 +64,7 @@ def cues_for_answers(data: Dataset) -> Dataset:
 
 
 def is_stand_in(call: RecipeCall, name: str) -> bool:
-    """Whether a dataset is measured by the grammar's cues; refuses other models that answer no questions."""
+    """True where the grammar's cues stand in for answers; refuses other models that answer no questions."""
     model, grammar = call.model_for(name), name.partition(":")[0] == GRAMMAR
     answers = open_model(model).task == "question-answering"
     if answers and grammar:

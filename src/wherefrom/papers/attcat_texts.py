@@ -56,7 +56,7 @@ Holds = Callable[[Table, str], bool | None]
 
 
 def is_extreme(token: str, highest: bool) -> Holds:
-    """Whether a token has the highest, or the lowest, score of the sum; None where the text lacks it."""
+    """A claim that a token has the highest, or the lowest, score of the sum; None where the text lacks it."""
 
     def holds(table: Table, _: str) -> bool | None:
         scores = table.matrix(columns=["Sum"])
@@ -77,13 +77,13 @@ def largest(table: Table, columns: Sequence[str]) -> float:
 
 
 def is_deeper_lower(measure: Callable[[Any], float]) -> Holds:
-    """Whether the scores of the last two layers have less of something than those of the layers before."""
+    """A claim that a measure of the last two layers is below its mean over the layers before."""
 
     def holds(table: Table, _: str) -> bool | None:
-        every = [column for column in table.columns if column.startswith("L")]
-        if len(every) < 4:
+        layers = [column for column in table.columns if column.startswith("L")]
+        if len(layers) < 4:
             return None
-        deep, shallow = ([measure(table.matrix(columns=[c])) for c in part] for part in (every[-2:], every[:-2]))
+        deep, shallow = ([measure(table.matrix(columns=[c])) for c in part] for part in (layers[-2:], layers[:-2]))
         return bool(np.mean(deep) < np.mean(shallow))
 
     return holds
@@ -131,13 +131,13 @@ def figure4(call: RecipeCall) -> Table:
         name = methods_at(call.options["at"], ["AttCAT"])["AttCAT"]
         total = explained(call, text, [name])[name]
         scores = impact_columns(call, text, total)
-        scale = np.sqrt(sum((each**2).sum() for each in scores.values())) or 1.0
+        scale = np.sqrt(sum((row**2).sum() for row in scores.values())) or 1.0
         tokens = numbered(total.pieces, f"{place}. " if len(call.texts) > 1 else "")
         columns = list(scores)
         ours |= {
             (token, column): number(float(score / scale), 1)
-            for column, each in scores.items()
-            for token, score in zip(tokens, each, strict=True)
+            for column, row in scores.items()
+            for token, score in zip(tokens, row, strict=True)
         }
         rows += tokens
         sources.append(f"{call.model} on “{text}”, which it calls {total.prediction}")
@@ -179,7 +179,7 @@ def draw_layers(tokens: Sequence[str], pieces: Sequence[str]) -> Draw:
 
 
 def ranks_high(tokens: Sequence[str], column: str, count: Callable[[int], int]) -> Holds:
-    """Whether these tokens are among the first `count` of a column; None where one of them is not there."""
+    """A claim that tokens are among the first `count` of a column; None where one of them is not there."""
 
     def holds(table: Table, _: str) -> bool | None:
         scores = {row: table.mean(row, column) for row in table.rows if (row, column) in table.ours}
@@ -278,11 +278,11 @@ def figure5(call: RecipeCall) -> Table:
     default = call.texts == call.recipe.texts
     texts = [text for text in call.texts if not default or isinstance(text, tuple) == answers]
     methods, question = methods_at(call.options["at"], rows), {"target": "answer"} if answers else None
-    found = token_table(call, texts, methods, "text", "Scores of every token", question=question)
+    table = token_table(call, texts, methods, "text", "Scores of every token", question=question)
     return replace(
-        found,
-        rows=[f"{letter}. {row}" for row in found.rows],
-        columns=[f"{column} ({letter})" for column in found.columns],
-        ours={(f"{letter}. {row}", f"{column} ({letter})"): cell for (row, column), cell in found.ours.items()},
-        pictures={f"-{letter}{added}": draw for added, draw in found.pictures.items()},
+        table,
+        rows=[f"{letter}. {row}" for row in table.rows],
+        columns=[f"{column} ({letter})" for column in table.columns],
+        ours={(f"{letter}. {row}", f"{column} ({letter})"): cell for (row, column), cell in table.ours.items()},
+        pictures={f"-{letter}{added}": draw for added, draw in table.pictures.items()},
     )

@@ -116,7 +116,7 @@ def resolve(recipe: Recipe, request: ReproduceRequest | None = None) -> RecipeCa
     if (request.split or request.columns) and not recipe.data and not request.data:
         raise InvalidOption(f"{recipe.name} reads no dataset and takes no --split or --column")
     chosen = {key: model for key, model in request.models if key}
-    by_dataset = [name for name in dict.fromkeys((*recipe.data, *recipe.columns)) if name in chosen]
+    by_dataset = [name for name in dict.fromkeys((*recipe.columns, *recipe.data)) if name in chosen]
     if not by_dataset or request.data or recipe.short in chosen:
         names = request.data or tuple(each for each in recipe.data if samples.at_hand(each, request.folder))
     else:
