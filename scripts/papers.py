@@ -72,10 +72,10 @@ def show_claims(markdown: str) -> str:
     return "<br>".join(lines).replace("|", "\\|") or "–"
 
 
-def show_calls(recipe: Recipe, record: dict[str, dict[str, Any]]) -> str:
+def show_calls(recipe: Recipe, record: list[dict[str, Any]]) -> str:
     """The commands of a recipe, with date and time."""
-    calls = [(command, made) for command, made in record.items() if made["recipe"] == recipe.name]
-    lines = [f"`{command}` {made['date']}, {show_time(made['seconds'])}" for command, made in calls]
+    calls = [call for call in record if call["recipe"] == recipe.name]
+    lines = [f"`{call['command']}` {call['date']}, {show_time(call['seconds'])} ({call['device']})" for call in calls]
     return "<br>".join(lines).replace("|", "\\|")
 
 
@@ -84,7 +84,7 @@ def show_time(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 360 else f"{max(seconds / 60, 0.1):.1f} min"
 
 
-def row(recipe: Recipe, folder: Path, record: dict[str, dict[str, Any]]) -> str:
+def row(recipe: Recipe, folder: Path, record: list[dict[str, Any]]) -> str:
     """The row of a recipe in docs/papers.md."""
     cells = read_cells(folder / f"{recipe.name}.csv")
     markdown = (folder / f"{recipe.name}.md").read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def row(recipe: Recipe, folder: Path, record: dict[str, dict[str, Any]]) -> str:
     return f"| {' | '.join(parts)} |"
 
 
-def section(paper: str, folder: Path, record: dict[str, dict[str, Any]]) -> str:
+def section(paper: str, folder: Path, record: list[dict[str, Any]]) -> str:
     """The table of a paper, a row for each recipe that was made."""
     rows = [row(recipe, folder, record) for recipe in made(paper, folder)]
     heading = ["| In the paper | Command | Ours (theirs) | Claims |", "|---|---|---|---|"]
@@ -144,7 +144,7 @@ def cut_columns(markdown: str) -> str:
 
 
 def main(folder: Path) -> None:
-    record = json.loads((folder / "recipes.json").read_text(encoding="utf-8"))
+    record = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "calls").glob("*.json"))]
     text = (DOCS / "papers.md").read_text(encoding="utf-8")
     for found in SECTION.finditer(text):
         paper = found["name"]

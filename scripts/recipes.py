@@ -6,13 +6,15 @@
 
 The full run takes the sample size of the paper where it states one and the data has as many rows, else at most 2,000
 (`SIZES`). `EXTRA` has the calls that need a model which does not ship; they are made if MODELS holds a folder of that
-name (docs/papers.md says how each was trained). FOLDER/recipes.json records command, date and seconds of every call;
-a call that stands there is not made again, and one that was cut off goes on where it stopped.
+name (docs/papers.md says how each was trained). FOLDER/calls has a file for each call with its command, date and
+seconds: a call that is there is not made again, and one that was cut off goes on where it stopped. Several papers may
+run side by side, each in its process.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shlex
@@ -28,7 +30,16 @@ from wherefrom.errors import WherefromError
 from wherefrom.papers import Result, recipes, reproduce
 
 # The number of examples of a full run; recipes that are not listed run at their default.
-SIZES: dict[str, int] = {}
+SIZES: dict[str, int] = {
+    "abnar2020/table1": 2000,
+    "abnar2020/table2": 2000,
+    "abnar2020/table3": 100,
+    "decompx/aopc": 872,
+    "decompx/accuracy": 872,
+    "decompx/prediction-performance": 872,
+    "planted-facts/lm": 200,
+    "planted-facts/reader": 200,
+}
 # Calls beside the default one: a model of its own, other data.
 EXTRA: dict[str, list[dict[str, str]]] = {}
 
@@ -84,11 +95,12 @@ def main() -> int:
     given = parser.parse_args()
     if given.data:
         os.environ["WHEREFROM_DATA"] = str(given.data)
-    record = given.folder / "recipes.json"
-    done: dict[str, dict[str, Any]] = json.loads(record.read_text()) if record.is_file() else {}
+    calls = given.folder / "calls"
+    calls.mkdir(parents=True, exist_ok=True)
     failed = []
     for call in list_calls(given.limit, given.models, [name for name in given.only.split(",") if name]):
-        if call.command in done:
+        record = calls / f"{hashlib.sha256(call.command.encode()).hexdigest()[:12]}.json"
+        if record.is_file():
             continue
         print(f"== {call.command}", flush=True)
         start = time.perf_counter()
@@ -103,11 +115,17 @@ def main() -> int:
             traceback.print_exc()
             continue
         seconds = round(time.perf_counter() - start, 1)
-        done[call.command] = {"recipe": call.recipe, "date": date.today().isoformat(), "seconds": seconds}
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        entry = {
+            "recipe": call.recipe,
+            "command": call.command,
+            "date": date.today().isoformat(),
+            "seconds": seconds,
+            "device": given.device or "cpu",
+        }
+        record.write_text(json.dumps(entry, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"   {seconds} s: {result.table.sources}", flush=True)
-    print(f"{len(done)} calls made, {len(failed)} failed" + "".join(f"\n  {command}" for command in failed))
+    made = len(list(calls.glob("*.json")))
+    print(f"{made} calls made, {len(failed)} failed" + "".join(f"\n  {command}" for command in failed))
     return 1 if failed else 0
 
 
