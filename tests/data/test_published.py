@@ -330,6 +330,18 @@ def test_a_table_of_another_format_is_refused_with_its_columns(
     assert content.split()[0].split(",")[0] in str(caught.value)
 
 
+def test_reviews_outside_a_folder_of_their_name_need_it(tmp_path: Path) -> None:
+    """Their first line could be that of any csv with classes 1 and 2."""
+    for name in ("yelp", "amazon"):
+        file = tmp_path / f"{len(name)}.csv"
+        shutil.copy(PUBLISHED / f"{name}_review_polarity_csv" / "test.csv", file)
+        with pytest.raises(UnknownName, match=name):
+            list(read(file))
+        assert [example.text for example in read(name, folder=file)] == [
+            example.text for example in read(name, folder=PUBLISHED)
+        ]
+
+
 def test_json_of_another_format_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"rows": [1, 2]}))

@@ -223,14 +223,28 @@ def _fitting(row: Source, cells: Row, split: str = "") -> Mapping[str, str]:
     optional = (*row.optional, "label") if row.hides_test_labels and split.startswith("test") else row.optional
     for part, names in row.columns.items():
         if part not in optional and not any(name in cells for name in names.split("|")):
-            there = ", ".join(name if len(name) < 40 else shown(name) for name in map(str, cells))
-            raise UnknownName(f"{row.name}: no column '{names}' for its {part}; it has: {there}{_expected(row)}")
+            raise UnknownName(
+                f"{row.name}: no column '{names}' for its {part}; it has: {_names(cells)}{_expected(row)}"
+            )
     if row.own and not {"text", "image"} & columns.keys():
         raise UnknownName(
-            f"{row.name}: no column 'text' or 'image'; it has: {', '.join(map(str, cells))}. Name the columns with "
-            f"columns={{'text': …}} (--column text=…)"
+            f"{row.name}: no column 'text' or 'image'; it has: {_names(cells)}. Name the columns with "
+            f"columns={{'text': …}} (--column text=…){_without_header(row, cells)}"
         )
     return columns
+
+
+def _names(cells: Row) -> str:
+    """The names of a row's columns, shortened where texts stand in the place of names."""
+    return ", ".join(name if len(name) < 40 else shown(name) for name in map(str, cells))
+
+
+def _without_header(row: Source, cells: Row) -> str:
+    """How to read Yelp's and Amazon's csv, whose first row would be taken for the names of columns."""
+    if not published.starts_with_class(list(cells), len(cells)) or len(cells) not in (2, 3):
+        return ""
+    name = "yelp" if len(cells) == 2 else "amazon"
+    return f"; if it is the published csv of {name}, which has no header, use read('{name}', folder='…/{row.name}')"
 
 
 def _expected(row: Source) -> str:

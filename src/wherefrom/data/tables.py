@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -133,7 +133,10 @@ def read_delimited(
 ) -> Iterator[tuple[int, Row | BadRow]]:
     """Read a csv or tsv. `columns` names the cells of a file without a header; `quoting` is one of csv's constants."""
     delimiter = DELIMITED[kind_of(path)]
-    reader = _cells(path, delimiter, quoting)
+    # Python's own limit is 131,072 characters: some texts are longer.
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
+    rule = _quoting(path, delimiter) if quoting is None else quoting
+    reader = csv.reader(_whole_lines(path), delimiter=delimiter, quoting=rule)
     try:
         header = list(columns)
         if not header:
@@ -159,16 +162,11 @@ def read_delimited(
 def first_cells(path: Path) -> list[str]:
     """The cells of the first line of a csv or tsv: its header, if it has one."""
     try:
-        return next(_cells(path, DELIMITED[kind_of(path)], csv.QUOTE_MINIMAL), [])
+        delimiter = DELIMITED[kind_of(path)]
+        quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+        return next(csv.reader(islice(_whole_lines(path), 1), delimiter=delimiter, quoting=quoting), [])
     except csv.Error:
         return []
-
-
-def _cells(path: Path, delimiter: str, quoting: Literal[0, 3] | None) -> Any:
-    # Python's own limit is 131,072 characters: some texts are longer.
-    csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
-    rule = _quoting(path, delimiter) if quoting is None else quoting
-    return csv.reader(_whole_lines(path), delimiter=delimiter, quoting=rule)
 
 
 def _quoting(path: Path, delimiter: str) -> Any:
