@@ -11,6 +11,7 @@ import torch
 
 import tiny
 import wherefrom
+from wherefrom.errors import Unsuited
 from wherefrom.model import open_model
 
 TOKENIZER = tiny.tokenizer()
@@ -21,7 +22,7 @@ TEXTS = ["the film is deep and meaningful", "a cat", "the keys to the cabinets a
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
 def test_deeplift_adds_up(variant: str) -> None:
     model = tiny.model(variant, dtype=torch.float64)
-    tolerance = 0.02 if variant == "distilbert" else 1e-9  # its head has a kink (ReLU) that quadrature meets
+    tolerance = 1e-3 if variant == "distilbert" else 1e-9  # its head has a kink (ReLU) that quadrature meets
     for layer in (None, 1):
         for found in wherefrom.explain(TEXTS, model, TOKENIZER, method="deeplift", layer=layer, target=1):
             assert abs(found.delta) <= tolerance
@@ -49,7 +50,7 @@ def test_deeplift_with_sharp_attention(sharpness: float) -> None:
 def test_deeplift_refuses_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules["wherefrom.method.deeplift"]
     monkeypatch.setattr(module, "through_block", lambda _now, _then, multiplier: 100 * multiplier)
-    with pytest.raises(wherefrom.WherefromError, match="deeplift misses the change of the output"):
+    with pytest.raises(Unsuited):
         wherefrom.explain(TEXTS[0], tiny.model(), TOKENIZER, method="deeplift")
 
 
@@ -67,9 +68,9 @@ def test_a_miss_is_judged_by_the_scale_of_the_output(size: float, monkeypatch: p
         monkeypatch.setattr(module, "through_block", lambda now, then, multiplier: off * exact(now, then, multiplier))
         return wherefrom.explain(TEXTS[0], model, TOKENIZER, method="deeplift")
 
-    assert abs(explained(1.001).delta) < 0.05 * size
-    with pytest.raises(wherefrom.WherefromError, match="deeplift misses the change"):
-        explained(1.5)
+    assert abs(explained(1.0001).delta) < 1e-3 * size
+    with pytest.raises(Unsuited):
+        explained(1.02)
 
 
 def test_deeplift_adds_up_where_captums_does_not() -> None:

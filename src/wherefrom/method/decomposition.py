@@ -146,14 +146,13 @@ def _fed(place: Place, at: Frozen, t: Tensor) -> Tensor:
 
 
 def _through_experts(experts: Experts, parts: Tensor, rule: Bias) -> Tensor:
-    """Parts through an FFN of experts; its biases are shared out as one, behind it."""
+    """Parts through an FFN of experts; its biases and constants are shared out as one, behind it."""
     found = experts._replace(read=experts.read.unsqueeze(-2)).along(parts)
-    bias = experts.block.ffn(experts.read) - experts.along(experts.read) if biased(experts.block) else None
-    return found if bias is None else share(found, bias, rule)
+    return share(found, experts.block.ffn(experts.read) - experts.along(experts.read), rule)
 
 
-def biased(block: Block) -> bool:
-    """Whether experts have biases."""
+def has_biases(block: Block) -> bool:
+    """Whether experts have weights that are biases."""
     weights = (each for module in block.experts for each in module.named_parameters())
     return any("bias" in name and bool(weight.any()) for name, weight in weights)
 

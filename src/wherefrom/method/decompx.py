@@ -37,14 +37,15 @@ from wherefrom.method.citations import MODARRESSI_2023
 from wherefrom.method.decomposition import (
     Bias,
     DecompositionRules,
-    biased,
     decomposed,
+    has_biases,
     local_cost,
     local_norms,
     own_values,
     share,
     through_norm,
 )
+from wherefrom.method.exact_sum import misses_sum, refuse_missed_sum
 from wherefrom.method.frozen_block import Approximation, Arrived, Freeze, Norms, at_input, back, linearised, whole
 from wherefrom.method.readout import Entries, entries, head_back, made
 from wherefrom.model.head import Step
@@ -123,18 +124,26 @@ def decompx(
     steps = head_of(output.trace, read.rows)
     rules = DecompositionRules(_rule(bias), Freeze(ffn, activation, gate, norms), value_bias)
     logit = output.number().detach()
-    if not _uncoupled(output, bias, rules, head_activation, steps):
-        scores = _taken_forward(output, read, steps, rules, head_activation, later=bias == "token-absdot")
-        scores = scores.to(logit.device)
-        return Scores(scores, None, scores.sum(-1) - logit)
-    take = partial(_taken_back, rules=rules, head=head_activation)
-    layers = output.together(f"decompx {rules} {head_activation}", take) if output.several else take([output])[0]
-    layers = layers.to(logit.device)
-    if bias in ("cls", "equal"):
-        real = output.mask.to(layers)
-        shares = real / real.sum(-1, keepdim=True) if bias == "equal" else torch.eye(1, real.shape[1]).to(real)
-        layers = layers + (logit - layers.sum(-1)).unsqueeze(-1) * shares
-    return Scores(layers[0], layers, layers[0].sum(-1) - logit)
+    # Of a difference, rounding is as large as that of its two sides.
+    largest = made(steps).gather(-1, read.columns[..., None]).abs().amax((-2, -1)).to(logit.device)
+    exact = bias not in ("none", "token") and ffn and norms == "both" and activation != "relu"
+    dtype = output.trace.opened.pretrained.dtype
+    if _uncoupled(output, bias, rules, head_activation, steps):
+        take = partial(_taken_back, rules=rules, head=head_activation)
+        layers = output.together(f"decompx {rules} {head_activation}", take) if output.several else take([output])[0]
+        layers = layers.to(logit.device)
+        if bias in ("cls", "equal"):
+            real = output.mask.to(layers)
+            shares = real / real.sum(-1, keepdim=True) if bias == "equal" else torch.eye(1, real.shape[1]).to(real)
+            layers = layers + (logit - layers.sum(-1)).unsqueeze(-1) * shares
+        # Experts may hold constants that no weight of theirs shows, (up + 1) · glu: biases to be shared out, too.
+        if not (exact and bool(misses_sum(layers[0], logit, largest, dtype).any())):
+            return Scores(layers[0], layers, layers[0].sum(-1) - logit)
+    scores = _taken_forward(output, read, steps, rules, head_activation, later=bias == "token-absdot")
+    scores = scores.to(logit.device)
+    if exact:
+        refuse_missed_sum("decompx", scores, logit, largest, dtype, "use a float64 model, or gradient-x-input")
+    return Scores(scores, None, scores.sum(-1) - logit)
 
 
 def _rule(bias: AnyBias) -> Bias:
@@ -162,7 +171,7 @@ def _biased(layer: LayerTrace) -> bool:
     ffn = () if block.opaque else (block.ffn_in, block.ffn_gate, block.ffn_out)
     linears = (block.projections()[2], block.output(), *ffn)
     found = [norm.beta for norm in norms if norm is not None] + [each.bias for each in linears if each is not None]
-    return any(bool(bias.any()) for bias in found) or (block.opaque and biased(block))
+    return any(bool(bias.any()) for bias in found) or (block.opaque and has_biases(block))
 
 
 def _has_bias(step: Step) -> bool:

@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from wherefrom.errors import Unsuited
 from wherefrom.method.base import Of, Scores, method
 from wherefrom.method.baseline import Swapped, check_layer, rerun, swapped
 from wherefrom.method.citations import SHRIKUMAR_2017
+from wherefrom.method.exact_sum import refuse_missed_sum
 from wherefrom.method.quadrature import averaged
 from wherefrom.model.keys import Side, product_beside, product_of
 from wherefrom.model.parts import Block, Norm, derivative
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, OutputTrace, Trace
 
 HEAD_STEPS = 16  # quadrature points for the head
-LARGE = 0.05  # a miss, as a part of the output and its change, that is refused
+HEAD_TOLERANCE = 1e-4  # of how far the number travels: what the quadrature of the head may miss
 
 
 @method(
@@ -89,7 +89,8 @@ def _taken_back(outputs: list[OutputTrace], baseline: Swapped, of: str, start: i
     for now, then in zip(reversed(real[start:]), reversed(base[start:]), strict=True):
         multiplier = through_block(now, then, multiplier)
     scores = (multiplier * (real[start].x - base[start].x)).sum(-1).to(first.mask.device) * first.mask
-    return [_checked(each, *head[1:]) for each, head in zip(scores, heads, strict=True)]
+    dtype = first.trace.opened.pretrained.dtype
+    return [_checked(each, *head[1:], dtype) for each, head in zip(scores, heads, strict=True)]
 
 
 def _passes(output: OutputTrace, baseline: Swapped) -> tuple[Trace, ...]:
@@ -99,19 +100,12 @@ def _passes(output: OutputTrace, baseline: Swapped) -> tuple[Trace, ...]:
     return output.trace.once(f"swapped {baseline}", lambda _: tuple(swapped(output, baseline)))
 
 
-def _checked(scores: Tensor, change: Tensor, largest: Tensor) -> Scores:
-    """The scores [B, n], unless they miss the change of the output by too much."""
+def _checked(scores: Tensor, change: Tensor, largest: Tensor, dtype: torch.dtype) -> Scores:
+    """The scores [B, n], unless they miss the change of the output, which is rounded like its largest number."""
     change, largest = (each.to(scores.device) for each in (change, largest))
-    delta = scores.sum(-1) - change
-    excess = delta.abs() - LARGE * (largest + change.abs())
-    worst = int(excess.argmax())
-    if not bool(excess[worst] <= 0):  # NaN too
-        raise Unsuited(
-            f"deeplift misses the change of the output ({float(change[worst]):.3g}) by "
-            f"{float(delta[worst].abs()):.3g}, so its scores cannot be trusted here; use a float64 model, another "
-            f"baseline, or integrated-gradients"
-        )
-    return Scores(scores, delta=delta)
+    instead = "use a float64 model, another baseline, or integrated-gradients"
+    refuse_missed_sum("deeplift", scores, change, largest, dtype, instead)
+    return Scores(scores, delta=scores.sum(-1) - change)
 
 
 def through_block(now: LayerTrace, then: LayerTrace, multipliers: Tensor) -> Tensor:
@@ -273,10 +267,16 @@ def _head(output: OutputTrace, of: str, h: Tensor, h0: Tensor) -> tuple[Tensor, 
     # A vocabulary's logits at every token are large: one point at a time.
     together = len(h) * (HEAD_STEPS if opened.task == "classification" and opened.stacks else 1)
     average = partial(
-        averaged, rerun(output, of, opened.depth), h0, h, output.number(of).detach(), together=together, tolerance=1e-3
+        averaged,
+        rerun(output, of, opened.depth),
+        h0,
+        h,
+        output.number(of).detach(),
+        together=together,
+        tolerance=HEAD_TOLERANCE,
     )
     found = average(points=HEAD_STEPS)
-    gradient, off = found.gradient, found.missed.abs() > 1e-3 * found.travelled
+    gradient, off = found.gradient, found.missed.abs() > HEAD_TOLERANCE * found.travelled
     if bool(off.any()):  # a head with kinks (ReLU): as many points as it takes, for these sentences alone
         gradient = torch.where(off.to(gradient.device)[:, None, None], average().gradient, gradient)
     return gradient, found.change.to(gradient), found.largest.to(gradient)

@@ -83,7 +83,10 @@ class Proof:
     def __str__(self) -> str:
         block, part, size, between = self.worst
         if self.holds:
-            return f"every block rebuilt from its parts gives the model's own numbers (largest gap {size:.1e})"
+            return (
+                f"every block rebuilt from its parts gives the model's own numbers (largest gap {size:.1e}, allowed: "
+                f"{self.tolerance:.0e})"
+            )
         if part == "output":
             return (
                 f"the model's output changes while it is followed: by {size:.1e} of the largest number (allowed: "
