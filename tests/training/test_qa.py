@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -294,6 +295,35 @@ def test_a_lengthened_model_is_opened_again(start: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption):
         qa.train([V1], run(tmp_path / "short"), start, valid=V2, positions=30)
     assert not (tmp_path / "short").exists()
+
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "squad.py"
+
+
+@pytest.mark.skipif(not SCRIPT.is_file(), reason="scripts/squad.py is not beside the tests")
+def test_articles_are_held_out_with_all_their_questions(tmp_path: Path) -> None:
+    table = tmp_path / "table.jsonl"
+    rows = [
+        {
+            "id": str(i),
+            "title": f"article {i // 4}",
+            "context": f"context {i // 2}",
+            "question": f"{i}?",
+            "answers": ["text"],
+            "answer_starts": [3],
+        }
+        for i in range(12)
+    ]
+    table.write_text("\n".join(map(json.dumps, rows)))
+    runpy.run_path(str(SCRIPT))["split_articles"](table, tmp_path / "cut", held_out=1, seed=0)
+    kept, held = (
+        squad.read_questions(str(tmp_path / "cut" / f"{name}.json"), "train") for name in ("train", "held_out")
+    )
+    asked = [[int(each.question[:-1]) for each in questions] for questions in (kept, held)]
+    assert sorted(asked[0] + asked[1]) == list(range(12))
+    assert len(asked[1]) == 4
+    assert len({i // 4 for i in asked[1]}) == 1
+    assert {each.answer_texts[0] for each in held} == {"text"}
 
 
 # Questions by templates -----------------------------------------------------------------------------------
