@@ -26,10 +26,10 @@ def split_articles(table: Path, folder: Path, held_out: int, seed: int) -> None:
     titles = sorted({row["title"] for row in questions})
     held = {titles[i] for i in np.random.default_rng(seed).permutation(len(titles))[:held_out]}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, wanted in (("train", set(titles) - held), ("held_out", held)):
-        chosen = [row for row in questions if row["title"] in wanted]
+    for name, chosen_titles in (("train", set(titles) - held), ("held_out", held)):
+        chosen = [row for row in questions if row["title"] in chosen_titles]
         write(folder / f"{name}.json", json.dumps(nest_questions(chosen)))
-        print(f"{folder / name}.json: {len(chosen)} questions of {len(wanted)} articles")
+        print(f"{folder / name}.json: {len(chosen)} questions of {len(chosen_titles)} articles")
     print("held out:", ", ".join(sorted(held)))
 
 
@@ -56,12 +56,12 @@ def measure_baseline(source: str) -> None:
     """Answer with the sentence of the context that shares most words with the question."""
     questions = read_questions(source, "validation")
     answers = []
-    for each in questions:
-        wanted = set(normalize_answer(each.question).split())
-        sentences = re.split(r"(?<=[.!?])\s+", each.context)
-        answers.append(max(sentences, key=lambda text: len(wanted & set(normalize_answer(text).split()))))
-    found = score_answers(answers, questions)
-    print(f"exact match {found.exact:.4f}  F1 {found.f1:.4f}  ({found.questions} questions)")
+    for question in questions:
+        words = set(normalize_answer(question.question).split())
+        sentences = re.split(r"(?<=[.!?])\s+", question.context)
+        answers.append(max(sentences, key=lambda text: len(words & set(normalize_answer(text).split()))))
+    scores = score_answers(answers, questions)
+    print(f"exact match {scores.exact:.4f}  F1 {scores.f1:.4f}  ({scores.questions} questions)")
 
 
 def main() -> None:
@@ -73,11 +73,11 @@ def main() -> None:
     split.add_argument("--held-out", type=int, default=8)
     split.add_argument("--seed", type=int, default=0)
     commands.add_parser("baseline").add_argument("data")
-    asked = parser.parse_args()
-    if asked.command == "split":
-        split_articles(asked.table, asked.folder, asked.held_out, asked.seed)
+    arguments = parser.parse_args()
+    if arguments.command == "split":
+        split_articles(arguments.table, arguments.folder, arguments.held_out, arguments.seed)
     else:
-        measure_baseline(asked.data)
+        measure_baseline(arguments.data)
 
 
 if __name__ == "__main__":

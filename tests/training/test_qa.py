@@ -50,16 +50,16 @@ def nested(questions: list[ContextQuestion]) -> dict[str, Any]:
     """SQuAD's JSON with one paragraph per question."""
     paragraphs = [
         {
-            "context": each.context,
+            "context": question.context,
             "qas": [
                 {
                     "id": str(i),
-                    "question": each.question,
-                    "answers": [{"text": each.context[a:b], "answer_start": a} for a, b in each.answers],
+                    "question": question.question,
+                    "answers": [{"text": question.context[a:b], "answer_start": a} for a, b in question.answers],
                 }
             ],
         }
-        for i, each in enumerate(questions)
+        for i, question in enumerate(questions)
     ]
     return {"version": "2.0", "data": [{"title": "films", "paragraphs": paragraphs}]}
 
@@ -114,10 +114,10 @@ def test_the_best_gold_answer_counts_and_questions_are_averaged() -> None:
         ContextQuestion("Why?", context, ()),
         ContextQuestion("Where?", context, ()),
     ]
-    found = squad.score_answers(["1871", "by Ada Lind", "", "Ada"], questions)
-    assert found.exact == (1 + 0 + 1 + 0) / 4
-    assert found.f1 == pytest.approx((1 + 4 / 5 + 1 + 0) / 4)  # precision 2/3, recall 1
-    assert found.questions == 4
+    scores = squad.score_answers(["1871", "by Ada Lind", "", "Ada"], questions)
+    assert scores.exact == (1 + 0 + 1 + 0) / 4
+    assert scores.f1 == pytest.approx((1 + 4 / 5 + 1 + 0) / 4)  # precision 2/3, recall 1
+    assert scores.questions == 4
 
 
 # Reading --------------------------------------------------------------------------------------------------
@@ -125,9 +125,12 @@ def test_the_best_gold_answer_counts_and_questions_are_averaged() -> None:
 
 def test_squads_json_is_read_in_both_versions() -> None:
     first = squad.read_questions(V1, "train")
-    assert [each.answer_texts for each in first[:2]] == [["1871", "in 1871"], ["Ada Lind", "the engineer Ada Lind"]]
+    assert [question.answer_texts for question in first[:2]] == [
+        ["1871", "in 1871"],
+        ["Ada Lind", "the engineer Ada Lind"],
+    ]
     second = squad.read_questions(V2, "train")
-    assert [each.answer_texts for each in second] == [["1990"], [""], ["the harbor of Skarvik"]]
+    assert [question.answer_texts for question in second] == [["1990"], [""], ["the harbor of Skarvik"]]
 
 
 def test_a_folder_has_splits_and_a_bad_row_is_counted(tmp_path: Path) -> None:
@@ -153,14 +156,14 @@ def test_windows_overlap_cover_the_context_and_hold_the_answer(start: str) -> No
     questions = [*films(20, words=60, unanswered=0.3), *films(3, words=6)]
     windows = qa.cut_windows(questions, network, tokenizer, qa.WindowSize(longest=20, overlap=7))
     for place, question in enumerate(questions):
-        mine = [window for window in windows if window.question == place]
-        assert (len(mine) > 1) == (len(question.context.split()) > 10)
-        spans = [[(int(a), int(b)) for a, b in window.offsets if b > a] for window in mine]
-        covered = {i for each in spans for a, b in each for i in range(a, b)}
+        cuts = [window for window in windows if window.question == place]
+        assert (len(cuts) > 1) == (len(question.context.split()) > 10)
+        spans = [[(int(a), int(b)) for a, b in window.offsets if b > a] for window in cuts]
+        covered = {i for window in spans for a, b in window for i in range(a, b)}
         assert covered == {i for i, letter in enumerate(question.context) if letter != " "}
         for before, after in pairwise(spans):
             assert before[-7:] == after[:7]
-        for window, inside in zip(mine, spans, strict=True):
+        for window, inside in zip(cuts, spans, strict=True):
             assert len(window.row["input_ids"]) <= 20
             first, last = window.row["start_positions"], window.row["end_positions"]
             held = [a for a in question.answers if inside[0][0] <= a[0] and a[1] <= inside[-1][1]]
@@ -175,9 +178,9 @@ def test_a_long_question_is_cut_and_windows_without_room_are_refused(start: str)
     long = [ContextQuestion("is the film good " * 20, "the dog", ())]
     [window] = qa.cut_windows(long, network, tokenizer, qa.WindowSize(longest=30))
     assert len(window.row["input_ids"]) == 3 + 10 + 2
-    for how in (qa.WindowSize(longest=41), qa.WindowSize(longest=20, overlap=11)):
+    for size in (qa.WindowSize(longest=41), qa.WindowSize(longest=20, overlap=11)):
         with pytest.raises(InvalidOption):
-            qa.cut_windows(long, network, tokenizer, how)
+            qa.cut_windows(long, network, tokenizer, size)
 
 
 def test_the_best_span_is_the_best_of_all_pairs() -> None:
@@ -223,10 +226,13 @@ def test_training_learns_to_point_at_the_answer(data: str, tmp_path: Path) -> No
     refused = CliRunner().invoke(app, ["train", "test", str(tmp_path / "out"), data, "--pair", "context"])
     assert isinstance(refused.exception, InvalidOption)
     example = films(1)[0]
-    found = wherefrom.explain(
+    explanation = wherefrom.explain(
         (example.question, example.context), model=str(tmp_path / "out"), method="attcat", target="answer"
     )
-    assert (found.target.index, found.target.end) == (found.tokens.index("film", 6), found.tokens.index("good", 6))
+    assert (explanation.target.index, explanation.target.end) == (
+        explanation.tokens.index("film", 6),
+        explanation.tokens.index("good", 6),
+    )
 
 
 def test_an_interrupted_training_resumes_and_ends_as_if_undisturbed(
@@ -236,7 +242,7 @@ def test_an_interrupted_training_resumes_and_ends_as_if_undisturbed(
         settings = run(tmp_path / out, epochs=2, batch=2, learning_rate=1e-3, checks=2)
         return qa.train([V1], settings, start, valid=V2, windows=qa.WindowSize(longest=36, overlap=4))
 
-    whole = train("whole")
+    undisturbed = train("undisturbed")
     saves = 0
 
     def interrupt(*_: Any, **__: Any) -> None:
@@ -251,18 +257,18 @@ def test_an_interrupted_training_resumes_and_ends_as_if_undisturbed(
             train("cut")
     resumed = train("cut")
     assert resumed.resumed
-    assert resumed.steps == whole.steps
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert resumed.steps == undisturbed.steps
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("undisturbed", "cut"))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_held_out_contexts_keep_their_questions_together() -> None:
     questions = [ContextQuestion(f"{j}?", f"context {i}", ()) for i in range(20) for j in range(3)]
-    kept, held = qa.hold_out_contexts(questions, 0.2, seed=1)
+    rest, held = qa.hold_out_contexts(questions, 0.2, seed=1)
     assert len(held) == 12
-    assert sorted(map(str, [*kept, *held])) == sorted(map(str, questions))
-    assert not {each.context for each in kept} & {each.context for each in held}
-    assert qa.hold_out_contexts(questions, 0.2, seed=1) == (kept, held)
+    assert sorted(map(str, [*rest, *held])) == sorted(map(str, questions))
+    assert not {question.context for question in rest} & {question.context for question in held}
+    assert qa.hold_out_contexts(questions, 0.2, seed=1) == (rest, held)
     with pytest.raises(InvalidInput):
         qa.hold_out_contexts(questions[:3], 0.2, seed=1)
 
@@ -290,8 +296,10 @@ def test_positions_that_do_not_start_at_zero_are_refused() -> None:
 
 def test_a_lengthened_model_is_opened_again(start: str, tmp_path: Path) -> None:
     qa.train([V1], run(tmp_path / "out", steps=2), start, valid=V2, positions=90)
-    found = wherefrom.explain(("is the film good", "the dog is " * 20), model=str(tmp_path / "out"), method="attcat")
-    assert len(found.tokens) > 40
+    explanation = wherefrom.explain(
+        ("is the film good", "the dog is " * 20), model=str(tmp_path / "out"), method="attcat"
+    )
+    assert len(explanation.tokens) > 40
     with pytest.raises(InvalidOption):
         qa.train([V1], run(tmp_path / "short"), start, valid=V2, positions=30)
     assert not (tmp_path / "short").exists()
@@ -316,14 +324,14 @@ def test_articles_are_held_out_with_all_their_questions(tmp_path: Path) -> None:
     ]
     table.write_text("\n".join(map(json.dumps, rows)))
     runpy.run_path(str(SCRIPT))["split_articles"](table, tmp_path / "cut", held_out=1, seed=0)
-    kept, held = (
+    rest, held = (
         squad.read_questions(str(tmp_path / "cut" / f"{name}.json"), "train") for name in ("train", "held_out")
     )
-    asked = [[int(each.question[:-1]) for each in questions] for questions in (kept, held)]
-    assert sorted(asked[0] + asked[1]) == list(range(12))
-    assert len(asked[1]) == 4
-    assert len({i // 4 for i in asked[1]}) == 1
-    assert {each.answer_texts[0] for each in held} == {"text"}
+    numbers = [[int(question.question[:-1]) for question in questions] for questions in (rest, held)]
+    assert sorted(numbers[0] + numbers[1]) == list(range(12))
+    assert len(numbers[1]) == 4
+    assert len({i // 4 for i in numbers[1]}) == 1
+    assert {question.answer_texts[0] for question in held} == {"text"}
 
 
 # Questions by templates -----------------------------------------------------------------------------------
@@ -352,9 +360,9 @@ def test_sentences_become_questions(sentence: str, question: str, answer: str, m
         def integers(self, *_: Any, **__: Any) -> Any:
             return 0
 
-    found = cloze.ask_sentence(sentence, First(np.random.PCG64(0)))
-    assert (question, answer) in [(each.question, each.answer) for each in found]
-    assert all(sentence[each.start :].startswith(each.answer) for each in found)
+    clozes = cloze.ask_sentence(sentence, First(np.random.PCG64(0)))
+    assert (question, answer) in [(item.question, item.answer) for item in clozes]
+    assert all(sentence[item.start :].startswith(item.answer) for item in clozes)
 
 
 def test_written_questions_are_read_as_squad(tmp_path: Path) -> None:
@@ -364,12 +372,12 @@ def test_written_questions_are_read_as_squad(tmp_path: Path) -> None:
     out = tmp_path / "questions.json"
     shown = CliRunner().invoke(app, ["train", "questions", str(text), V1, "--out", str(out), "--per-context", "3"])
     assert shown.exit_code == 0, shown.output
-    found = squad.read_questions(str(out), "train")
-    assert shown.output == f"{len(found)} questions in {out}\n"
-    contexts = [each.context for each in found]
-    assert all(contexts.count(each) <= 3 for each in contexts)
-    assert any("lamp-room." in each for each in contexts)
-    assert {"214", "1871"} & {each.answer_texts[0] for each in found}
+    questions = squad.read_questions(str(out), "train")
+    assert shown.output == f"{len(questions)} questions in {out}\n"
+    contexts = [question.context for question in questions]
+    assert all(contexts.count(context) <= 3 for context in contexts)
+    assert any("lamp-room." in context for context in contexts)
+    assert {"214", "1871"} & {question.answer_texts[0] for question in questions}
     again = tmp_path / "again.json"
     cloze.write_questions([str(text), V1], again, per_context=3)
     assert again.read_text() == out.read_text()

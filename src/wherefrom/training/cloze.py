@@ -31,7 +31,7 @@ CONTEXT_WORDS = (25, 250)
 
 _NAME = r"[A-Z][\w'’-]+(?:(?: of| the| de| von)* [A-Z][\w'’-]+)*"
 _COUNT = r"\d[\d,.]*\d|\d|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|hundreds|thousands"
-_VERB = "is|was|are|were|has|had|became|won|led|made|wrote|began|began|gave|took|can|may|will|would"
+_VERB = "is|was|are|were|has|had|became|won|led|made|wrote|began|gave|took|can|may|will|would"
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _YEAR = r"(?:1\d\d\d|20[0-2]\d)"
 _NO_PLACE = re.compile(rf"(?:{_MONTHS}|I|He|She|It|They|English|French|German|Latin)\b")
@@ -96,10 +96,10 @@ def write_questions(sources: Sequence[str], out: Path, per_context: int = 4, see
             qas = [
                 {
                     "id": f"cloze-{count + i}",
-                    "question": each.question,
-                    "answers": [{"text": each.answer, "answer_start": each.start}],
+                    "question": cloze.question,
+                    "answers": [{"text": cloze.answer, "answer_start": cloze.start}],
                 }
-                for i, each in enumerate(chosen)
+                for i, cloze in enumerate(chosen)
             ]
             count += len(qas)
             if qas:
@@ -113,12 +113,12 @@ def write_questions(sources: Sequence[str], out: Path, per_context: int = 4, see
 
 def read_contexts(source: str) -> Iterator[str]:
     """Paragraphs of 25 to 250 words: the contexts of SQuAD's JSON, or the lines or rows of a text."""
-    found: Iterable[str]
-    if source.endswith(".json"):
-        found = dict.fromkeys(each.context for each in read_questions(source, "train"))
+    contexts: Iterable[str]
+    if ".json" in Path(source).suffixes:
+        contexts = dict.fromkeys(question.context for question in read_questions(source, "train"))
     else:
-        found = map(join_punctuation, documents(source))
-    for context in found:
+        contexts = map(join_punctuation, documents(source))
+    for context in contexts:
         if CONTEXT_WORDS[0] <= len(context.split()) <= CONTEXT_WORDS[1]:
             yield context
 
@@ -135,46 +135,49 @@ def join_punctuation(text: str) -> str:
 
 
 def ask_context(context: str, rng: np.random.Generator) -> list[ClozeQuestion]:
-    """Every question that a template makes from a sentence of the context."""
+    """Make every question that a template makes from a sentence of the context."""
     questions = []
     start = 0
     for sentence in SENTENCE_END.split(context):
         start = context.index(sentence, start)
         if SENTENCE_WORDS[0] <= len(sentence.split()) <= SENTENCE_WORDS[1] and "<unk>" not in sentence:
             questions += [
-                ClozeQuestion(each.question, each.answer, start + each.start) for each in ask_sentence(sentence, rng)
+                ClozeQuestion(cloze.question, cloze.answer, start + cloze.start)
+                for cloze in ask_sentence(sentence, rng)
             ]
     return questions
 
 
 def ask_sentence(sentence: str, rng: np.random.Generator) -> list[ClozeQuestion]:
-    """The questions that templates make from one sentence, one for each place at which a template fits."""
+    """Make questions from one sentence, one for each place at which a template fits."""
     questions = []
     for template in TEMPLATES:
         for match in template.pattern.finditer(sentence):
             if template.words[0] == "Where" and _NO_PLACE.match(match["answer"]):
                 continue
-            before, after = _clause(sentence, match)
+            before, after = _clause_around(sentence, match)
             word = template.words[rng.integers(len(template.words))]
-            questions.append(_question(word, f"{before} {after}", match, rng))
+            questions.append(_write_question(word, f"{before} {after}", match, rng))
     subject = SUBJECT.pattern.match(sentence)
     if subject is not None and not _NO_SUBJECT.match(subject["answer"]):
         person = re.fullmatch(r"[A-Z]\w+ (?:[A-Z]\w*\.? )?[A-Z]\w+", subject["answer"]) is not None
         rest = CLAUSE_END.split(sentence[subject.end() :])[0]
-        questions.append(_question("Who" if person else "What", rest, subject, rng))
-    return [each for each in questions if each is not None]
+        questions.append(_write_question("Who" if person else "What", rest, subject, rng))
+    return [cloze for cloze in questions if cloze is not None]
 
 
-def _clause(sentence: str, match: re.Match[str]) -> tuple[str, str]:
-    """What stands before and behind the cut phrase in its clause; in its sentence, if the clause is short."""
+def _clause_around(sentence: str, match: re.Match[str]) -> tuple[str, str]:
+    """Text before and behind the cut phrase in its clause, or in its sentence if the clause is short."""
     before, after = sentence[: match.start("cut")], sentence[match.end("cut") :]
     near = CLAUSE_END.split(before)[-1], CLAUSE_END.split(after)[0]
     return near if len(" ".join(near).split()) >= CLAUSE_WORDS else (before, after)
 
 
-def _question(word: str, rest: str, match: re.Match[str], rng: np.random.Generator) -> ClozeQuestion | None:
+def _write_question(
+    question_word: str, rest: str, match: re.Match[str], rng: np.random.Generator
+) -> ClozeQuestion | None:
     words = rest.rstrip(" .!?").split()
-    words = [each for each, draw in zip(words, rng.random(len(words)), strict=True) if draw >= DROPPED]
+    words = [word for word, draw in zip(words, rng.random(len(words)), strict=True) if draw >= DROPPED]
     if len(words) < CLAUSE_WORDS - 1:
         return None
-    return ClozeQuestion(f"{word} {' '.join(words[:QUESTION_WORDS])}?", match["answer"], match.start("answer"))
+    return ClozeQuestion(f"{question_word} {' '.join(words[:QUESTION_WORDS])}?", match["answer"], match.start("answer"))

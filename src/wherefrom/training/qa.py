@@ -33,7 +33,7 @@ Logits = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class WindowSize:
-    """How contexts are cut: tokens of a window, question included, and how many tokens two neighbors share.
+    """Tokens of a window, question included, and tokens that two neighboring windows share.
 
     None: BERT's 384 tokens, or as many as the model reads; a third of the window is shared.
     """
@@ -81,9 +81,9 @@ def train(
     with loop.running(run, settings, fresh):
         questions = [question for source in sources for question in read_questions(source, "train")]
         if valid is None:
-            questions, checked = hold_out_contexts(questions, held_out, run.seed)
+            questions, valid_questions = hold_out_contexts(questions, held_out, run.seed)
         else:
-            checked = read_questions(valid, "validation")
+            valid_questions = read_questions(valid, "validation")
         set_seed(run.seed)
         tokenizer = checkpoints.tokenizer(model)
         network = add_answer_head(model)
@@ -91,7 +91,7 @@ def train(
             lengthen_positions(network, positions)
             tokenizer.model_max_length = positions
         train_windows = cut_windows(questions, network, tokenizer, windows)
-        valid_windows = cut_windows(checked, network, tokenizer, windows)
+        valid_windows = cut_windows(valid_questions, network, tokenizer, windows)
         task = loop.Fitting(
             model=network,
             tokenizer=tokenizer,
@@ -99,17 +99,17 @@ def train(
             valid=[window.row for window in valid_windows],
             collate=DataCollatorWithPadding(tokenizer),
             best="f1",
-            metrics=score_predictions(checked, valid_windows),
+            metrics=score_predictions(valid_questions, valid_windows),
             labels=EDGES,
         )
-        counts = {"train_rows": len(questions), "train_windows": len(train_windows), "valid_rows": len(checked)}
+        counts = {"train_rows": len(questions), "train_windows": len(train_windows), "valid_rows": len(valid_questions)}
         return loop.fit(task, run, {**settings, **counts, "parameters": network.num_parameters()})
 
 
 def measure(
     model: str, data: str, windows: WindowSize | None = None, device: str = "cpu", batch: int = 32
 ) -> AnswerScores:
-    """Exact match and F1 of a model on SQuAD's JSON, a table in its layout, or a dataset's name."""
+    """Measure exact match and F1 of a model on SQuAD's JSON, a table in its layout, or a dataset's name."""
     questions = read_questions(data, "validation")
     network = checkpoints.measured(model, checkpoints.ANSWERER, device)
     return score_answers(predict(network, checkpoints.tokenizer(model), questions, windows, batch), questions)
@@ -122,7 +122,7 @@ def predict(
     windows: WindowSize | None = None,
     batch: int = 32,
 ) -> list[str]:
-    """The answer to each question, in the context's own letters; "" where the model finds none (v2)."""
+    """Predict the answer to each question as it is written in its context; "" where there is none (v2)."""
     inputs = cut_windows(questions, network, tokenizer, windows or WindowSize())
     collate = DataCollatorWithPadding(tokenizer)
     order = sorted(range(len(inputs)), key=lambda i: len(inputs[i].row["input_ids"]))  # little padding
@@ -132,13 +132,13 @@ def predict(
             places = order[first : first + batch]
             rows = [{k: v for k, v in inputs[i].row.items() if k not in EDGES} for i in places]
             output = network(**{name: value.to(network.device) for name, value in collate(rows).items()})
-            starts, ends = (each.float().cpu().numpy() for each in (output.start_logits, output.end_logits))
+            starts, ends = (edge.float().cpu().numpy() for edge in (output.start_logits, output.end_logits))
             logits.update(zip(places, zip(starts, ends, strict=True), strict=True))
     return choose_answers(questions, inputs, (logits[i] for i in range(len(inputs))))
 
 
 def add_answer_head(model: str) -> PreTrainedModel:
-    """The checkpoint with its own head for answers, or a new one."""
+    """Open a checkpoint with its head for answers, or with a new one."""
     network: PreTrainedModel = checkpoints.with_new_head(
         model,
         checkpoints.ANSWERER,
@@ -187,16 +187,16 @@ def hold_out_contexts(
 
 
 def cut_windows(
-    questions: Sequence[ContextQuestion], network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, how: WindowSize
+    questions: Sequence[ContextQuestion], network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, size: WindowSize
 ) -> list[Window]:
-    """Every window of every question as token ids, with the first gold answer's place where it lies inside."""
+    """Cut every context into windows of token ids; where a window holds the first gold answer, mark its place."""
     if not tokenizer.is_fast:
         raise UnsupportedModel(f"the tokenizer {type(tokenizer).__name__} does not say where its tokens lie in a text")
     limit = classify.reach(network, tokenizer)
-    longest = min(LONGEST, limit) if how.longest is None else how.longest
+    longest = min(LONGEST, limit) if size.longest is None else size.longest
     if longest > limit:
         raise InvalidOption(f"--longest is {longest}, but the model reads at most {limit} tokens")
-    overlap = longest // 3 if how.overlap is None else how.overlap
+    overlap = longest // 3 if size.overlap is None else size.overlap
     question_tokens = min(QUESTION_TOKENS, longest // 3)
     room = longest - question_tokens - tokenizer.num_special_tokens_to_add(pair=True)
     if overlap >= room:
@@ -205,8 +205,8 @@ def cut_windows(
             f"choose a smaller overlap or a larger --longest"
         )
     encoded = tokenizer(
-        [_shorten(each.question, tokenizer, question_tokens) for each in questions],
-        [each.context for each in questions],
+        [_shorten(question.question, tokenizer, question_tokens) for question in questions],
+        [question.context for question in questions],
         truncation="only_second",
         max_length=longest,
         stride=overlap,
@@ -226,16 +226,16 @@ def cut_windows(
     return windows
 
 
-def _shorten(question: str, tokenizer: PreTrainedTokenizerBase, most: int) -> str:
-    """Cut a question after `most` tokens."""
+def _shorten(question: str, tokenizer: PreTrainedTokenizerBase, limit: int) -> str:
+    """Cut a question after `limit` tokens."""
     pieces = tokenizer(
-        question, add_special_tokens=False, truncation=True, max_length=most, return_offsets_mapping=True
+        question, add_special_tokens=False, truncation=True, max_length=limit, return_offsets_mapping=True
     )
-    return question[: pieces["offset_mapping"][-1][1]] if len(pieces["input_ids"]) == most else question
+    return question[: pieces["offset_mapping"][-1][1]] if len(pieces["input_ids"]) == limit else question
 
 
 def locate_answer(offsets: npt.NDArray[np.int64], answers: Iterable[tuple[int, int]], empty: int) -> tuple[int, int]:
-    """The first and the last token of the first gold answer; `empty` twice if the window does not hold all of it."""
+    """Find the first and the last token of the first gold answer; `empty` twice if the window lacks some of it."""
     answer = next(iter(answers), None)
     tokens = np.flatnonzero(offsets[:, 1] > offsets[:, 0])
     if answer is None or not len(tokens):
@@ -253,7 +253,7 @@ def locate_answer(offsets: npt.NDArray[np.int64], answers: Iterable[tuple[int, i
 def choose_answers(
     questions: Sequence[ContextQuestion], windows: Sequence[Window], logits: Iterable[tuple[Logits, Logits]]
 ) -> list[str]:
-    """The best span over all windows of each question.
+    """Choose the best span over all windows of each question.
 
     Where some questions have no gold answer (v2), "" wins if the lowest score of "no answer here" over the windows
     is above the best span's.
@@ -269,11 +269,11 @@ def choose_answers(
             best[place] = (score, text)
         empty[place] = min(empty[place], float(starts[window.empty] + ends[window.empty]))
     chosen = zip(best, empty, strict=True)
-    return ["" if may_be_empty and nothing > score else text for (score, text), nothing in chosen]
+    return ["" if may_be_empty and no_answer > score else text for (score, text), no_answer in chosen]
 
 
 def best_span(starts: Logits, ends: Logits, offsets: npt.NDArray[np.int64]) -> tuple[float, int, int]:
-    """The span of context tokens, at most 30 of them, with the highest sum of start and end logit."""
+    """Find the span of context tokens, at most 30 of them, with the highest sum of start and end logit."""
     tokens = np.flatnonzero(offsets[:, 1] > offsets[:, 0])
     if not len(tokens):
         return -np.inf, 0, 0
@@ -287,7 +287,7 @@ def best_span(starts: Logits, ends: Logits, offsets: npt.NDArray[np.int64]) -> t
 def score_predictions(
     questions: Sequence[ContextQuestion], windows: Sequence[Window]
 ) -> Callable[[Any], dict[str, float]]:
-    """Trainer's hook for the validation metrics of these questions."""
+    """Make Trainer's hook for the validation metrics of these questions."""
 
     def score(prediction: Any) -> dict[str, float]:
         starts, ends = prediction.predictions[:2]
