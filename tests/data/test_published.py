@@ -9,12 +9,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import golden
+import tiny
+from wherefrom.cli import app
 from wherefrom.data import Dataset, Example, read
 from wherefrom.data.inflection import other_number
 from wherefrom.data.tables import BadRow, rows
 from wherefrom.errors import DamagedFile, InvalidInput, UnknownName, WherefromError
+from wherefrom.evaluation import Run
 from wherefrom.papers import samples
 
 PUBLISHED = Path(__file__).parents[1] / "fixtures" / "data"
@@ -149,6 +153,35 @@ def test_hatexplain_without_its_divisions(tmp_path: Path) -> None:
     (tmp_path / "post_id_divisions.json").write_text('["1_made"]')
     with pytest.raises(DamagedFile):
         read("hatexplain", folder=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def sentiment(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "sentiment"
+    names = {0: "negative", 1: "positive"}
+    tiny.model(num_labels=2, id2label=names, label2id={name: i for i, name in names.items()}).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("data", "split", "name"),
+    [
+        ("sst2", "dev", "sst2"),
+        ("SST-2/dev.tsv", None, "sst2"),
+        ("yelp", None, "yelp"),
+        ("amazon_review_polarity_csv/test.csv", "test", "amazon"),
+    ],
+)
+def test_the_command_evaluates_on_them(data: str, split: str | None, name: str, sentiment: str, tmp_path: Path) -> None:
+    source = str(PUBLISHED / data) if "/" in data else data
+    asked = ["evaluate", "--data", source, "--folder", str(PUBLISHED), "--model", sentiment, "--methods", "random"]
+    asked += ["--metrics", "special-rank", "--target", "label", "--out", str(tmp_path / "run"), "--threads", "1"]
+    done = CliRunner().invoke(app, [*asked, *(["--split", split] if split else [])], catch_exceptions=False)
+    assert done.exit_code == 0
+    rows = Run(tmp_path / "run").table("examples").to_pylist()
+    expected = list(read(name, split, folder=PUBLISHED))
+    assert [(row["example"], row["label"]) for row in rows] == [(example.id, example.label) for example in expected]
 
 
 # Agreement ------------------------------------------------------------------------------------------------
