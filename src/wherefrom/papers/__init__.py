@@ -27,6 +27,7 @@ from wherefrom.papers import (  # noqa: F401
     attn_lrp,
     decompx,
     globenc,
+    globenc_figures,
     planted_facts,
     value_zeroing,
     yin_neubig,

@@ -95,6 +95,7 @@ class Table:
     used: Sequence[str] | Mapping[str, str]  # model, data and number of examples: of the table, or of each column
     notes: Sequence[str] = ()
     pictures: Mapping[str, Draw] = field(default_factory=dict)  # by the suffix of the file; without any, a grid
+    comparable: bool = True  # the paper reports such a model; False for a family that it has no numbers of
 
     @property
     def sources(self) -> list[str]:

@@ -15,7 +15,7 @@ from wherefrom.files import write
 from wherefrom.metric.correlation import Summary
 from wherefrom.papers.claims import Verdict
 from wherefrom.papers.joined import join_table
-from wherefrom.papers.recipe import Recipe, Reported, Table
+from wherefrom.papers.recipe import Place, Recipe, Reported, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,16 +68,22 @@ class Result:
         return Result.of(self.recipe, join_table(self.recipe, self.table, path), self.options)
 
     @property
+    def reported(self) -> Mapping[Place, Reported]:
+        """The paper's numbers, unless all of ours are of models that it does not report."""
+        shared = {column for _, column in self.recipe.reported} & set(self.table.columns)
+        return self.recipe.reported if shared or self.table.comparable else {}
+
+    @property
     def columns(self) -> list[str]:
-        """Ours, and those that only the paper has."""
-        told = dict.fromkeys(column for _, column in self.recipe.reported)
+        """Our columns, and those that only the paper has."""
+        told = dict.fromkeys(column for _, column in self.reported)
         return [*self.table.columns, *(column for column in told if column not in self.table.columns)]
 
     def cells(self) -> Iterator[tuple[str, str, Summary | None, Reported | None]]:
         """Every cell in which either has a number."""
         for row in self.table.rows:
             for column in self.columns:
-                ours, theirs = self.table.ours.get((row, column)), self.recipe.reported.get((row, column))
+                ours, theirs = self.table.ours.get((row, column)), self.reported.get((row, column))
                 if ours is not None or theirs is not None:
                     yield row, column, ours, theirs
 
@@ -98,8 +104,7 @@ class Result:
         lines = [["", *self.columns]]
         for row in self.table.rows:
             cells = [
-                _beside(self.table.ours.get((row, column)), self.recipe.reported.get((row, column)))
-                for column in self.columns
+                _beside(self.table.ours.get((row, column)), self.reported.get((row, column))) for column in self.columns
             ]
             lines.append([row, *cells])
         return lines
@@ -110,8 +115,9 @@ class Result:
         none = (
             "the paper gives none in writing" if self.recipe.at_hand else "the paper's printed numbers are not at hand"
         )
+        none = "the paper's numbers are of other models" if self.recipe.reported else none
         options = ", ".join(f"{name}={value}" for name, value in self.options.items() if value != "")
-        beside = "; in brackets the paper's" if self.recipe.reported else f"; {none}"
+        beside = "; in brackets the paper's" if self.reported else f"; {none}"
         return [
             f"{self.recipe.about}",
             f"Ours: {'; '.join(table.sources)}. {table.of}{beside}.",

@@ -120,8 +120,8 @@ def resolve(recipe: Recipe, request: ReproduceRequest | None = None) -> RecipeCa
     if not by_dataset or request.data or recipe.short in chosen:
         names = request.data or tuple(each for each in recipe.data if samples.at_hand(each, request.folder))
     else:
-        names = tuple(by_dataset)
-        if absent := [name for name in names if not samples.at_hand(name, request.folder)]:
+        names = tuple(name for name in by_dataset if samples.at_hand(name, request.folder))
+        if (absent := [name for name in by_dataset if name not in names]) and not recipe.texts:
             raise InvalidOption(
                 f"{recipe.name}: no data for {', '.join(absent)} on this machine; set WHEREFROM_DATA or --folder, or "
                 f"name the files with --data"

@@ -9,8 +9,8 @@
     graph    tokens in columns of layers, edges as wide as the weight
     image    scores over the picture that they explain, methods side by side
 
-`curves`, `bars`, `grid`, `erasure`, `outliers` and `critical` draw numbers of any origin, `measured` those of an
-evaluation. A view never computes a score.
+`curves`, `curve_panels`, `bars`, `grid`, `erasure`, `outliers` and `critical` draw numbers of any origin, `measured`
+those of an evaluation. A view never computes a score.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wherefrom.extras import need
 need("matplotlib", extra="plot")  # said before the first module below fails to find it
 
 from wherefrom.view.plot.canvas import Picture, inches, save, theme  # noqa: E402
-from wherefrom.view.plot.charts import Series, bars, curves, erasure, grid, outliers  # noqa: E402
+from wherefrom.view.plot.charts import Series, bars, curve_panels, curves, erasure, grid, outliers  # noqa: E402
 from wherefrom.view.plot.critical import critical  # noqa: E402
 from wherefrom.view.plot.graph import graph, routes  # noqa: E402
 from wherefrom.view.plot.image import image  # noqa: E402
@@ -43,6 +43,7 @@ __all__ = [
     "alignment",
     "bars",
     "critical",
+    "curve_panels",
     "curves",
     "draw",
     "erasure",

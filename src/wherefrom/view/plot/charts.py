@@ -89,12 +89,53 @@ def curves(
     """A line for every series over `x` (0, 1, 2 … if none is given), its interval as a band (GlobEnc, figure 3)."""
     named = _named(series)
     picture, axes = _sheet(width, height, dark)
-    for number, (name, each) in enumerate(named.items()):
+    _draw_lines(axes, named, list(named), x)
+    if limits is not None:
+        axes.set_ylim(limits)
+    _name_axes(picture, axes, x_label, y_label)
+    _finish(picture, axes, list(named), lines=True)
+    return picture
+
+
+def curve_panels(
+    panels: Mapping[str, Mapping[str, Series | ArrayLike]],
+    *,
+    x_label: str = "layer",
+    y_label: str = "",
+    width: str | float | None = "page",
+    height: float | None = None,
+    dark: bool = False,
+) -> Picture:
+    """Curves in panels side by side, with one y axis and one legend (GlobEnc, figure 3)."""
+    named = {title: _named(series) for title, series in panels.items()}
+    names = list(dict.fromkeys(name for series in named.values() for name in series))
+    picture, first = _sheet(width, height, dark)
+    every = [first, *(picture.panel(0, 0, 1, 1) for _ in range(len(named) - 1))]
+    for axes, (title, series) in zip(every, named.items(), strict=True):
+        if axes is not first:
+            _dress(picture, axes)
+        _draw_lines(axes, series, names, None)
+        arguments = plain(title, SIZE, color=picture.theme.ink)
+        axes.set_title(arguments.pop("s"), pad=3, **arguments)
+        _name_axes(picture, axes, x_label, y_label if axes is first else "")
+    low, high = (pick(axes.get_ylim()[end] for axes in every) for pick, end in ((min, 0), (max, 1)))
+    for axes in every:
+        axes.set_ylim(low, high)
+    bottom = _draw_legend(picture, names, lines=True)
+    total = picture.get_size_inches()[0]
+    for number, axes in enumerate(every):
+        _fit(picture, axes, total * number / len(every), total * (number + 1) / len(every), bottom)
+    return picture
+
+
+def _draw_lines(axes: Axes, named: Mapping[str, Series], names: Sequence[str], x: Sequence[float] | None) -> None:
+    """A line for every series, in the style of its place among `names`, with its interval as a band."""
+    for name, each in named.items():
         values = np.asarray(each.values, np.float64)
         places = np.arange(len(values)) if x is None else np.asarray(x, np.float64)
         if len(places) != len(values):
             raise InvalidInput(f"'{name}' has {len(values)} values for {len(places)} places on the x axis")
-        style = _style(number)
+        style = _style(names.index(name))
         if (ends := each.ends()) is not None:
             axes.fill_between(places, *ends, color=style["color"], alpha=0.22, linewidth=0, label=f"_{name}")
         mark: dict[str, Any] = {"marker": "o", "markersize": 2.2} if len(values) <= 30 else {}
@@ -102,11 +143,6 @@ def curves(
     axes.margins(x=0.03)
     if x is None or all(float(place_).is_integer() for place_ in x):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=13, integer=True, min_n_ticks=1))
-    if limits is not None:
-        axes.set_ylim(limits)
-    _name_axes(picture, axes, x_label, y_label)
-    _finish(picture, axes, list(named), lines=True)
-    return picture
 
 
 def bars(
@@ -326,6 +362,11 @@ def _style(number: int) -> dict[str, Any]:
 
 def _finish(picture: Picture, axes: Axes, names: list[str], *, lines: bool) -> None:
     """Put the legend under the axes and give them the rest of the figure."""
+    _fit(picture, axes, 0, picture.get_size_inches()[0], _draw_legend(picture, names, lines=lines))
+
+
+def _draw_legend(picture: Picture, names: Sequence[str], *, lines: bool) -> float:
+    """Draw the legend at the bottom; return where it begins, in inches from the top."""
     total, height = picture.get_size_inches()
     entries: list[list[tuple[int, str, float]]] = [[]]
     x = GAP
@@ -354,7 +395,7 @@ def _finish(picture: Picture, axes: Axes, names: list[str], *, lines: bool) -> N
                 box.set_linewidth(0.3)
                 picture.add_artist(box)
             picture.write(start + 0.22, y, name, SMALL, va="center_baseline")
-    _fit(picture, axes, 0, total, height - legend)
+    return float(height - legend)
 
 
 def _fit(picture: Picture, axes: Axes, left: float, right: float, bottom: float) -> None:
