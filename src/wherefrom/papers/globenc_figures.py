@@ -1,8 +1,8 @@
 """Figures 1 and A.1 to A.6 of GlobEnc: attributions of single texts (globenc.py has the tables and the other figures).
 
-Figure 1 shows two sentences that the paper prints. The texts of figures A.1 to A.6 are in pictures only: figure A.1 looks
-for misclassified examples of SST-2 where it is on this machine, the others show texts of our own unless --text, --pair or
---data names other ones.
+Figure 1 shows two sentences that the paper prints. The texts of figures A.1 to A.6 are in pictures only: figure A.1
+looks for misclassified examples in SST-2 where that is on this machine; the others show texts of our own, or those of
+--text, --pair or --data.
 
 Modarressi et al. (2022), GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder Layer in
 Transformers. NAACL. https://aclanthology.org/2022.naacl-main.19
@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from wherefrom.data import drawn
 from wherefrom.evaluation.gold import gold_classes
 from wherefrom.model import open_model
 from wherefrom.papers.claims import Claim
@@ -34,7 +33,6 @@ PAIRS = (
     ("the committee met twice in june .", "the committee never met ."),
     ("a man is playing a guitar on the street .", "someone is making music outside ."),
 )
-SEARCHED = 500  # examples among which misclassified ones are looked for
 # A rollout of norms grows from layer to layer, so that only shares can be compared.
 SHARES = "Shares of what the readout token draws on up to each layer"
 
@@ -119,7 +117,7 @@ def figure1(call: RecipeCall) -> Table:
 
 def misclassified(call: RecipeCall) -> Iterator[tuple[Text, str]]:
     """Texts that the model puts into another class than their label, with the label."""
-    data = drawn(call.read(), SEARCHED, call.seed)
+    data = call.examples()
     refuse_foreign_labels(call.model, data, call.names)
     opened = open_model(call.model)
     classes = gold_classes(opened.labels, data.labels, data.labels, call.names)
@@ -136,17 +134,19 @@ def misclassified(call: RecipeCall) -> Iterator[tuple[Text, str]]:
     "GlobEnc up to each layer, for sentences that the model misclassifies.",
     samples="misclassified examples of SST-2; BERT-base",
     data=("sst2",),
-    limit=2,
+    limit=500,
     texts=MISREAD,
     model_of="sst2",
+    options={"n_examples": 2},
 )
 def figure_a1(call: RecipeCall) -> Table:
+    """The first misclassified ones among `limit` examples, as many as `n_examples`."""
     methods = {"N_Enc": ROWS["N_Enc"]}
     if call.texts != call.recipe.texts or not call.data:
         return token_layer_table(call, call.texts, methods, SHARES, shares=True)
-    found = list(islice(misclassified(call), call.limit))
+    found = list(islice(misclassified(call), call.options["n_examples"]))
     notes = [f"{place}. is labeled {label}." for place, (_, label) in enumerate(found, 1)]
-    notes = notes or [f"None of {SEARCHED} examples is misclassified; these are sentences of our own."]
+    notes = notes or [f"None of {call.limit} examples is misclassified; these are sentences of our own."]
     texts = [text for text, _ in found] or call.texts
     return replace(token_layer_table(call, texts, methods, SHARES, shares=True), notes=notes)
 
