@@ -184,19 +184,24 @@ def test_figure_4_of_several_texts_and_with_maps() -> None:
     assert np.corrcoef(maps, ours)[0, 1] == pytest.approx(1)
 
 
-def test_figure_5_of_a_question_and_of_a_review(answering: str, tmp_path: Path) -> None:
-    question = reproduced("attcat/figure5", model=answering, out=tmp_path)
-    assert list(question.table.columns) == ["AttCAT (a)"]
-    both = reproduced("attcat/figure5", out=tmp_path)
-    assert list(both.table.columns) == [
-        "AttCAT (a)",
-        *(f"{row} (b)" for row in ("AttCAT", "TransAtt", "RawAtt", "Rollout")),
-    ]
-    assert {path.name for path in (tmp_path / "attcat").glob("*.png")} == {"figure5-a.png", "figure5-b.png"}
+def test_figure_5a_explains_start_and_end_together(answering: str, tmp_path: Path) -> None:
     pair = ("is the film good ?", "the film is very good .")
-    mine = reproduced("attcat/figure5", model=answering, texts=[pair]).table
+    table = reproduced("attcat/figure5a", model=f"squad_v1={answering}", texts=[pair]).table
     start, end = (wherefrom.explain(pair, answering, method="attcat", target=edge).scores for edge in ("start", "end"))
-    assert mine.matrix()[:, 0] == pytest.approx(start + end, abs=1e-5)
+    assert table.matrix()[:, 0] == pytest.approx(start + end, abs=1e-5)
+    passage = reproduced("attcat/figure5a", model=answering, out=tmp_path)
+    assert not passage.table.notes
+    stand_in = reproduced("attcat/figure5a").table
+    assert any("stand-in" in note for note in stand_in.notes)
+    with pytest.raises(UnsupportedModel):
+        reproduced("attcat/figure5a", model="wherefrom/sentiment")
+
+
+def test_figure_5b_of_ones_own_text() -> None:
+    result = reproduced("attcat/figure5b", texts="a boring film", at="output")
+    assert list(result.table.columns) == ["AttCAT", "TransAtt", "RawAtt", "Rollout"]
+    scores = wherefrom.explain("a boring film", "wherefrom/sentiment", method="attcat", at="output").scores
+    assert result.table.matrix(columns=["AttCAT"])[:, 0] == pytest.approx(scores, abs=1e-6)
 
 
 # Tables ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_every_result_on_the_page_is_a_recipe() -> None:
     page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     shown = {"/".join(name.split("/")[-2:]) for name in re.findall(r"<!-- result: ([^ |]+)", page)}
-    named = set(re.findall(r"`?([a-z0-9-]+/(?:figure|table)\d)", page))
+    named = set(re.findall(r"`?([a-z0-9-]+/(?:figure|table)\d\w*)", page))
     known = {each.name for each in recipes()}
     assert shown
     assert shown | named <= known

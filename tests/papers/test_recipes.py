@@ -40,7 +40,7 @@ LISTED = {
     "alti": "table2 figure6 figure7 figure3 figure4 table1 table3 table4 table5 table6 table7 table8 table9 figure1 "
     "figure2 figure5 figure8 figure9 figure10",
     "alti-logit": "blimp attractors",
-    "attcat": "table1 table2 figure3 appendix-k figure4 figure5",
+    "attcat": "table1 table2 figure3 appendix-k figure4 figure5a figure5b",
     "attn-lrp": "faithfulness",
     "decompx": "aopc accuracy prediction-performance",
     "globenc": "table1 table-a1 table-a2 table2 figure3 figure4 figure5 "

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wherefrom.errors import UnsupportedModel
 from wherefrom.model import open_model
 from wherefrom.papers.attcat import AT, methods_at
 from wherefrom.papers.claims import Claim
@@ -39,6 +40,11 @@ QUESTION = (
     "as well as temporarily suspending the tradition of naming each super bowl game with roman numerals (under which "
     'the game would have been known as " super bowl I ") , so that the logo could prominently feature the arabic '
     "numerals 50 .",
+)
+MASKED = "mary saw [MASK] houses ."
+STAND_IN = (
+    "A stand-in for question answering: the word at a mask is explained. --model squad_v1=MODEL takes a model that "
+    "answers questions."
 )
 AGAINST = ("like", "really")
 NEGATIVE = ("boring", "didn", "t")
@@ -181,54 +187,76 @@ def draw_layers(tokens: Sequence[str], pieces: Sequence[str]) -> Draw:
 def ranks_high(tokens: Sequence[str], column: str, count: Callable[[int], int]) -> Holds:
     """A claim that tokens are among the first `count` of a column; None where one of them is not there."""
 
-    def holds(table: Table, _: str) -> bool | None:
-        scores = {row: table.mean(row, column) for row in table.rows if (row, column) in table.ours}
-        if not set(tokens) <= set(scores):
-            return None
-        top = sorted(scores, key=lambda row: -scores[row])[: count(len(scores))]
+    def holds(table: Table) -> bool:
+        top = sorted(table.rows, key=lambda row: -table.mean(row, column))[: count(len(table.rows))]
         return set(tokens) <= set(top)
 
-    return holds
+    return on_tokens(tokens, holds)
 
 
 def on_tokens(tokens: Sequence[str], holds: Callable[[Table], bool]) -> Holds:
-    """A claim about a review that has these tokens; None for any other text."""
-    return lambda table, _: holds(table) if {f"b. {token}" for token in tokens} <= set(table.rows) else None
+    """A claim about a text that has these tokens; None for any other."""
+    return lambda table, _: holds(table) if set(tokens) <= set(table.rows) else None
 
 
-def spread(table: Table, column: str) -> float:
-    """Standard deviation of a column's magnitudes over their mean."""
-    scores = np.abs([cell.mean for (_, name), cell in table.ours.items() if name == column])
-    return float(scores.std() / scores.mean())
+def are_signs_right(table: Table) -> bool:
+    against = [table.mean(token, "AttCAT") < 0 for token in AGAINST]
+    return table.mean("boring", "AttCAT") > 0 and all(against)
 
 
 def is_irrelevant_above(table: Table) -> bool:
-    irrelevant, negative = (
-        np.mean([table.mean(f"b. {token}", "RawAtt (b)") for token in tokens]) for tokens in (IRRELEVANT, NEGATIVE)
-    )
+    irrelevant, negative = (table.matrix(tokens, ["RawAtt"]).mean() for tokens in (IRRELEVANT, NEGATIVE))
     return bool(irrelevant > negative)
 
 
+def is_rollout_uniform(table: Table) -> bool:
+    scores = np.abs(table.matrix())
+    variation = dict(zip(table.columns, scores.std(0) / scores.mean(0), strict=True))
+    return min(variation, key=lambda column: variation[column]) == "Rollout"
+
+
 @recipe(
-    "attcat/figure5",
-    "Text colored by AttCAT (a: a question), and by AttCAT, TransAtt, RawAtt and Rollout (b: a review).",
-    samples="one question of SQuAD and one sentence of SST-2; BERT-base",
-    texts=(QUESTION, REVIEW),
+    "attcat/figure5a",
+    "A question and its context colored by AttCAT.",
+    samples="one question of SQuAD; BERT-base",
+    model="wherefrom/mlm",
+    model_of="squad_v1",
+    texts=(QUESTION,),
     options={"at": AT},
-    model_of="sst2",
-    joins=True,
     claims=(
         Claim(
-            "“denver” and “broncos” have the highest scores by AttCAT.",
+            "“denver” and “broncos” have the highest scores.",
             "section 6.2, figure 5a",
-            ranks_high(("a. denver", "a. broncos"), "AttCAT (a)", lambda _: 2),
+            ranks_high(("denver", "broncos"), "AttCAT", lambda _: 2),
             tested=False,
         ),
+    ),
+)
+def figure5a(call: RecipeCall) -> Table:
+    """The start and the end of the answer are explained together. Without a model that answers, a word at a mask is."""
+    answers = open_model(call.model).task == "question-answering"
+    if not answers and call.model != call.recipe.model:
+        raise UnsupportedModel(f"{call.model} does not answer questions; expected a question-answering head")
+    stand_in = not answers and call.texts == call.recipe.texts
+    methods, question = methods_at(call.options["at"], ["AttCAT"]), {"target": "answer"} if answers else None
+    texts = (MASKED,) if stand_in else call.texts
+    table = token_table(call, texts, methods, "text", "Scores of every token", question=question)
+    return table if answers else replace(table, notes=[STAND_IN])
+
+
+@recipe(
+    "attcat/figure5b",
+    "A review colored by AttCAT, TransAtt, RawAtt and Rollout.",
+    samples="one sentence of SST-2; BERT-base",
+    model_of="sst2",
+    texts=(REVIEW,),
+    options={"at": AT},
+    claims=(
         *(
             Claim(
                 f"“boring”, “didn” and “t” are in the highest quarter by {row}.",
                 "section 6.2, figure 5b",
-                ranks_high([f"b. {token}" for token in NEGATIVE], f"{row} (b)", lambda n: n // 4),
+                ranks_high(NEGATIVE, row, lambda n: n // 4),
                 tested=False,
             )
             for row in ("AttCAT", "TransAtt")
@@ -236,19 +264,13 @@ def is_irrelevant_above(table: Table) -> bool:
         Claim(
             "By AttCAT, “boring” speaks for the prediction, “like” and “really” against it.",
             "section 6.2, figure 5b",
-            on_tokens(
-                ("boring", *AGAINST),
-                lambda table: (
-                    table.mean("b. boring", "AttCAT (b)") > 0
-                    and all(table.mean(f"b. {token}", "AttCAT (b)") < 0 for token in AGAINST)
-                ),
-            ),
+            on_tokens(("boring", *AGAINST), are_signs_right),
             tested=False,
         ),
         Claim(
             "TransAtt has no score below zero.",
             "section 6.2, figure 5b",
-            on_tokens(("boring",), lambda table: bool(np.nanmin(table.matrix(columns=["TransAtt (b)"])) >= 0)),
+            lambda table, _: bool(table.matrix(columns=["TransAtt"]).min() >= 0),
             tested=False,
         ),
         Claim(
@@ -260,29 +282,11 @@ def is_irrelevant_above(table: Table) -> bool:
         Claim(
             "Rollout's scores are the most uniform.",
             "section 6.2, figure 5b",
-            on_tokens(
-                ("boring",),
-                lambda table: all(
-                    spread(table, "Rollout (b)") < spread(table, f"{row} (b)")
-                    for row in ("AttCAT", "TransAtt", "RawAtt")
-                ),
-            ),
+            lambda table, _: is_rollout_uniform(table),
             tested=False,
         ),
     ),
 )
-def figure5(call: RecipeCall) -> Table:
-    """Figure 5a with a model that answers questions (--model), figure 5b with a classifier; --out joins the two."""
-    answers = open_model(call.model).task == "question-answering"
-    letter, rows = ("a", ["AttCAT"]) if answers else ("b", ["AttCAT", "TransAtt", "RawAtt", "Rollout"])
-    default = call.texts == call.recipe.texts
-    texts = [text for text in call.texts if not default or isinstance(text, tuple) == answers]
-    methods, question = methods_at(call.options["at"], rows), {"target": "answer"} if answers else None
-    table = token_table(call, texts, methods, "text", "Scores of every token", question=question)
-    return replace(
-        table,
-        rows=[f"{letter}. {row}" for row in table.rows],
-        columns=[f"{column} ({letter})" for column in table.columns],
-        ours={(f"{letter}. {row}", f"{column} ({letter})"): cell for (row, column), cell in table.ours.items()},
-        pictures={f"-{letter}{added}": draw for added, draw in table.pictures.items()},
-    )
+def figure5b(call: RecipeCall) -> Table:
+    methods = methods_at(call.options["at"], ["AttCAT", "TransAtt", "RawAtt", "Rollout"])
+    return token_table(call, call.texts, methods, "text", "Scores of every token")
