@@ -30,6 +30,7 @@ from wherefrom.papers import (  # noqa: F401
     globenc_figures,
     planted_facts,
     value_zeroing,
+    value_zeroing_appendix,
     yin_neubig,
 )
 from wherefrom.papers.recipe import Recipe, Text, all_recipes, lookup
