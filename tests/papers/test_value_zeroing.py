@@ -21,7 +21,8 @@ from wherefrom.papers import lookup
 from wherefrom.papers.agreement_tuning import EPOCHS, TRAINING, agreement_half, fine_tune, measured_examples
 from wherefrom.papers.recipe import Measured, RecipeCall, Table, number
 from wherefrom.papers.request import ReproduceRequest, resolve
-from wherefrom.papers.value_zeroing import ROWS, best_in_every_layer, jumps_at_4_and_9, layer_columns
+from wherefrom.papers.value_zeroing import ROWS, best_in_every_layer, layer_columns
+from wherefrom.papers.value_zeroing_compression import jumps_at_4_and_9
 from wherefrom.training import prompt as training_prompt
 
 TEXT, TARGET, FOIL = "the keys to the cabinets [MASK] good", "is", "not"

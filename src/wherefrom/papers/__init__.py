@@ -30,7 +30,9 @@ from wherefrom.papers import (  # noqa: F401
     globenc_figures,
     planted_facts,
     value_zeroing,
-    value_zeroing_appendix,
+    value_zeroing_compression,
+    value_zeroing_faithfulness,
+    value_zeroing_supplement,
     yin_neubig,
 )
 from wherefrom.papers.recipe import Recipe, Text, all_recipes, lookup

@@ -39,8 +39,8 @@ from wherefrom.papers.value_zeroing import (
     best_on_average,
     draw_grid,
     layer_columns,
-    read_text,
 )
+from wherefrom.papers.value_zeroing_faithfulness import read_text
 
 if TYPE_CHECKING:
     from wherefrom.metric.correlation import Summary
