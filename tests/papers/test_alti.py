@@ -14,7 +14,7 @@ from scipy import stats
 
 import tiny
 import wherefrom
-from wherefrom.errors import InvalidOption, UnsupportedModel
+from wherefrom.errors import InvalidInput, InvalidOption, UnsupportedModel
 from wherefrom.metric.correlation import summary
 from wherefrom.papers import Result, lookup
 from wherefrom.papers.alti import pool
@@ -223,6 +223,20 @@ def test_figure7_takes_100_steps_and_names_a_shortened_model(bert: str, folder: 
     ]
     with pytest.raises(InvalidOption):
         run("figure7", model=save(folder, "bert", num_hidden_layers=2), data=reviews)
+
+
+def test_figure7_leaves_out_models_with_other_tokens(bert: str, folder: Path, reviews: str) -> None:
+    second, cased = save(folder, "bert", seed=0), folder / "cased"
+    tiny.model("distilbert", "classification").save_pretrained(cased)
+    tokenizer = tiny.tokenizer()
+    tokenizer.add_tokens(["go"])
+    tokenizer.save_pretrained(cased)
+    tiny.model("distilbert", "classification", vocab_size=len(tokenizer)).save_pretrained(cased)
+    found = run("figure7", model=f"{bert},{second},{cased}", data=reviews, n_steps=1).table
+    assert len(found.columns) == 1
+    assert sum("are left out" in note for note in found.notes) == 2
+    with pytest.raises(InvalidInput):
+        run("figure7", model=f"{bert},{cased}", data=reviews, n_steps=1)
 
 
 # Texts ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import numpy as np
 
 from wherefrom.api import explain
 from wherefrom.data.example import titled
-from wherefrom.errors import InvalidOption, NotDefined, UnsupportedModel
+from wherefrom.errors import InvalidInput, InvalidOption, NotDefined, UnsupportedModel, WherefromError
 from wherefrom.metric.consistency import consistency
 from wherefrom.metric.correlation import summary
 from wherefrom.model import open_model
@@ -274,17 +274,25 @@ def figure7(call: RecipeCall) -> Table:
     cells: dict[Place, Summary] = {}
     sources: dict[str, str] = {}
     notes = []
+    refused: WherefromError | None = None
     for column, models in pair_models(call).items():
-        for row, (method, options) in rows.items():
-            both = (explain_by_magnitude(texts, model, method, options) for model in models)
-            values = {example.id: consistency(a, b) for example, a, b in zip(examples, *both, strict=True)}
-            if np.isnan(list(values.values())).all():
-                raise NotDefined(f"{column} predict the same class for none of {len(texts)} examples; raise --limit")
-            cells[row, column] = Measured.of(summary(values.values()), partial(dict, values))
+        try:
+            for row, (method, options) in rows.items():
+                both = (explain_by_magnitude(texts, model, method, options) for model in models)
+                values = {example.id: consistency(a, b) for example, a, b in zip(examples, *both, strict=True)}
+                if np.isnan(list(values.values())).all():
+                    raise NotDefined(f"no two predictions are equal on {len(texts)} examples; raise --limit")
+                cells[row, column] = Measured.of(summary(values.values()), partial(dict, values))
+        except (InvalidInput, NotDefined) as error:  # other tokens, other classes
+            notes.append(f"{column} are left out: {error}.")
+            refused = error
+            continue
         count = cells["ALTI", column].count
         names = " and ".join(dict.fromkeys(called(model.name) for model in models))
         sources[column] = f"{column} ({names}) on {titled(examples.name, examples.split)}: n = {count}"
         notes.append(f"{column} predict the same class for {count} of {len(texts)} examples, which are those compared.")
+    if refused is not None and not sources:
+        raise refused
     of = "Mean ± standard deviation of ρ"
     return Table(list(rows), list(sources), cells, of, sources, notes, {"": draw_consistency})
 
