@@ -43,16 +43,11 @@ LISTED = {
     "attcat": "table1 table2 figure3 appendix-k figure4 figure5a figure5b",
     "attn-lrp": "faithfulness",
     "decompx": "aopc accuracy prediction-performance",
-<<<<<<< HEAD
     "globenc": "table1 table-a1 table-a2 table2 figure3 figure4 figure5 "
     "figure1 figure-a1 figure-a2 figure-a3 figure-a4 figure-a5 figure-a6",
     "planted-facts": "lm reader",
-    "value-zeroing": "figure1 figure2 figure3 table2 table3 appendix-distance appendix-probes",
-=======
-    "globenc": "table1 table2 figure1 figure3 figure4 figure5",
     "value-zeroing": "table1 figure1 figure2 figure3 table2 table3 figure4 "
-    + " ".join(f"figureA{number}" for number in range(1, 19)),
->>>>>>> 88b89a1 (Value Zeroing: every table and figure has a recipe; the model is fine-tuned on all of its half for three epochs; gradients are of the true label)
+    + " ".join(f"figure-a{number}" for number in range(1, 19)),
     "yin-neubig": "alignment",
 }
 
@@ -63,7 +58,7 @@ SLOW = (
     "planted-facts/lm",
     "planted-facts/reader",
     "value-zeroing/figure3",
-    *(f"value-zeroing/figureA{number}" for number in range(1, 18)),
+    *(f"value-zeroing/figure-a{number}" for number in range(1, 18)),
     "value-zeroing/figure2",
     "value-zeroing/table2",
     "value-zeroing/figure1",

@@ -252,8 +252,8 @@ def test_figure_4_explains_the_users_text(model: str, data: str, out: Path) -> N
 def test_maps_of_a_sentence_are_the_methods_own_and_rolled_out(model: str, data: str, out: Path) -> None:
     texts = ["the keys to the cabinet [MASK] big", "the key [MASK] good"]
     options: dict[str, Any] = {"model": model, "data": data, "texts": texts, "out": out, "train_limit": 4}
-    own, rolled = (wherefrom.reproduce(f"value-zeroing/figureA{number}", **options) for number in (17, 18))
-    folder = fine_tune(call("figureA17", model, data, out, train_limit=4)).folder
+    own, rolled = (wherefrom.reproduce(f"value-zeroing/figure-a{number}", **options) for number in (17, 18))
+    folder = fine_tune(call("figure-a17", model, data, out, train_limit=4)).folder
     maps = wherefrom.explain(texts[1], folder, method="value-zeroing").maps
     joint = maps[0]
     at = 3  # [CLS] the key [MASK]

@@ -73,7 +73,7 @@ def _alike(rows: Iterable[str]) -> Callable[[Table, str], bool]:
 
 
 @recipe(
-    "value-zeroing/figureA1",
+    "value-zeroing/figure-a1",
     "Value Zeroing's share of the scores on cue words by other distances, with and without normalized vectors.",
     samples=SAMPLES + "pre-trained (PT) and fine-tuned (FT)",
     options=BALANCE,
@@ -112,7 +112,7 @@ def figure_a1(call: RecipeCall) -> Table:
 
 
 @recipe(
-    "value-zeroing/figureA2",
+    "value-zeroing/figure-a2",
     "How many tokens have a higher score than the best cue word, in every layer of both models.",
     samples=SAMPLES + "pre-trained (PT) and fine-tuned (FT)",
     options=OPTIONS,
@@ -152,8 +152,8 @@ def _other_model(figure: str, family: str, hub: str) -> None:
         return alignment_table(call, models, ("dot", "AP"), ALIGNED, [tuned.note, *stand_in])
 
 
-_other_model("figureA3", "RoBERTa", "roberta-base")
-_other_model("figureA4", "ELECTRA", "google/electra-base-generator")
+_other_model("figure-a3", "RoBERTa", "roberta-base")
+_other_model("figure-a4", "ELECTRA", "google/electra-base-generator")
 
 
 # Maps of one sentence -------------------------------------------------------------------------------------
@@ -200,5 +200,5 @@ for _first, _name, _method, _rolled in (
     (15, "ALTI", "alti", "alti"),
     (17, "Value Zeroing", "value-zeroing", "value-zeroing"),
 ):
-    _maps(f"figureA{_first}", _name, _method, rollout=False)
-    _maps(f"figureA{_first + 1}", _name, _rolled, rollout=True)
+    _maps(f"figure-a{_first}", _name, _method, rollout=False)
+    _maps(f"figure-a{_first + 1}", _name, _rolled, rollout=True)
