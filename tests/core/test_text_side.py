@@ -12,7 +12,7 @@ import transformers
 
 import tiny
 import wherefrom
-from wherefrom.errors import NotDefined
+from wherefrom.errors import NotDefined, UnsupportedModel
 from wherefrom.testing import refuse_changes, state
 
 TEXT: dict[str, Any] = {
@@ -100,6 +100,69 @@ def test_every_method_gives_what_the_language_model_gives_alone(kind: str) -> No
         defined += 1
     assert defined > 30
     refuse_changes(before, state(model), kind)
+
+
+MORE = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+LLAMA, QWEN = ({"model_type": kind, **TEXT, **MORE} for kind in ("llama", "qwen2"))
+SAM = {**PICTURE, "mlp_dim": 16, "output_channels": 16, "window_size": 2, "global_attn_indexes": [0]}
+
+
+def other_norms(kind: str) -> Any:
+    """A tiny model whose tower for pictures or sounds has norms of other kinds."""
+    if kind == "janus":  # GroupNorm
+        channels = {"base_channels": 32, "latent_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1}
+        drawn = {**channels, "embed_dim": 4, "num_embeddings": 8, "projection_dim": 32, "image_token_embed_dim": 32}
+        seen = {**PICTURE, "projection_dim": 32, "mlp_ratio": 2.0, "num_image_tokens": 4}
+        config: Any = transformers.JanusConfig(
+            text_config=LLAMA, vision_config=seen, vq_config=drawn, image_token_id=59
+        )
+        made: Any = transformers.JanusForConditionalGeneration
+    elif kind == "granite_speech":  # BatchNorm1d
+        heard = {"hidden_dim": 16, "num_layers": 1, "num_heads": 2, "dim_head": 8, "input_dim": 8, "output_dim": 8}
+        config = transformers.GraniteSpeechConfig(
+            text_config={**LLAMA, "model_type": "granite"},
+            encoder_config={**heard, "context_size": 8, "max_pos_emb": 8},
+            projector_config={"model_type": "blip_2_qformer", **PICTURE, "encoder_hidden_size": 16},
+            audio_token_index=59,
+            has_lora_adapter=False,
+        )
+        made = transformers.GraniteSpeechForConditionalGeneration
+    elif kind == "got_ocr2":  # a LayerNorm of channels
+        config = transformers.GotOcr2Config(text_config=QWEN, vision_config=SAM, image_token_index=59)
+        made = transformers.GotOcr2ForConditionalGeneration
+    else:
+        heard = {"hidden_size": 16, "intermediate_size": 16, "num_blocks": 1, "num_attention_heads": 2, "input_size": 8}
+        config = transformers.Phi4MultimodalConfig(
+            **{**TEXT, **MORE},
+            vision_config={**PICTURE, "crop_size": 28, "image_token_id": 59},
+            audio_config={**heard, "ext_pw_out_channel": 16, "nemo_conv_channels": 16, "audio_token_id": 58},
+        )
+        made = transformers.Phi4MultimodalForCausalLM
+    torch.manual_seed(0)
+    return made(config).eval()
+
+
+@pytest.mark.parametrize("kind", ["janus", "granite_speech", "got_ocr2", "phi4_multimodal"])
+def test_norms_that_a_text_never_reaches_do_not_stop_relevance(kind: str) -> None:
+    """Equal to gradient x input of the model whose norms' scales and activations' ratios are constants."""
+    model = other_norms(kind)
+    opened = wherefrom.open_model(model)
+    relevance, taken = (
+        wherefrom.explain(IDS, opened, method=name, target=9) for name in ("cp-lrp", "decompx(bias=none, gate=gate)")
+    )
+    np.testing.assert_allclose(relevance.scores, taken.scores, atol=1e-5 * np.abs(taken.scores).max())
+    assert len(wherefrom.explain(IDS, opened, method="attn-lrp", target=9)) == len(IDS)
+
+
+def test_a_norm_of_another_kind_that_runs_is_refused() -> None:
+    class OtherNorm(torch.nn.Module):
+        def forward(self, t: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.normalize(t, p=1.0, dim=-1)
+
+    model = tiny.model("bert")
+    model.classifier = torch.nn.Sequential(OtherNorm(), model.classifier)
+    with pytest.raises(UnsupportedModel):
+        wherefrom.explain(IDS, model, method="attn-lrp")
 
 
 @pytest.mark.parametrize("kind", ["gemma3", "llava", "qwen3_vl"])

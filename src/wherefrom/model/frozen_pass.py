@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from wherefrom.errors import Unsuited
+from wherefrom.errors import Unsuited, UnsupportedModel
 from wherefrom.model.matrices import Ruled, projections
 from wherefrom.model.parts import Block, Linear, Norm, promote, unpacked
 from wherefrom.model.undo import borrowed, computing_under, hook, hook_everywhere, stand_in
@@ -309,7 +309,9 @@ def _watch(experts: nn.Module, mode: _Frozen) -> None:
     stand_in(experts, forward)
 
 
-def _normed(norm: Norm, own: Elementwise, t: Tensor) -> Tensor:
+def _normed(norm: Norm | UnsupportedModel, own: Elementwise, t: Tensor) -> Tensor:
+    if isinstance(norm, UnsupportedModel):  # which matters only now that it runs
+        raise UnsupportedModel(str(norm))
     found: Tensor = _Normed.apply(t, own, norm)  # type: ignore[no-untyped-call]
     return found
 

@@ -185,8 +185,8 @@ class Model:
         return found
 
     @cached_property
-    def norms(self) -> list[tuple[nn.Module, Norm]]:
-        """Every norm, in the blocks or not, with the module that it is; each must be tried to be known."""
+    def norms(self) -> list[tuple[nn.Module, Norm | UnsupportedModel]]:
+        """Every norm, in the blocks or not, with the module that it is, or why it is none that is known."""
         return outside_inference_mode(lambda: list(norms_of(self.model)))
 
     def refreshed(self) -> Model:

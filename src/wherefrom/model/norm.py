@@ -84,11 +84,22 @@ def _known(module: nn.Module, width: int) -> Norm:
     )
 
 
-def norms_of(model: nn.Module) -> Iterator[tuple[nn.Module, Norm]]:
-    """Every norm of a model: of the embeddings, the blocks, on queries and keys, of the head."""
+def norms_of(model: nn.Module) -> Iterator[tuple[nn.Module, Norm | UnsupportedModel]]:
+    """Every norm of a model: of the embeddings, the blocks, on queries and keys, of the head.
+
+    One of another kind comes with the error that says so: towers for images and sounds have batch norms, and norms of
+    channels, which no text reaches.
+    """
     for module in model.modules():
         if "norm" in type(module).__name__.lower() and not [*module.children()]:
-            found = norm_of(module, SOME)
+            try:
+                found = norm_of(module, SOME)
+            except UnsupportedModel as error:
+                yield module, error
+                continue
+            except Exception as error:  # whatever it makes of vectors
+                yield module, UnsupportedModel(f"{type(module).__name__} is no norm that wherefrom knows: {error}")
+                continue
             if found is not None:
                 known = any(isinstance(getattr(module, name, None), Tensor) for name in ("weight", "bias"))
                 yield module, found if known else found._replace(gamma=found.gamma[:1], beta=found.beta[:1])
