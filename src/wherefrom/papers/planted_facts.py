@@ -43,7 +43,6 @@ ROWS = {
     "IG, 5 points": "integrated-gradients(n_steps=5)",
     "CP-LRP": "cp-lrp",
     "AttnLRP": "attn-lrp",
-    "DecompX, no biases": "decompx(bias=none)",
     "Random": "random",
 }
 RELEVANCE = {
