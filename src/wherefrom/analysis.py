@@ -111,10 +111,10 @@ def anisotropy(
         [np.concatenate([batch.by_sentence for batch in layer])[place] for layer in batches.values()], 1
     )
     rows = [[row for batch in layer for row in batch.by_row] for layer in batches.values()]
-    rows_by_input = np.array([[_mean_known(layer[at]) for layer in rows] for at in place])
+    rows_by_input = np.array([[_mean_defined(layer[at]) for layer in rows] for at in place])
     return Anisotropy(
-        np.array([_mean_known(each) for each in by_input.T]),
-        np.array([_mean_known(np.concatenate(each)) for each in rows]),
+        np.array([_mean_defined(layer) for layer in by_input.T]),
+        np.array([_mean_defined(np.concatenate(layer)) for layer in rows]),
         pairs,
         by_input,
         rows_by_input,
@@ -135,10 +135,10 @@ def _cosines(layer: LayerTrace) -> _BatchCosines:
     y = torch.nn.functional.normalize(layer.u if norm is None else norm(layer.u), dim=-1)
     outputs, n_outputs = _double((y * mask).sum(1)), _double(layer.mask.sum(1))
     view = after_attention(layer)
-    given = lengths(layer, view.name)  # ‖L Σ_h α f‖; the scale doesn't change a direction
-    off_diagonal = ~torch.eye(given.shape[-1], dtype=torch.bool, device=given.device)
-    counted = (given > 0) & mask & off_diagonal
-    inverse = torch.where(counted, 1 / torch.where(counted, given, torch.ones_like(given)), 0.0)
+    norms_of_parts = lengths(layer, view.name)  # ‖L Σ_h α f‖; the scale doesn't change a direction
+    off_diagonal = ~torch.eye(norms_of_parts.shape[-1], dtype=torch.bool, device=norms_of_parts.device)
+    counted = (norms_of_parts > 0) & mask & off_diagonal
+    inverse = torch.where(counted, 1 / norms_of_parts.where(counted, torch.ones_like(norms_of_parts)), 0.0)
     merged = torch.einsum("bhij,bij,bhjk->bihk", layer.attention, inverse, layer.value)
     others = torch.einsum("bihk,hkd->bid", merged, layer.block.w_o)  # linear in f: no T_ij is built
     length = torch.where(layer.mask, kept(layer, view), 1.0).unsqueeze(-1)
@@ -167,10 +167,10 @@ def _cosine(sums: Array, n: Array | int) -> Array:
         return np.where(np.asarray(n) > 1, (np.square(sums).sum(-1) - n) / (np.multiply(n, np.subtract(n, 1))), np.nan)
 
 
-def _mean_known(values: Array) -> float:
+def _mean_defined(values: Array) -> float:
     """Mean of the numbers that are not NaN; NaN where there is none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
 
 
 @dataclass(frozen=True)

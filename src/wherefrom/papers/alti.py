@@ -76,7 +76,7 @@ def _families(table: Table, task: str) -> list[str]:
 
 
 def _least_spread(table: Table, column: str) -> bool | None:
-    """Whether ALTI has the smallest standard deviation of a column."""
+    """Check that ALTI has the smallest standard deviation of a column."""
     spread = {row: table.ours[row, column].deviation for row in table.rows if (row, column) in table.ours}
     if len(spread) < 2 or np.isnan(list(spread.values())).any():
         return None
@@ -84,18 +84,18 @@ def _least_spread(table: Table, column: str) -> bool | None:
 
 
 def _only_distilbert(table: Table, _: str) -> bool | None:
-    """Whether attention rollout correlates better on DistilBERT than on each deeper model, in both tasks."""
+    """Check that attention rollout correlates better on DistilBERT than on each deeper model, in both tasks."""
     pairs = [
         (table.mean("Attn Rollout", f"{task} DistilBERT"), table.mean("Attn Rollout", f"{task} {family}"))
         for task in ("SST2", "SVA")
         for family in ("BERT", "RoBERTa")
     ]
-    known = [first > second for first, second in pairs if not np.isnan([first, second]).any()]
-    return all(known) if known else None
+    answers = [first > second for first, second in pairs if not np.isnan([first, second]).any()]
+    return all(answers) if answers else None
 
 
 def _lower_for_verbs(table: Table, _: str) -> bool | None:
-    """Whether the mean over methods and model families is lower on SVA than on SST2."""
+    """Check that the mean over methods and model families is lower on SVA than on SST2."""
     shared = [family for family in _families(table, "SVA") if family in _families(table, "SST2")]
     verbs, reviews = (table.matrix(columns=[f"{task} {family}" for family in shared]) for task in ("SVA", "SST2"))
     return bool(verbs.mean() < reviews.mean()) if shared else None
@@ -130,9 +130,9 @@ def table2(call: RecipeCall) -> Table:
     for name in call.data:
         verbs = next(iter(call.examples(name))).target is not None
         task = "masked-lm" if verbs else "classification"
-        own = call.models.get(dataset_of(name))
-        candidates = [own] if own else split_models(call.model)
-        fitting = [each for each in candidates if open_model(each, device=call.device).task == task]
+        named = call.models.get(dataset_of(name))
+        candidates = [named] if named else split_models(call.model)
+        fitting = [model for model in candidates if open_model(model, device=call.device).task == task]
         metric = f"spearman:{'ablation(by=mask)' if verbs else GRADIENT}"
         examples = call.examples(name, drop_foil if verbs else None)
         for family, model in name_models(fitting, call.device).items():
@@ -194,8 +194,10 @@ def pool(columns: Sequence[Summary]) -> Summary:
     """All numbers of several columns, each example once for each column."""
 
     def values() -> dict[str, float]:
-        known = [column.values() for column in columns if isinstance(column, Measured)]
-        return {f"{place} {example}": value for place, every in enumerate(known) for example, value in every.items()}
+        by_column = [column.values() for column in columns if isinstance(column, Measured)]
+        return {
+            f"{place} {example}": value for place, cells in enumerate(by_column) for example, value in cells.items()
+        }
 
     return Measured.of(summary(values().values()), values)
 
@@ -205,9 +207,9 @@ def draw_ranks(table: Table, *, pooled: bool) -> Picture:
     from wherefrom.view.plot import Series, bars
 
     columns = [column for column in table.columns if (": " in column) != pooled]
-    known = [column for column in columns if all((row, column) in table.ours for row in table.rows)]
+    complete = [column for column in columns if all((row, column) in table.ours for row in table.rows)]
     return bars(
-        {row: Series.of(table.ours[row, column] for column in known) for row in table.rows}, known, y_label="rank"
+        {row: Series.of(table.ours[row, column] for column in complete) for row in table.rows}, complete, y_label="rank"
     )
 
 
@@ -306,5 +308,5 @@ def draw_consistency(table: Table) -> Picture:
 
 def explain_by_magnitude(texts: list[Any], model: Any, method: str, options: dict[str, Any]) -> list[Explanation]:
     """Explanations with absolute scores, which the paper compares."""
-    found = explain(texts, model, method=method, truncate=True, **options)
-    return [replace(explanation, scores=np.abs(explanation.scores)) for explanation in found]
+    explanations = explain(texts, model, method=method, truncate=True, **options)
+    return [replace(explanation, scores=np.abs(explanation.scores)) for explanation in explanations]

@@ -52,20 +52,20 @@ def _curves_of(table: Table, kind: str) -> dict[str, list[Summary]]:
     cells = {
         column: [table.ours[row, column] for row in table.rows if (row, column) in table.ours] for column in columns
     }
-    return {column.removesuffix(kind): every for column, every in cells.items() if every}
+    return {column.removesuffix(kind): curve for column, curve in cells.items() if curve}
 
 
 def _layer_pairs(table: Table) -> list[tuple[Summary, Summary]]:
     """An output cell and its transformed cell, for every layer of every model."""
     parts = _curves_of(table, TRANSFORMED)
-    outputs = {family: every for family, every in _curves_of(table, OUTPUTS).items() if family in parts}
-    return [pair for family, every in outputs.items() for pair in zip(every, parts[family], strict=True)]
+    outputs = {family: curve for family, curve in _curves_of(table, OUTPUTS).items() if family in parts}
+    return [pair for family, curve in outputs.items() for pair in zip(curve, parts[family], strict=True)]
 
 
-def _all_known(answers: Iterable[bool]) -> bool | None:
-    """Whether all answers are yes; None without any."""
-    known = list(answers)
-    return all(known) if known else None
+def _all_hold(answers: Iterable[bool]) -> bool | None:
+    """All of the answers together; None without any."""
+    checked = list(answers)
+    return all(checked) if checked else None
 
 
 def _below_outputs(table: Table, _: str) -> bool | None:
@@ -102,7 +102,7 @@ def _lowest_first(table: Table, _: str) -> bool | None:
         Claim(
             "There is almost isotropy in the first layers (transformed vectors, below 0.12 in the first three).",
             "section 3, figure 3",
-            lambda table, _: _all_known(
+            lambda table, _: _all_hold(
                 cell.mean < 0.12 for parts in _curves_of(table, TRANSFORMED).values() for cell in parts[:3]
             ),
             tested=False,
@@ -110,7 +110,7 @@ def _lowest_first(table: Table, _: str) -> bool | None:
         Claim(
             "Outputs are highly anisotropic: the similarity tends to be close to 1 (above 0.5 in the last layer).",
             "section 3, figure 3",
-            lambda table, _: _all_known(every[-1].mean > 0.5 for every in _curves_of(table, OUTPUTS).values()),
+            lambda table, _: _all_hold(curve[-1].mean > 0.5 for curve in _curves_of(table, OUTPUTS).values()),
             tested=False,
         ),
     ),
@@ -127,11 +127,11 @@ def figure3(call: RecipeCall) -> Table:
     sources: dict[str, str] = {}
     depth = len({row for row, _ in FIGURE3})
     for family, model in choose_models(call).items():
-        found = anisotropy(texts, model, pairs=pairs, truncate=True, device=call.device)
-        depth = max(depth, len(found.outputs))
+        measured = anisotropy(texts, model, pairs=pairs, truncate=True, device=call.device)
+        depth = max(depth, len(measured.outputs))
         for suffix, means, by_input in (
-            (OUTPUTS, found.outputs, found.outputs_by_input),
-            (TRANSFORMED, found.transformed, found.transformed_by_input),
+            (OUTPUTS, measured.outputs, measured.outputs_by_input),
+            (TRANSFORMED, measured.transformed, measured.transformed_by_input),
         ):
             sources[family + suffix] = f"{model} on {titled(examples.name, examples.split)}: n = {len(texts)}"
             for layer, mean in enumerate(means):
@@ -153,10 +153,10 @@ _PARTS = {"sentence": "of one output (T_i(x_j) with T_i(x_k))", "all": "of all t
 
 def _cosine_cell(mean: float, values: dict[str, Any] | None, count: int) -> Summary:
     """The mean over all pairs; where pairs are within sentences, with the spread and the values of the sentences."""
-    known = {example: float(value) for example, value in (values or {}).items() if not np.isnan(value)}
-    if not known:
+    by_example = {example: float(value) for example, value in (values or {}).items() if not np.isnan(value)}
+    if not by_example:
         return number(mean, count)
-    return Measured.of(replace(summary(known.values()), mean=mean), lambda: known)
+    return Measured.of(replace(summary(by_example.values()), mean=mean), lambda: by_example)
 
 
 def draw_curves(table: Table, y_label: str = "cosine similarity") -> Picture:
@@ -166,9 +166,9 @@ def draw_curves(table: Table, y_label: str = "cosine similarity") -> Picture:
     order = [family + kind for kind in (OUTPUTS, TRANSFORMED) for family in families]
     blank = number(float("nan"), 0)  # a model with fewer layers
     cells = {column: [table.ours.get((row, column), blank) for row in table.rows] for column in order}
-    known = {column: every for column, every in cells.items() if any(cell.count for cell in every)}
-    depth = max(place for every in known.values() for place, cell in enumerate(every, 1) if cell.count)
-    series = {column: Series.of(every[:depth]) for column, every in known.items()}
+    filled = {column: curve for column, curve in cells.items() if any(cell.count for cell in curve)}
+    depth = max(place for curve in filled.values() for place, cell in enumerate(curve, 1) if cell.count)
+    series = {column: Series.of(curve[:depth]) for column, curve in filled.items()}
     return curves(series, x=range(1, depth + 1), y_label=y_label)
 
 
@@ -182,7 +182,7 @@ def draw_curves(table: Table, y_label: str = "cosine similarity") -> Picture:
             "In a highly anisotropic space all vectors lie close to a line: outputs add up to more than transformed "
             "vectors in every layer.",
             "section 3, figure 4",
-            lambda table, _: _all_known(first.mean > second.mean for first, second in _layer_pairs(table)),
+            lambda table, _: _all_hold(first.mean > second.mean for first, second in _layer_pairs(table)),
             tested=False,
         ),
     ),
@@ -200,9 +200,9 @@ def figure4(call: RecipeCall) -> Table:
             name = family if len(call.texts) == 1 else f"{family} {place}."
             ((sentence,), _) = open_model(model).reader().read(text)
             n = len(sentence)
-            found = anisotropy(text, model, device=call.device)
-            depth = max(depth, len(found.outputs))
-            for suffix, cosines in ((OUTPUTS, found.outputs), (TRANSFORMED, found.transformed)):
+            measured = anisotropy(text, model, device=call.device)
+            depth = max(depth, len(measured.outputs))
+            for suffix, cosines in ((OUTPUTS, measured.outputs), (TRANSFORMED, measured.transformed)):
                 sources[name + suffix] = f"{model} on “{text}”, {n} tokens: 1/√n = {n**-0.5:.2f}"
                 for layer, cosine in enumerate(cosines, 1):
                     share = np.sqrt(max(0.0, (1 + (n - 1) * cosine) / n))

@@ -57,20 +57,20 @@ def score_texts(call: RecipeCall, methods: Mapping[str, str], task: str) -> Tabl
         mask = getattr(open_model(model, device=call.device).tokenizer, "mask_token", None)
         for place, text in enumerate(call.texts, 1):
             named = replace(call, model=model)
-            asked = [method.format(**call.options) for method in methods.values()]
-            found = explained(named, Example("", text).with_mask(mask).text if mask else text, asked, target=target)
+            specs = [method.format(**call.options) for method in methods.values()]
+            masked = Example("", text).with_mask(mask).text if mask else text
+            explanations = explained(named, masked, specs, target=target)
             parts = [family] if len(models) > 1 else []
             parts += [str(place)] if len(call.texts) > 1 else []
-            scores = {row: take_shares(each) for row, each in zip(methods, found.values(), strict=True)}
-            first = next(iter(scores.values()))
+            columns = dict(zip(methods, map(take_shares, explanations.values()), strict=True))
+            first = next(iter(columns.values()))
             labels = number_tokens(first.pieces, "".join(f"{part}: " for part in parts))
             rows += labels
-            for column, each in scores.items():
-                shares |= {(row, column): number(share, 1) for row, share in zip(labels, each.scores, strict=True)}
-                drawn[", ".join([*parts, column])] = each
-            outcome = f"predicts {first.prediction}"
+            for column, colored in columns.items():
+                shares |= {(row, column): number(share, 1) for row, share in zip(labels, colored.scores, strict=True)}
+                drawn[", ".join([*parts, column])] = colored
             explains = f", explained towards {target}" if target else ""
-            sources.append(f"{model} on “{text}”, {outcome}{explains}")
+            sources.append(f"{model} on “{text}”, predicts {first.prediction}{explains}")
     return Table(
         rows, list(methods), shares, "Share of the absolute scores", sources, pictures={"": picture(drawn, "text")}
     )
@@ -79,7 +79,7 @@ def score_texts(call: RecipeCall, methods: Mapping[str, str], task: str) -> Tabl
 def take_shares(explanation: Explanation) -> Explanation:
     """Absolute scores divided by their sum."""
     scores = np.abs(explanation.scores)
-    return replace(explanation, scores=scores / scores.sum(), signed=False, additive=False, delta=None)
+    return replace(explanation, scores=scores / (scores.sum() or 1.0), signed=False, additive=False, delta=None)
 
 
 def number_tokens(pieces: list[str], prefix: str = "") -> list[str]:
@@ -101,7 +101,7 @@ def _plain(row: str) -> str:
 
 
 def _irrelevant_words(table: Table, _: str) -> bool | None:
-    """Whether ALTI gives the irrelevant words of table 1 a smaller share than each gradient method."""
+    """Check that ALTI gives the irrelevant words of table 1 a smaller share than each gradient method."""
     rows = [row for row in table.rows if _plain(row) in IRRELEVANT]
     if {_plain(row) for row in rows} != set(IRRELEVANT):
         return None
@@ -110,13 +110,13 @@ def _irrelevant_words(table: Table, _: str) -> bool | None:
 
 
 def _ignores_words(table: Table, _: str) -> bool | None:
-    """Whether blank-out gives more than half of the tokens less than a tenth of its largest score."""
+    """Check that blank-out gives more than half of the tokens less than a tenth of its largest score."""
     shares = table.matrix(columns=["Blank-out"])[:, 0]
     return bool((shares < 0.1 * shares.max()).mean() > 0.5)
 
 
 def _favors_separator(table: Table, _: str) -> bool | None:
-    """Whether blank-out gives the last special token more than an even share."""
+    """Check that blank-out gives the last special token more than an even share."""
     rows = [row for row in table.rows if _plain(row) in ("[SEP]", "</s>")]
     if not rows:
         return None
@@ -124,7 +124,7 @@ def _favors_separator(table: Table, _: str) -> bool | None:
 
 
 def _most_consistent(table: Table, _: str) -> bool | None:
-    """Whether ALTI's scores agree best between models that cut the text into the same tokens (Spearman's ρ)."""
+    """Check that ALTI's scores agree best between models that cut the text into the same tokens (Spearman's ρ)."""
     blocks: dict[str, dict[str, str]] = {}
     for row in table.rows:
         model, separator, token = row.partition(": ")

@@ -43,11 +43,11 @@ def _explain_texts(call: RecipeCall, method: str, **question: Any) -> Iterator[_
     models = choose_models(call)
     for family, model in models.items():
         for place, text in enumerate(call.texts, 1):
-            (found,) = explained(replace(call, model=model), text, [method], **question).values()
+            (explanation,) = explained(replace(call, model=model), text, [method], **question).values()
             parts = [family] * (len(models) > 1) + [str(place)] * (len(call.texts) > 1)
             suffix = "".join(f"-{part.lower().replace(' ', '-').replace('/', '-')}" for part in parts)
-            source = f"{model} on “{text}”, predicts {found.prediction}"
-            yield _Text(found, "".join(f"{part}: " for part in parts), suffix, source)
+            source = f"{model} on “{text}”, predicts {explanation.prediction}"
+            yield _Text(explanation, "".join(f"{part}: " for part in parts), suffix, source)
 
 
 # One layer ------------------------------------------------------------------------------------------------
@@ -106,17 +106,19 @@ def figure2(call: RecipeCall) -> Table:
     rows: list[str] = []
     columns, sources, pictures = [], [], {}
     for text in _explain_texts(call, ROLLOUTS["Attn Rollout"], layers=(0, 2)):
-        found = text.explanation
-        first, second = _maps(found.maps)[:2]
-        at = found.position or 0
-        column = (text.prefix + found.pieces[at]).strip()
+        explanation = text.explanation
+        first, second = _maps(explanation.maps)[:2]
+        at = explanation.position or 0
+        column = (text.prefix + explanation.pieces[at]).strip()
         paths = second[at] * first[:, at]
-        through = {f"through {token}": path for token, path in zip(number_tokens(found.pieces), paths, strict=True)}
-        values = through | {"sum of the paths": paths.sum(), "R²": _maps(found.aggregated)[1, at, at]}
+        through = {
+            f"through {token}": path for token, path in zip(number_tokens(explanation.pieces), paths, strict=True)
+        }
+        values = through | {"sum of the paths": paths.sum(), "R²": _maps(explanation.aggregated)[1, at, at]}
         cells |= {(row, column): number(float(value), 1) for row, value in values.items()}
         rows += [row for row in values if row not in rows]
         columns.append(column)
-        pictures[text.suffix] = picture({"Attn Rollout": found}, "graph", edges="paths")
+        pictures[text.suffix] = picture({"Attn Rollout": explanation}, "graph", edges="paths")
         sources.append(text.source)
     return Table(rows, columns, cells, "Weight of a path", sources, pictures=pictures)
 
@@ -157,7 +159,7 @@ def relevances(call: RecipeCall, method: str) -> Table:
         maps = _maps(text.explanation.aggregated)
         depth = max(depth, len(maps))
         values = zip(number_tokens(text.explanation.pieces), text.explanation.readout.row(maps).T, strict=True)
-        for token, by_layer in [*values, (APART, [row_distance(each) for each in maps])]:
+        for token, by_layer in [*values, (APART, [row_distance(relevance) for relevance in maps])]:
             rows.append(text.prefix + token)
             cells |= {(rows[-1], f"L{layer}"): number(float(value), 1) for layer, value in enumerate(by_layer, 1)}
         pictures[text.suffix] = picture({call.recipe.short: text.explanation}, "maps")
@@ -183,12 +185,12 @@ def _last_layers(table: Table) -> Iterator[tuple[dict[str, float], float, float]
     block: dict[str, float] = {}
     for row in table.rows:
         values = table.matrix([row])[0]
-        known = values[~np.isnan(values)]
+        by_layer = values[~np.isnan(values)]
         if row.endswith(APART):
-            yield block, known[0], known[-1]
+            yield block, by_layer[0], by_layer[-1]
             block = {}
         else:
-            block[row.rpartition(": ")[2]] = known[-1]
+            block[row.rpartition(": ")[2]] = by_layer[-1]
 
 
 def _homogeneous(table: Table, _: str) -> bool:
