@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -38,7 +39,7 @@ from wherefrom.method import MethodSpec, choose, methods
 from wherefrom.method.needs import PLAIN_BLOCKS, undefined
 from wherefrom.model import LayerTrace, Model, Trace, open_model
 from wherefrom.model.keys import linear_keys
-from wherefrom.model.undo import configs
+from wherefrom.model.undo import EAGER, configs
 from wherefrom.result.explanation import Explanation
 from wherefrom.typecheck import kinds_of
 from wherefrom.work import BatchShape
@@ -407,7 +408,10 @@ def state(model: nn.Module) -> dict[str, list[Any]]:
         "training mode": [module.training for module in model.modules()],
         "hooks": [[dict(getattr(module, kind)) for kind in hooks] for module in model.modules()],
         "attention implementation": [config._attn_implementation_internal for config in configs(model)],
-        "registered attentions": [sorted(r._global_mapping) for r in (AttentionInterface, AttentionMaskInterface)],
+        "registered attentions": [dict(r._global_mapping) for r in (AttentionInterface, AttentionMaskInterface)],
+        "eager attention": [
+            vars(sys.modules[cls.__module__]).get(EAGER) for module in model.modules() for cls in type(module).__mro__
+        ],
     }
 
 

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers.masking_utils import eager_mask
 
 import tiny
 import wherefrom
 from wherefrom.errors import WherefromError
 from wherefrom.model import open_model, undo
 from wherefrom.model.capture import _RECORDER, attention_forward
+from wherefrom.model.known_padding import telling
 from wherefrom.model.undo import attending, borrowed, evaluating, hook
 from wherefrom.testing import awkward, state
 
@@ -146,7 +146,8 @@ def test_an_interrupt_at_any_instruction_of_taking_and_giving_back() -> None:
 
     def body() -> None:
         evaluating(watch.model)
-        attending(watch.model, "wherefrom", attention_forward, eager_mask)
+        telling()
+        attending(watch.model, attention_forward)
         hook(part, lambda *_: None)
         hook(part, lambda *_: None, before=True)
 

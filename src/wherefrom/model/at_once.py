@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from wherefrom.model.undo import eager_inside
+
 KINDS = (torch.float32, torch.bfloat16, torch.float16)
 WIDTHS = (16, 32, 64, 128)  # of a head
 CAPABLE = 8  # of CUDA's generations those from Ampere on, whose tensor cores Triton uses
@@ -53,8 +55,8 @@ def is_plain(function: Callable[..., Any], dtype: torch.dtype) -> bool:
     from transformers.models.llama import modeling_llama as llama
 
     beside = getattr(sys.modules[function.__module__], "repeat_kv", None)
-    pairs = [(function, llama.eager_attention_forward), (beside, llama.repeat_kv)]
-    same = dtype == torch.float32 and _code(function) == _code(short)
+    pairs = [(function, eager_inside(llama.eager_attention_forward)), (beside, llama.repeat_kv)]
+    same = dtype == torch.float32 and _code(function) == _code(eager_inside(short))
     return same or all(_code(one) == _code(other) for one, other in pairs)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,18 +11,6 @@ from wherefrom.model.parts import Block, unpacked
 
 MARK = "_wherefrom_blind"
 FLOOR = -1e4  # what hides a token is far below; a bias by position, which some models put into the mask, above
-
-
-def eager_of(attention: type[nn.Module]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The eager function beside an attention module's class, or beside the one that a user derived his from."""
-    for cls in attention.__mro__:
-        found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-    raise UnsupportedModel(
-        f"{attention.__name__} has no eager attention beside it that wherefrom could follow. Use a method that "
-        f"needs no layer maps"
-    )
 
 
 def blind_rows(mask: Tensor | None) -> Tensor | None:

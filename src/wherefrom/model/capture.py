@@ -1,9 +1,9 @@
 """One forward pass, taken down: α, q, k, v and the residual stream of every block.
 
-transformers sends the attention of most architectures through `AttentionInterface`. For the length of one pass a
-function of ours stands there, under the name "wherefrom": the model's own eager function does the arithmetic (windows,
-soft-caps, sinks, position biases and all), and ours takes notes. Where attention does not go that way, the module that
-computes it returns its weights. Temporary hooks on the blocks and their parts note the rest. Afterwards the model is as
+The modeling files of most architectures have their attention in a function, `eager_attention_forward`. For the length of
+one pass a function of ours stands around it: the model's own does the arithmetic (windows, soft-caps, sinks, position
+biases and all), and ours takes notes. Where attention is no such function, the module that computes it returns its
+weights. Temporary hooks on the blocks and their parts note the rest. Afterwards the model is as
 it was, also after an exception or an interrupt, and captures wait for one another: wherefrom/model/undo.py says what
 exactly holds.
 """
@@ -18,17 +18,16 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers.masking_utils import eager_mask
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.at_once import at_once
-from wherefrom.model.attended import blind_rows, by_head, eager_of, values_of, weights_among, without_blind_rows
+from wherefrom.model.attended import blind_rows, by_head, values_of, weights_among, without_blind_rows
 from wherefrom.model.compiling import Compile, follows, worth
 from wherefrom.model.double_casts import computing_in_double
 from wherefrom.model.finite import check_order
 from wherefrom.model.frozen_pass import Freezing, Switch, freeze
 from wherefrom.model.head import parts_after_blocks
-from wherefrom.model.known_padding import knowing
+from wherefrom.model.known_padding import telling
 from wherefrom.model.later import Later
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
@@ -49,7 +48,6 @@ from wherefrom.model.undo import (
 from wherefrom.model.unseen import without_unseen
 
 T = TypeVar("T")
-NAME = "wherefrom"
 _RECORDER: ContextVar[_Recorder | None] = ContextVar("wherefrom_recorder", default=None)
 _COMPILE: ContextVar[Compile] = ContextVar("wherefrom_compile", default="auto")
 
@@ -135,13 +133,19 @@ class _Recorder:
 
 
 def attention_forward(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
+    eager: Callable[..., tuple[Tensor, Tensor]],
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **more: Any,
 ) -> tuple[Tensor, Tensor]:
     """The model's own eager attention, noting what passes."""
     if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's option for half precision
         query, key = promote(query), promote(key)
     attention_mask = without_unseen(attention_mask, query)
-    eager, recorder = eager_of(type(module)), _RECORDER.get()
+    recorder = _RECORDER.get()
     causal = recorder is not None and recorder.causal and recorder.streams is None  # of a decoder's two one is not
     found = at_once(eager, query, key, value, attention_mask, causal, **more) if worth(_COMPILE.get()) else None
     output, attention = found or eager(module, query, key, value, attention_mask, **more)
@@ -239,7 +243,8 @@ def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = Fal
             if opened.family.attention.module:
                 attending_eagerly(opened.model)
             else:
-                attending(opened.model, NAME, attention_forward, knowing(eager_mask), parts)
+                telling()
+                attending(opened.model, attention_forward, parts)
         return outside_inference_mode(body)
 
     return borrowed(run)

@@ -26,20 +26,22 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_modules
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
+from transformers import AttentionInterface, PreTrainedConfig
 
 T = TypeVar("T")
 WATCHED = "_output_capturing_hooks_installed"  # transformers' mark on a model with hooks of its own, ...
 WATCHER = "transformers.utils.output_capturing"  # ... which come from here
 # By RWKV and RecurrentGemma on themselves; and by Qwen-VL, how far the pictures of its last text have moved positions.
 WRITTEN = ("layers_are_rescaled", "recurrent_states", "conv1d_state", "rope_deltas")
+EAGER = "eager_attention_forward"  # in every modeling file of transformers whose attention can be chosen
+INSIDE = "_wherefrom_eager"
 CASTING = ("cpu", "cuda")  # devices that autocast may be on for
 P = ParamSpec("P")
 _LOCK = threading.RLock()
@@ -231,33 +233,62 @@ def _uncompiled() -> None:
     dynamo._stance = dynamo.DynamoStance("force_eager")
 
 
-def attending(model: nn.Module, name: str, attention: Any, mask: Any, parts: Sequence[nn.Module] | None = None) -> None:
-    """Register an attention and its mask under a name, and point every config of the model at them."""
+def attending(model: nn.Module, attention: Callable[..., Any], parts: Sequence[nn.Module] | None = None) -> None:
+    """Point every config of the model at eager attention, and have `attention` called in the place of that function.
+
+    `attention` gets the modeling file's own eager function first, then what that is called with. No implementation of
+    ours is registered: models branch on the name "eager" (DeepSeek-V3.2 puts its indexer's choice into the mask there).
+    """
+    parts = parts_of(model) if parts is None else parts
     # The private attribute, because the public setter would spread one value over all sub-configs, and
     # `set_attn_implementation` guesses from source code whether a class may be switched.
     before = [(config, config._attn_implementation_internal) for config in configs(model, parts)]
-    registries = (AttentionInterface._global_mapping, AttentionMaskInterface._global_mapping)
-    new = [registry for registry in registries if name not in registry]  # none inside of another call
+    names = sorted({name for kind in {*map(type, parts)} for name in _files_with_eager(kind)})
+    files = [(vars(sys.modules[name]), vars(sys.modules[name])[EAGER]) for name in names]
 
     def undo() -> None:
         for config, implementation in before:
             config._attn_implementation_internal = implementation
-        for registry in new:
-            registry.pop(name, None)
+        for file, function in files:
+            file[EAGER] = function
 
     own, owner = {id(config): implementation for config, implementation in before}, threading.get_ident()
 
-    def attends(module: nn.Module, *args: Any, **more: Any) -> Any:
-        """Ours; of another thread, whose mask may be from before, the model's own."""
-        implementation = own.get(id(getattr(module, "config", None))) if threading.get_ident() != owner else None
-        theirs = None if implementation == name else AttentionInterface._global_mapping.get(implementation)
-        return (theirs or attention)(module, *args, **more)
+    def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+        eager = eager_inside(function)
+
+        def attends(module: nn.Module, *args: Any, **more: Any) -> Any:
+            """Ours; of another model its own, and of another thread, whose mask may be from before, the model's own."""
+            config = id(getattr(module, "config", None))
+            if config in own and threading.get_ident() == owner:
+                return attention(eager, module, *args, **more)
+            return AttentionInterface._global_mapping.get(own.get(config), function)(module, *args, **more)
+
+        vars(attends)[INSIDE] = eager
+        return attends
 
     on_leaving(undo)
-    AttentionInterface.register(name, attends)
-    AttentionMaskInterface.register(name, mask)
+    for file, function in files:
+        file[EAGER] = wrapped(function)
     for config, _ in before:
-        config._attn_implementation_internal = name
+        config._attn_implementation_internal = "eager"
+    for part in parts:  # GPT-2's option for half precision, which is a method of its own
+        if getattr(part, "reorder_and_upcast_attn", False) and (file := _files_with_eager(type(part))[:1]):
+            eager = partial(vars(sys.modules[file[0]])[EAGER], part, scaling=part.scaling)
+            stand_in(part, eager, "_upcast_and_reordered_attn")
+
+
+@lru_cache(maxsize=1024)
+def _files_with_eager(kind: type[nn.Module]) -> tuple[str, ...]:
+    """The modules that hold the class, or one that it is derived from, and an eager attention beside it."""
+    names = dict.fromkeys(cls.__module__ for cls in kind.__mro__)
+    return tuple(name for name in names if EAGER in vars(sys.modules.get(name, torch)))
+
+
+def eager_inside(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The eager function of a modeling file, also while `attending` has another in its place."""
+    found: Callable[..., Any] = getattr(function, INSIDE, function)
+    return found
 
 
 def attending_eagerly(model: nn.Module) -> None:
