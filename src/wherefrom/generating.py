@@ -33,6 +33,7 @@ from wherefrom.model.undo import keeping_written
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
 from wherefrom.pipeline.auto import is_default, suited
+from wherefrom.pipeline.remarks import UNPROVED
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
@@ -346,6 +347,6 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         delta=None,
         arrived=None,
         surrogate=None,
-        notes=[],
+        notes=[note for note in first.notes if note == UNPROVED],
         seconds=sum(each.seconds for each in found),
     )

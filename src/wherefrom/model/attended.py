@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model.parts import Block, unpacked

@@ -31,6 +31,7 @@ from wherefrom.model.known_padding import telling
 from wherefrom.model.later import Later
 from wherefrom.model.model import Model
 from wherefrom.model.parts import Block, promote
+from wherefrom.model.plain_pass import compare_with_plain_pass
 from wherefrom.model.sentences import Batch
 from wherefrom.model.trace import LayerTrace, Ran, Trace
 from wherefrom.model.two_streams import Streams, step_of, streams_of, taken
@@ -171,11 +172,13 @@ def stream(
     grad: bool = False,
     frozen: Freezing | None = None,
     wait: bool = True,
+    compare: bool = True,
 ) -> Trace:
     """Run the batch, hand each layer to `on_layer` and forget it: the trace that comes back holds no layers.
 
     With nothing kept but what `on_layer` keeps, memory does not grow with depth. With `grad` the tensors keep their
-    graph, with `frozen` that of a linear map (model/frozen_pass.py). Without `wait` the caller settles the trace.
+    graph, with `frozen` that of a linear map (model/frozen_pass.py). Without `wait` the caller settles the trace,
+    without `compare` the output is not held against the model's own (model/plain_pass.py).
     """
     recorder = _Recorder(batch, on_layer, opened.causal, streams_of(batch) if opened.two_streams else None)
     switch = None if frozen is None else Switch()
@@ -202,6 +205,8 @@ def stream(
         raise UnsupportedModel(
             f"the model ran {recorder.count} blocks where its config names {opened.depth}; wherefrom cannot follow it"
         )
+    if compare:
+        compare_with_plain_pass(opened, batch, output)
     words, embeddings, read = recorder.words, recorder.embeddings, None
     if recorder.streams is not None:
         read = recorder.read
@@ -215,10 +220,13 @@ def stream(
     return trace
 
 
-def capture(opened: Model, batch: Batch, *, grad: bool = False, frozen: Freezing | None = None) -> Trace:
+def capture(
+    opened: Model, batch: Batch, *, grad: bool = False, frozen: Freezing | None = None, compare: bool = True
+) -> Trace:
     """Run the batch and keep every layer."""
     layers: list[LayerTrace] = []
-    return replace(stream(opened, batch, layers.append, grad=grad, frozen=frozen), layers=layers)
+    found = stream(opened, batch, layers.append, grad=grad, frozen=frozen, compare=compare)
+    return replace(found, layers=layers)
 
 
 def rerunning(opened: Model, body: Callable[[], T], *, own_attention: bool = False) -> T:

@@ -85,7 +85,7 @@ def double_trace(opened: Model, batch: Batch) -> DoubleTrace:
         hooks.append(up.register_forward_hook(lambda _module, _args, out: pieces.append(out)))
     for linear in _linears_outside_blocks(opened):
         hooks.append(made[id(linear)].register_forward_pre_hook(passes(linear)))
-    trace = stream(twin, batch, on_layer)
+    trace = stream(twin, batch, on_layer, compare=False)  # its model has been compared
     for each in hooks:  # they hold what holds them: all of the pass would wait for Python's collector
         each.remove()
     return DoubleTrace(replace(trace, layers=layers), hidden, before, after)

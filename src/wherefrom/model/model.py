@@ -69,6 +69,7 @@ class Model:
     processor: Any | None = None  # of a model of pictures: what prepares them,
     both: Any | None = None  # and the whole of which it is the image side, beside a side for texts (CLIP)
     dense: int | None = None  # how many tokens it reads before its attention leaves some out (model/dense.py)
+    prove: bool = True  # whether its passes are compared with the model's own (model/plain_pass.py)
     compile: Compile = "auto"  # when kernels in Triton run on a GPU
     nearest: Proof | None = None  # where no blocks are known: how the shape that comes nearest to them fails
     unfit: str | None = None  # why the row of its own type does not fit

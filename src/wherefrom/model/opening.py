@@ -160,8 +160,8 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
         raise UnsupportedModel("decoders with cross-attention and no encoder beside them are not supported")
     if inner.main_input_name == "pixel_values":
         both = None if side is None else whole
-        found = Model(model, tokenizer, unmapped(""), "encoder", name, processor=processor, both=both)
-        return _of_pictures(found, prove)
+        found = Model(model, tokenizer, unmapped(""), "encoder", name, processor=processor, both=both, prove=prove)
+        return _of_pictures(found)
     model, dense = attending_to_all(model)
     if not _embeds_tokens(inner):
         raise UnsupportedModel(
@@ -179,11 +179,12 @@ def _opened(model: Any, tokenizer: Any | None, name: str | None = None, *, prove
     if pair:
         _refuse_other_pairs(inner, model, task)
     if task is None:
-        own = Model(model, tokenizer, unmapped(type(model).__name__), "classification", name, dense=dense)
+        own = Model(model, tokenizer, unmapped(type(model).__name__), "classification", name, dense=dense, prove=prove)
         return _with_own_head(own)
     pooling = inside.pooling if task == "encoder" else None
     family = unmapped(inner.config.model_type)
-    return _mapped(Model(model, tokenizer, family, task, name, pooling, then=inside.then, dense=dense), prove)
+    opened = Model(model, tokenizer, family, task, name, pooling, then=inside.then, dense=dense, prove=prove)
+    return _mapped(opened)
 
 
 def _embeds_tokens(inner: transformers.PreTrainedModel) -> bool:
@@ -205,7 +206,7 @@ def _refuse_other_pairs(inner: transformers.PreTrainedModel, model: nn.Module, t
         )
 
 
-def _of_pictures(opened: Model, prove: bool) -> Model:
+def _of_pictures(opened: Model) -> Model:
     """A model of pictures with its row and its task."""
     kind, task = opened.config.model_type, "encoder" if opened.both is not None else _task_of(opened.model)
     if not has_row(kind) or task not in ("classification", "encoder"):
@@ -213,10 +214,10 @@ def _of_pictures(opened: Model, prove: bool) -> Model:
             f"{type(opened.model).__name__} ('{kind}') reads pictures, of which wherefrom explains transformers' "
             f"classifiers and bare encoders of the types {', '.join(VISION)}"
         )
-    return _mapped(replace(opened, family=unmapped(kind), task=task), prove)
+    return _mapped(replace(opened, family=unmapped(kind), task=task))
 
 
-def _mapped(opened: Model, prove: bool) -> Model:
+def _mapped(opened: Model) -> Model:
     """The model with the first row whose rebuilt blocks give its own numbers.
 
     An architecture without a row of its own is tried against the shapes that others share; where none fits, only its
@@ -235,7 +236,7 @@ def _mapped(opened: Model, prove: bool) -> Model:
         try:
             for block in tried.blocks:
                 _look_up(block)
-            if not prove and known and len(rows) == 1:
+            if not opened.prove and known and len(rows) == 1:
                 return tried
             proof = tried.proof
         except WherefromError as error:
@@ -257,7 +258,7 @@ def _mapped(opened: Model, prove: bool) -> Model:
             f"{type(opened.pretrained).__name__}: {unfit}. Use an unmodified transformers model, or "
             f"add a family (CONTRIBUTING.md)"
         )
-    if prove:
+    if opened.prove:
         refuse_broken(opened)  # of which no more is known than that it runs
     return replace(opened, nearest=nearest, unfit=unfit)
 

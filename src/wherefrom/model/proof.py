@@ -11,7 +11,7 @@ refused, never explained wrong.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +25,8 @@ from wherefrom.model.attended import by_head
 from wherefrom.model.families import has_row
 from wherefrom.model.keys import known_scores, linear_keys, plain_softmax
 from wherefrom.model.linear import HALF, promote
+from wherefrom.model.narrow import with_narrow_windows
+from wherefrom.model.plain_pass import OUTPUTS, output_gap, plain_output
 from wherefrom.model.sentences import Batch, Sentence, collate
 from wherefrom.model.sound import STRIDE, recording
 from wherefrom.model.stock import attention_of, hooked, shape, stock
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from wherefrom.model.model import Model
     from wherefrom.model.trace import LayerTrace
 
-OUTPUTS = ("logits", "last_hidden_state", "start_logits", "end_logits")
 LOOSER = 0.2  # a gap of the output, in half precision, as it counts beside those of single blocks
 LENGTH = 5  # tokens in the probe
 # How far the two may lie apart, as a share of the largest number. transformers computes some norms and the softmax in
@@ -143,20 +144,9 @@ def _stamp(weight: Tensor) -> tuple[int, int]:
 
 def prove(opened: Model) -> Proof:
     """Run the probe and compare."""
-    from wherefrom.model.capture import rerunning, stream
-
-    gaps: list[Gap] = []
     keys, softmax, left, known = [], [], [], []
-    tolerance = TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
-    probe = _probe(opened)
-    before: list[LayerTrace] = []  # the block that ran last
 
     def look(layer: LayerTrace) -> None:
-        gaps.extend(_gaps(layer))
-        if before and not _begins_stack(layer, before[0]):
-            size = _apart(_own(layer)["x"], _own(before[0])["output"].to(layer.device))
-            gaps.append(Gap(layer.index, "input", size))
-        before[:] = [layer]
         if layer.step is not None:
             return
         keys.append(linear_keys(layer))
@@ -164,27 +154,50 @@ def prove(opened: Model) -> Proof:
         left.append(float(1 - layer.attention.sum(-1).min()))
         known.append(known_scores(layer))
 
-    captured = stream(opened, probe, look).output
-    own = without_gradients(lambda: rerunning(opened, partial(opened.forward, probe), own_attention=True))
-    share = LOOSER if tolerance > TOLERANCE[torch.float32] else 1  # another attention rounds otherwise, block by block
-    gaps = [
-        gap._replace(between=_module_between(opened, probe, gap.block))
-        if gap.part == "input" and gap.size > tolerance
-        else gap
-        for gap in gaps
-    ]
-    compared = ((captured[name], own[name]) for name in OUTPUTS if name in own)
-    routed = bool(opened.family.ffn.module) and opened.pretrained.dtype in HALF
-    gaps += [Gap(opened.depth, "output", share * _apart(*pair, routed)) for pair in compared]
+    gaps = _gaps_of_pass(opened, look)
+    if (narrowed := with_narrow_windows(opened, LENGTH)) is not None:
+        gaps += _gaps_of_pass(narrowed, lambda _layer: None)
     seen = bool(keys)  # of an encoder with a decoder nothing is asked of this, and nothing claimed
     return Proof(
         tuple(gaps),
-        tolerance,
+        _tolerance(opened),
         seen and all(keys),
         seen and all(softmax),
         max(left, default=0.0) > 0.02,
         seen and all(known),
     )
+
+
+def _gaps_of_pass(opened: Model, look: Callable[[LayerTrace], None]) -> list[Gap]:
+    """Run the probe captured and plain: the gaps of each block, rebuilt from its parts, and of the output."""
+    from wherefrom.model.capture import stream
+
+    gaps: list[Gap] = []
+    before: list[LayerTrace] = []  # the block that ran last
+    probe = probe_of(opened)
+
+    def note(layer: LayerTrace) -> None:
+        gaps.extend(_gaps(layer))
+        if before and not _begins_stack(layer, before[0]):
+            size = _apart(_own(layer)["x"], _own(before[0])["output"].to(layer.device))
+            gaps.append(Gap(layer.index, "input", size))
+        before[:] = [layer]
+        look(layer)
+
+    captured = stream(opened, probe, note, compare=False).output
+    gaps = [
+        gap._replace(between=_module_between(opened, probe, gap.block))
+        if gap.part == "input" and gap.size > _tolerance(opened)
+        else gap
+        for gap in gaps
+    ]
+    share = LOOSER if opened.pretrained.dtype in HALF else 1  # another attention rounds otherwise, block by block
+    gap = output_gap(opened, probe, captured, plain_output(opened, probe))
+    return [*gaps, Gap(opened.depth, "output", share * gap)]
+
+
+def _tolerance(opened: Model) -> float:
+    return TOLERANCE.get(opened.pretrained.dtype, TOLERANCE[torch.bfloat16])
 
 
 def _own(layer: LayerTrace) -> dict[str, Tensor]:
@@ -228,7 +241,7 @@ def _module_between(opened: Model, probe: Batch, index: int) -> str:
 
 def refuse_broken(opened: Model) -> None:
     """Say so where the model fails by itself, with nobody looking: then its row is not to blame."""
-    probe = _probe(opened)
+    probe = probe_of(opened)
 
     def run() -> None:
         evaluating(opened.model)
@@ -248,7 +261,7 @@ def refuse_broken(opened: Model) -> None:
 
 def embeds_otherwise(opened: Model) -> bool:
     """Whether tokens are embedded in another order than the batch's (XLNet) or with others behind them (Longformer)."""
-    probe = _probe(opened)
+    probe = probe_of(opened)
     shapes: list[torch.Size] = []
 
     def seen(_module: nn.Module, _args: Any, output: Tensor) -> None:
@@ -271,10 +284,10 @@ def follows_head(opened: Model) -> bool:
     from wherefrom.model.capture import capture
     from wherefrom.model.head import head
 
-    probe = _probe(opened)
+    probe = probe_of(opened)
     row = 0 if opened.task == "classification" and opened.reads == "first" else probe.ids.shape[1] - 1
     try:
-        head(outside_inference_mode(lambda: capture(opened, probe)), torch.tensor([[row]]))
+        head(outside_inference_mode(lambda: capture(opened, probe, compare=False)), torch.tensor([[row]]))
     except Unsuited:
         return False
     return True
@@ -282,7 +295,7 @@ def follows_head(opened: Model) -> bool:
 
 def refuses_gradients(opened: Model) -> bool:
     """Whether its own code cannot be gone back through: Reformer's asserts that it is in training."""
-    probe = _probe(opened)
+    probe = probe_of(opened)
     leaves: list[Tensor] = []
 
     def embedded(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
@@ -304,7 +317,8 @@ def refuses_gradients(opened: Model) -> bool:
     return False
 
 
-def _probe(opened: Model) -> Batch:
+def probe_of(opened: Model) -> Batch:
+    """The batch of the proof: one short text, picture or recording."""
     return collate([_tried(opened)], opened.pad_id)
 
 

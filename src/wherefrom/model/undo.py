@@ -240,19 +240,15 @@ def attending(model: nn.Module, attention: Callable[..., Any], parts: Sequence[n
     ours is registered: models branch on the name "eager" (DeepSeek-V3.2 puts its indexer's choice into the mask there).
     """
     parts = parts_of(model) if parts is None else parts
-    # The private attribute, because the public setter would spread one value over all sub-configs, and
-    # `set_attn_implementation` guesses from source code whether a class may be switched.
-    before = [(config, config._attn_implementation_internal) for config in configs(model, parts)]
     names = sorted({name for kind in {*map(type, parts)} for name in _files_with_eager(kind)})
     files = [(vars(sys.modules[name]), vars(sys.modules[name])[EAGER]) for name in names]
 
     def undo() -> None:
-        for config, implementation in before:
-            config._attn_implementation_internal = implementation
         for file, function in files:
             file[EAGER] = function
 
-    own, owner = {id(config): implementation for config, implementation in before}, threading.get_ident()
+    own = {id(config): config._attn_implementation_internal for config in configs(model, parts)}
+    owner = threading.get_ident()
 
     def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         eager = eager_inside(function)
@@ -270,12 +266,26 @@ def attending(model: nn.Module, attention: Callable[..., Any], parts: Sequence[n
     on_leaving(undo)
     for file, function in files:
         file[EAGER] = wrapped(function)
-    for config, _ in before:
-        config._attn_implementation_internal = "eager"
+    computing_attention_by(model, "eager", parts)
     for part in parts:  # GPT-2's option for half precision, which is a method of its own
         if getattr(part, "reorder_and_upcast_attn", False) and (file := _files_with_eager(type(part))[:1]):
             eager = partial(vars(sys.modules[file[0]])[EAGER], part, scaling=part.scaling)
             stand_in(part, eager, "_upcast_and_reordered_attn")
+
+
+def computing_attention_by(model: nn.Module, name: str, parts: Sequence[nn.Module] | None = None) -> None:
+    """Point every config of the model at an implementation of attention."""
+    # The private attribute, because the public setter would spread one value over all sub-configs, and
+    # `set_attn_implementation` guesses from source code whether a class may be switched.
+    before = [(config, config._attn_implementation_internal) for config in configs(model, parts)]
+
+    def undo() -> None:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+    on_leaving(undo)
+    for config, _ in before:
+        config._attn_implementation_internal = name
 
 
 @lru_cache(maxsize=1024)

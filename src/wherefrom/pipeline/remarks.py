@@ -8,12 +8,15 @@ from typing import Any
 from wherefrom.model import Answer, Model
 from wherefrom.pipeline.resolution import Job
 
+UNPROVED = "opened with prove=False: not compared with the model's own pass"
+
 
 def notes(opened: Model, job: Job, found: Answer, scores: Any) -> list[str]:
-    """That nothing is found; where gradients are; what a phrase means to a method without its log-probability."""
+    """List that the model is unproved, that no score differs from 0, where gradients are, and how rows are joined."""
+    unproved = [] if opened.prove else [UNPROVED]
     if not (scores[0] or scores.any()):  # to look at all of them takes longer
-        return ["all scores are 0: this method finds nothing here"]
-    return [*_place(opened, job), *_phrase(job, found)]
+        return [*unproved, "all scores are 0: this method finds nothing here"]
+    return [*unproved, *_place(opened, job), *_phrase(job, found)]
 
 
 def _place(opened: Model, job: Job) -> Iterator[str]:

@@ -116,7 +116,7 @@ class Generation:
             given=self._given(n),
             readout=Readout(n - 1, "token before it"),
             arrived=said.arrived,
-            notes=[],
+            notes=self.whole.notes,
         )
         return replace(found, options={**found.options, **({"target": self.ids[n]} if looks else {})})
 
@@ -211,7 +211,7 @@ class Generation:
             candidates=first.candidates,
         )
         logits = adds and "of" not in self.whole.options and len(steps) > 1
-        notes = [f"the sum of the logits of {len(steps)} tokens"] if logits else []
+        notes = [*self.whole.notes, *([f"the sum of the logits of {len(steps)} tokens"] if logits else [])]
         said = replace(part, target=phrase, measured=phrase, readout=read, log_probabilities=known)
         return replace(said, arrived=self._arrived(steps), notes=notes)
 
