@@ -235,6 +235,38 @@ def odd(layout: str) -> dict[str, Any]:
     return {name: value for name, value in ODD[kind].items() if name not in own}
 
 
+# Attention that reads some tokens of a text longer than this: those that an indexer chooses.
+INDEX_TOPK = 7
+INDEXED: dict[str, Any] = {**ROUTED_LATENT, "index_topk": INDEX_TOPK, "index_n_heads": 2, "index_head_dim": 8}
+SPARSE: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("deepseek_v32", "dots3_note_text", "glm_moe_dsa"), INDEXED),
+    "axk2": {**INDEXED, "n_group": None, "topk_group": None},
+    "hy_v4": {**INDEXED, "hc_mult": 2},
+    "minimax_m3_vl_text": {
+        **GROUPED,
+        **EXPERTS,
+        "index_n_heads": 2,
+        "index_head_dim": 8,
+        "index_block_size": 2,
+        "index_topk_blocks": 3,
+        "layer_types": ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+        "rotary_dim": 4,
+    },
+    "mistral_large4": {
+        "text_config": {**INDEXED, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        "vision_config": {
+            "model_type": "pixtral",
+            "hidden_size": 16,
+            "intermediate_size": 20,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "head_dim": 8,
+            "image_size": 8,
+            "patch_size": 4,
+        },
+    },
+}
+
 # The same architecture in another use: Abnar & Zuidema's encoder of GPT-2 blocks.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in CONFIGS},
@@ -258,10 +290,11 @@ LETTERS = [*"abcdefghi", *(f"##{letter}" for letter in "abcdefghi")]
 
 
 def config(variant: str, **changes: Any) -> Any:
-    model_type, more = {**VARIANTS, **LAYOUTS}[variant]
+    model_type, more = {**VARIANTS, **LAYOUTS, **{name: (name, {}) for name in SPARSE}}[variant]
     if model_type not in CONFIG_MAPPING:  # flint, gte, kolibri1, ultrabert: younger than our lower bound
         pytest.skip(f"transformers {transformers.__version__} has no type {model_type!r}")
-    return transformers.AutoConfig.for_model(model_type, **{**{**CONFIGS, **OTHERS}[model_type], **more, **changes})
+    own = {**CONFIGS, **OTHERS, **SPARSE}[model_type]
+    return transformers.AutoConfig.for_model(model_type, **{**own, **more, **changes})
 
 
 def model(
@@ -277,7 +310,8 @@ def model(
         changes = {"num_labels": 2, **changes}  # the two edges of an answer
     torch.manual_seed(seed)
     chosen = config(variant, **changes)
-    found: PreTrainedModel = HEADS[task].from_config(chosen)
+    head = transformers.AutoModelForImageTextToText if variant == "mistral_large4" else HEADS[task]
+    found: PreTrainedModel = head.from_config(chosen)
     if getattr(chosen, "attn_logit_softcapping", None):
         found.set_attn_implementation("eager")  # in some releases of transformers the others leave the soft-cap out
     generator = torch.Generator().manual_seed(seed + 1)

@@ -1,11 +1,10 @@
 """One forward pass, taken down: α, q, k, v and the residual stream of every block.
 
-The modeling files of most architectures have their attention in a function, `eager_attention_forward`. For the length of
-one pass a function of ours stands around it: the model's own does the arithmetic (windows, soft-caps, sinks, position
-biases and all), and ours takes notes. Where attention is no such function, the module that computes it returns its
-weights. Temporary hooks on the blocks and their parts note the rest. Afterwards the model is as
-it was, also after an exception or an interrupt, and captures wait for one another: wherefrom/model/undo.py says what
-exactly holds.
+The modeling files of most architectures compute attention in a function, `eager_attention_forward`. For the length of
+one pass ours is wrapped around it: the model's own does the arithmetic (windows, soft-caps, sinks, position biases and
+all), and ours takes notes. Where attention is no such function, the module that computes it returns its weights.
+Temporary hooks on the blocks and their parts note the rest. Afterwards the model is as it was, also after an exception
+or an interrupt, and captures wait for one another: wherefrom/model/undo.py says what exactly holds.
 """
 
 from __future__ import annotations
