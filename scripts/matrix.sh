@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # What the models' own code decides: how blocks are opened and proved, what passes give, the authors' numbers, generation.
 TESTS=${TESTS:-tests/core/test_golden.py tests/core/test_capture.py tests/core/test_generate.py tests/core/test_explanation.py tests/method/test_decoders_golden.py}
 LOWEST="2.11.0 5.17.0"
-NEWEST="2.15.0 5.22.2"
+NEWEST="2.15.0 5.23.0"
 [ $# -gt 0 ] || set -- "3.11 $LOWEST" "3.11 $NEWEST" "3.12 $NEWEST" "3.13 $NEWEST" "3.14 $NEWEST"
 
 interpreter() { # one that runs; pyenv's own names do so only where they are chosen

@@ -225,7 +225,7 @@ def explain(
     progress: a bar on stderr or in the notebook; None shows it where somebody looks and there is more than a batch.
     estimate: run nothing and say how long it would take and how much memory (an `Estimate`).
     tokenizer_kwargs go to the tokenizer's call, model_kwargs to `from_pretrained`; prove=False opens the model without
-        the proof that its blocks are understood (`wherefrom.open_model`).
+        the proof that its blocks are understood and without comparing outputs (`wherefrom.open_model`).
 
     >>> wherefrom.explain("a deep and meaningful film .").words().top(1, special=False)[0][1]
     'meaningful'

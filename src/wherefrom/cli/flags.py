@@ -140,7 +140,8 @@ Dtype = Annotated[str | None, typer.Option(help="float32, float64, bfloat16 or f
 Prove = Annotated[
     bool,
     typer.Option(
-        "--prove/--no-prove", help="Check on opening that the model's blocks are understood (two short passes)."
+        "--prove/--no-prove",
+        help="Check the model's blocks on opening (two short passes), and its output on the first text (a pass more).",
     ),
 ]
 

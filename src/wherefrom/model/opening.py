@@ -55,8 +55,9 @@ def open_model(
     A model of images comes with its `processor` (also as `tokenizer`): an image processor, or for CLIP one of both.
     `model_kwargs` go to `from_pretrained`. A loaded model is used where and as it is: `device`, `dtype` and
     `model_kwargs` are for models that wherefrom loads. `task` chooses the head when a checkpoint leaves it open.
-    `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers: two
-    passes on five tokens. Of a model that somebody changed, explanations may then be wrong without a word
+    `prove=False` leaves out the proof that the blocks, rebuilt from their parts, give the model's own numbers (two
+    passes on five tokens, and two more where attention has windows), and the comparison of captured outputs with plain
+    ones (a pass more on the first text). Explanations of a changed model may then be wrong without a word
     (docs/models.md). `compile`: when kernels in Triton, which a machine compiles once, run on a GPU: "auto", once there
     is so much to do that it is worth it, "always" or "never"; without them the same is done in steps of torch's.
 

@@ -92,7 +92,7 @@ def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool) -> float:
 def _by_token(captured: Tensor, plain: Tensor, by_token: bool) -> Iterator[tuple[Tensor, Tensor]]:
     """Of some tokens at a time (or texts, where an output has none): the largest difference and the largest number."""
     rows = (t.reshape(-1, 1) if by_token and t.ndim == 2 else t.reshape(-1, t.shape[-1]) for t in (captured, plain))
-    for ours, own in zip(*(t.split(CHUNK_TOKENS) for t in rows), strict=True):
+    for ours, own in zip(*(t.split(CHUNK_TOKENS) for t in rows), strict=True):  # type: ignore[no-untyped-call]
         own = promote(own)
         yield (promote(ours) - own).abs().amax(-1), own.abs().amax(-1)
 

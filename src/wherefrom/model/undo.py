@@ -240,7 +240,8 @@ def attending(model: nn.Module, attention: Callable[..., Any], parts: Sequence[n
     ours is registered: models branch on the name "eager" (DeepSeek-V3.2 puts its indexer's choice into the mask there).
     """
     parts = parts_of(model) if parts is None else parts
-    names = sorted({name for kind in {*map(type, parts)} for name in _files_with_eager(kind)})
+    kinds: set[Any] = {*map(type, parts)}
+    names = {name for kind in kinds for name in _files_with_eager(kind)}
     files = [(vars(sys.modules[name]), vars(sys.modules[name])[EAGER]) for name in names]
 
     def undo() -> None:
@@ -268,8 +269,8 @@ def attending(model: nn.Module, attention: Callable[..., Any], parts: Sequence[n
         file[EAGER] = wrapped(function)
     computing_attention_by(model, "eager", parts)
     for part in parts:  # GPT-2's option for half precision, which is a method of its own
-        if getattr(part, "reorder_and_upcast_attn", False) and (file := _files_with_eager(type(part))[:1]):
-            eager = partial(vars(sys.modules[file[0]])[EAGER], part, scaling=part.scaling)
+        if getattr(part, "reorder_and_upcast_attn", False) and (names := _files_with_eager(type(part))):
+            eager = partial(vars(sys.modules[names[0]])[EAGER], part, scaling=part.scaling)
             stand_in(part, eager, "_upcast_and_reordered_attn")
 
 
@@ -289,10 +290,10 @@ def computing_attention_by(model: nn.Module, name: str, parts: Sequence[nn.Modul
 
 
 @lru_cache(maxsize=1024)
-def _files_with_eager(kind: type[nn.Module]) -> tuple[str, ...]:
-    """The modules that hold the class, or one that it is derived from, and an eager attention beside it."""
-    names = dict.fromkeys(cls.__module__ for cls in kind.__mro__)
-    return tuple(name for name in names if EAGER in vars(sys.modules.get(name, torch)))
+def _files_with_eager(kind: Any) -> tuple[str, ...]:
+    """Names of the Python modules that hold a class, or one that it is derived from, and an eager attention beside."""
+    modules = dict.fromkeys(cls.__module__ for cls in kind.__mro__)
+    return tuple(name for name in modules if EAGER in vars(sys.modules.get(name, torch)))
 
 
 def eager_inside(function: Callable[..., Any]) -> Callable[..., Any]:
