@@ -269,8 +269,9 @@ def attending(model: nn.Module, attention: Callable[..., Any], parts: Sequence[n
         file[EAGER] = wrapped(function)
     computing_attention_by(model, "eager", parts)
     for part in parts:  # GPT-2's option for half precision, which is a method of its own
-        if getattr(part, "reorder_and_upcast_attn", False) and (names := _files_with_eager(type(part))):
-            eager = partial(vars(sys.modules[names[0]])[EAGER], part, scaling=part.scaling)
+        kind: Any = type(part)
+        if getattr(part, "reorder_and_upcast_attn", False) and (beside := _files_with_eager(kind)):
+            eager = partial(vars(sys.modules[beside[0]])[EAGER], part, scaling=part.scaling)
             stand_in(part, eager, "_upcast_and_reordered_attn")
 
 
