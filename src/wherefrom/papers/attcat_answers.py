@@ -114,7 +114,7 @@ def draw_curves(table: Table) -> Picture:
 
     series = {row: Series.of(table.ours[row, column] for column in table.columns) for row in table.rows}
     x = [float(column.removeprefix("K = ")) for column in table.columns]
-    return curves(series, x=x, x_label="K", y_label="answer tokens in top K")
+    return curves(series, x=x, x_label="K", y_label="answer tokens in top K", width="page")
 
 
 @recipe(

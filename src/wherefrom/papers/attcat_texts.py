@@ -100,6 +100,7 @@ def is_deeper_lower(measure: Callable[[Any], float]) -> Holds:
     "AttCAT's impact of every token in every layer, their sum and their rollout.",
     samples="one sentence of negative sentiment, with “not” and “like”; BERT-base",
     reported=FIGURE4,
+    model_of="sst2",
     texts=(SENTENCE,),
     options={"rollout": ("tokens", "maps"), "at": AT},
     claims=(
