@@ -50,7 +50,11 @@ def given_or_chat(inputs: Any, chat: Chat | None) -> Any:
 
 def with_tools(tokenizer_kwargs: Mapping[str, Any] | None, tools: Sequence[Any] | None) -> Mapping[str, Any] | None:
     """The tokenizer's arguments with the tools that a chat's template describes."""
-    return tokenizer_kwargs if tools is None else {**(tokenizer_kwargs or {}), "tools": list(tools)}
+    if tools is None:
+        return tokenizer_kwargs
+    if not isinstance(tools, list | tuple):
+        raise InvalidOption(f"tools={shown(tools)}; expected a list of functions or of their JSON schemas")
+    return {**(tokenizer_kwargs or {}), "tools": list(tools)}
 
 
 def refuse_chat_arguments(arguments: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError, warn
 from wherefrom.model.chat import is_chat, read_chat, refuse_chat_arguments
 from wherefrom.model.containers import (
+    TEXTS,
     are_ints,
     as_ints,
     is_stream,
@@ -49,6 +50,7 @@ from wherefrom.model.pictures import Preparing, is_picture
 from wherefrom.model.sentences import Sentence
 from wherefrom.model.sound import FEATURES, heard
 from wherefrom.model.two_streams import prefixed
+from wherefrom.model.unread_inputs import WORKS, OtherInputs, refuse_placeholders, refuse_unread
 from wherefrom.result.words import Span
 from wherefrom.typecheck import shown
 
@@ -81,6 +83,7 @@ class Reader:
     pictures: Preparing | None = None  # of a model that reads pictures and no text
     shorten: str = "shorten it"  # what to do with a longer text
     fills: str | None = None  # the mask, of a model that says what stands there
+    others: OtherInputs | None = None  # what the model takes beside a text
 
     def read(self, inputs: Any) -> tuple[list[Sentence], bool]:
         """The sentences, and whether the caller handed in just one."""
@@ -94,6 +97,8 @@ class Reader:
         if self.pictures is not None:
             return self.pictures.read_each(inputs, first)
         if is_picture(inputs):
+            if self.others is not None and self.others.media:
+                raise InvalidInput(f"an image cannot be explained with {self.others.name}: {WORKS}; give it a text")
             raise InvalidInput("this model reads text, and an image was given; open a model of images (docs/models.md)")
         if (one := self._single(inputs)) is not None:
             return [one], True
@@ -134,7 +139,9 @@ class Reader:
         if is_chat(inputs):
             return read_chat(self, inputs)
         if isinstance(inputs, Mapping) and "input_ids" not in inputs:
-            inputs = inputs if (found := text_of(inputs)) is None else found
+            if (found := text_of(inputs)) is not None:
+                refuse_unread(inputs, {name for names in TEXTS for name in names}, self.others, row=True)
+            inputs = inputs if found is None else found
         if isinstance(inputs, str):
             if self.in_words:
                 raise InvalidInput("a text was given with is_split_into_words; expected a list of words")
@@ -228,6 +235,8 @@ class Reader:
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if encoding.get("position_ids") is not None:
             raise InvalidInput("position_ids are not supported: a sentence's positions count from its first token")
+        of_pair = (DECODER, FEATURES) if self.two_streams else (DECODER,)
+        refuse_unread(encoding, (*COLUMNS, *of_pair), self.others, row=False)
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         decoder = None if encoding.get(DECODER) is None else _lists(encoding[DECODER])
         if decoder is not None and not self.two_streams:
@@ -343,6 +352,7 @@ class Reader:
         return (text, back["offset_mapping"]) if back["input_ids"] == ids else None
 
     def _check(self, ids: list[int], also: str = "") -> None:
+        refuse_placeholders(ids, self.others)
         if ids and not 0 <= min(ids) <= max(ids) < self.vocabulary_size:
             outside = [i for i in ids if not 0 <= i < self.vocabulary_size]
             raise InvalidInput(

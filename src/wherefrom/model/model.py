@@ -15,7 +15,7 @@ from torch import nn
 from wherefrom.errors import InvalidOption, UnsupportedModel
 from wherefrom.model.batching import by_length
 from wherefrom.model.compiling import Compile
-from wherefrom.model.forward import forward
+from wherefrom.model.forward import forward, taken_by
 from wherefrom.model.inputs import Reader
 from wherefrom.model.layout import Family
 from wherefrom.model.linear import device_of
@@ -28,6 +28,7 @@ from wherefrom.model.side_by_side import one_block
 from wherefrom.model.sound import FEATURES
 from wherefrom.model.traits import Traits
 from wherefrom.model.undo import configs, outside_inference_mode, parts_of, without_autocast, written_on
+from wherefrom.model.unread_inputs import OtherInputs, other_inputs
 from wherefrom.work import BatchShape
 
 POOLED = {
@@ -358,7 +359,12 @@ class Model:
             pictures=self.preparing if self.images else None,
             shorten=("shorten it" if long is None else SHORTEN.get(self.task, CUT)) + WHOLE * (self.dense is not None),
             fills=self.mask_token if self.task == "masked-lm" else None,
+            others=self._other_inputs,
         )
+
+    @cached_property
+    def _other_inputs(self) -> OtherInputs:
+        return other_inputs(self.pretrained, taken_by(self.model.forward) | taken_by(self.pretrained.forward))
 
     @property
     def preparing(self) -> Preparing:

@@ -29,6 +29,7 @@ from transformers.utils import ModelOutput
 from wherefrom.errors import InvalidInput, InvalidOption, TooLong, WherefromError
 from wherefrom.extras import need
 from wherefrom.model.containers import several
+from wherefrom.model.unread_inputs import refuse_unread
 from wherefrom.result.answer import Readout
 from wherefrom.result.picture import BLACK, WHITE, Patches, Pixels, colours, decoded, laid, size_of
 from wherefrom.typecheck import kind_of, shown
@@ -93,6 +94,7 @@ class Preparing:
         """A single picture; None of what may be several."""
         if isinstance(given, Mapping):
             if "pixel_values" in given:
+                refuse_unread(given, ("pixel_values",), None, row=False)
                 values = torch.as_tensor(given["pixel_values"])
                 return self.sentence(values) if values.ndim == 3 else None
             if "image" not in given:
@@ -208,6 +210,7 @@ def _is_pillow(given: Any) -> bool:
 
 def _batch(inputs: Any) -> list[Any]:
     if isinstance(inputs, Mapping):
+        refuse_unread(inputs, ("pixel_values",), None, row=False)
         values = torch.as_tensor(inputs["pixel_values"])
         if values.ndim != 4:
             raise InvalidInput(f"pixel_values have {values.ndim} axes; expected [channels, height, width], or a batch")
