@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,9 @@ from wherefrom.data.blimp import PARADIGMS
 from wherefrom.data.example import balance_labels, drawn
 from wherefrom.errors import WherefromWarning
 from wherefrom.files import write
-from wherefrom.papers.samples import half
+from wherefrom.model import open_model
+from wherefrom.model.vocabulary_words import word_id
+from wherefrom.papers.samples import changed, half
 
 if TYPE_CHECKING:
     from wherefrom.data import Dataset, Example
@@ -42,11 +44,25 @@ ACCURACIES = "agreement-accuracy.json"  # beside the fine-tuned weights
 
 
 def agreement_half(call: RecipeCall, *, test: bool) -> Dataset:
-    """The sentences to test on, or to train on; balanced as in the authors' code where the call asks for it."""
-    data = call.read()
+    """The sentences to test on, or to train on; balanced as in the authors' code where the call asks for it.
+
+    As in that code, sentences whose target or foil is not one token of the model are left out first.
+    """
+    data = _with_known_words(call.read(), call.model)
     if call.options.get("balance"):
         data = balance_labels(data, PARADIGMS["rpsv"])
     return half(data, test=test)
+
+
+def _with_known_words(data: Dataset, model: str) -> Dataset:
+    """The examples whose target and foil are one token each."""
+    tokenizer = open_model(model).tokenizer
+
+    @cache
+    def is_token(word: str | None) -> bool:
+        return word is not None and word_id(tokenizer, word) is not None
+
+    return changed(data, lambda each: each if is_token(each.target) and is_token(each.foil) else None)
 
 
 def measured_examples(call: RecipeCall, limit: int | None = None) -> Dataset:
