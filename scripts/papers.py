@@ -34,11 +34,11 @@ PICTURES: dict[str, tuple[str, ...]] = {}
 
 
 def title(recipe: Recipe) -> str:
-    """The name of a table or figure as the paper prints it: "Table A.1" for tableA1."""
+    """The name of a table or figure as the paper prints it: "Table A.1" for table-a1."""
     kind, number = re.fullmatch(r"([a-z]+)-?(.*)", recipe.short).groups()  # type: ignore[union-attr]
     if kind not in ("table", "figure"):
         return recipe.short.replace("-", " ").capitalize()
-    return f"{kind.capitalize()} " + re.sub(r"^([A-Z])([0-9])", r"\1.\2", number)
+    return f"{kind.capitalize()} " + re.sub(r"^([a-z])(?=[0-9])", lambda letter: f"{letter[1].upper()}.", number)
 
 
 def read_cells(path: Path) -> dict[tuple[str, str], dict[str, str]]:

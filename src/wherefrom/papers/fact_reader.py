@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import set_seed
 
-from wherefrom.model import open_model
+from wherefrom.training import checkpoints
 
 if TYPE_CHECKING:
     from wherefrom.papers.recipe import RecipeCall
@@ -35,7 +35,7 @@ def train_once(call: RecipeCall, sentences: Sequence[str]) -> str:
     folder = call.work / "models" / f"{READER}-{key}"
     if (folder / "tokenizer_config.json").is_file():  # written last
         return str(folder)
-    tokenizer: Any = open_model("wherefrom/lm").tokenizer
+    tokenizer: Any = checkpoints.tokenizer("wherefrom/lm")
     model = train_reader(tokenizer, sentences, steps, call.seed, call.device)
     model.cpu().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
