@@ -34,14 +34,40 @@ SIZES: dict[str, int] = {
     "abnar2020/table1": 2000,
     "abnar2020/table2": 2000,
     "abnar2020/table3": 100,
+    "abnar2020/evenness": 2000,
+    "alti/table2": 560,  # of masked verbs, some are no single token of the model's vocabulary
+    "alti/figure3": 500,
+    "alti/figure6": 2000,
+    "alti/figure7": 500,
+    "attcat/table1": 2000,
+    "attcat/table2": 2000,
     "decompx/aopc": 872,
     "decompx/accuracy": 872,
     "decompx/prediction-performance": 872,
-    "planted-facts/lm": 200,
-    "planted-facts/reader": 200,
+    "globenc/table1": 2000,
+    "globenc/table-a1": 2000,
+    "globenc/table-a2": 2000,
+    "globenc/table2": 2000,
+    "globenc/figure3": 2000,
+    "globenc/figure4": 256,
+    **dict.fromkeys(
+        (f"value-zeroing/{name}" for name in ("table1", "table2", "table3", "figure1", "figure2", "figure3")), 2500
+    ),
+    "value-zeroing/figure-a1": 2500,
+    "value-zeroing/figure-a2": 2500,
 }
 # Calls beside the default one: a model of its own, other data.
-EXTRA: dict[str, list[dict[str, str]]] = {}
+HATEXPLAIN = {"model": "hatexplain=hatexplain", "data": "hatexplain", "limit": "2000"}
+MNLI = {"model": "mnli=mnli", "data": "mnli", "split": "validation_mismatched_1k", "limit": "2000"}
+QQP = {"model": "qqp=qqp", "data": "qqp", "split": "validation", "limit": "2000"}
+EXTRA: dict[str, list[dict[str, str]]] = {
+    "alti/figure7": [{"model": "wherefrom/sentiment,second-sentiment", "limit": "500"}],
+    "attcat/table1": [QQP, MNLI],
+    "attcat/table2": [QQP, MNLI],
+    "attcat/figure3": [{"model": "squad_v1=qa", "data": "squad_v1", "limit": "500"}],
+    "globenc/table1": [HATEXPLAIN, MNLI],
+    "globenc/figure3": [HATEXPLAIN, MNLI],
+}
 
 
 class Call(NamedTuple):
@@ -68,7 +94,7 @@ def list_calls(limit: int | None, models: Path | None, only: list[str]) -> Itera
         for extra in EXTRA.get(recipe.name, []) if models else []:
             named = {part.rpartition("=")[2] for part in extra.get("model", "").split(",")}
             if all((models / name).is_dir() for name in named if not name.startswith("wherefrom/")):
-                yield Call(recipe.name, {**extra, **({"limit": limit} if limit else {}), **trains})
+                yield Call(recipe.name, {**extra, "limit": limit or int(extra["limit"]), **trains})
 
 
 def run_call(call: Call, out: Path, device: str | None, models: Path | None) -> Result:
