@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 import tiny
 import wherefrom
 from wherefrom import explain
+from wherefrom.data.blimp import PARADIGMS
 from wherefrom.errors import InvalidInput
 from wherefrom.metric.correlation import summary
 from wherefrom.metric.probing import layer_codes, representations
@@ -140,7 +142,7 @@ def test_the_accuracy_is_how_often_the_target_has_the_higher_logit(model: str, d
         assert tuned.accuracy[name][-1].right == sum(right)
     assert f"{EPOCHS} epochs" in tuned.note
     assert f"{tuned.steps} steps" in tuned.note
-    assert "(paper: 0.96)" in tuned.note
+    assert "(paper's BERT: 0.96)" in tuned.note
 
 
 def test_a_model_whose_training_was_cut_is_trained_again(
@@ -293,3 +295,19 @@ def test_the_jumps_of_figure_3() -> None:
         ours = {("fine-tuned", column): number(value, 9) for column, value in zip(columns, values, strict=True)}
         assert jumps_at_4_and_9(Table(["fine-tuned"], columns, ours, "", [])) is expected
         assert jumps_at_4_and_9(Table(["fine-tuned"], columns[:9], ours, "", [])) is None
+
+
+def test_balance_leaves_as_many_singular_as_plural_sentences_of_one_paradigm(
+    model: str, data: str, tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in Path(data).read_text(encoding="utf-8").splitlines()]
+    chosen = [row for place, row in enumerate(rows) if place % 2 == 0 or place % 8 == 1]  # few plural ones
+    path = tmp_path / "rpsv.jsonl"
+    path.write_text("".join(f"{json.dumps({**row, 'group': PARADIGMS['rpsv']})}\n" for row in chosen), encoding="utf-8")
+
+    def labels(balance: bool) -> Counter[str]:
+        asked = call("table1", model, str(path), tmp_path, options={"balance": balance})
+        return Counter(str(each.label) for test in (False, True) for each in agreement_half(asked, test=test))
+
+    assert labels(balance=False)["singular"] > labels(balance=False)["plural"]
+    assert labels(balance=True) == dict.fromkeys(("singular", "plural"), labels(balance=False)["plural"])

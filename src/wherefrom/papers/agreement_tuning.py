@@ -83,7 +83,7 @@ class FineTuned:
     def note(self) -> str:
         """Steps, epochs and accuracy beside the paper's, in one line."""
         parts = [
-            f"{name} {scores[-1].accuracy:.3f} (paper: {PAPER_ACCURACY[name]})"
+            f"{name} {scores[-1].accuracy:.3f} (paper's BERT: {PAPER_ACCURACY[name]})"
             for name, scores in self.accuracy.items()
         ]
         return (

@@ -187,7 +187,7 @@ def _maps(figure: str, name: str, method: str, *, rollout: bool) -> None:
                 ours |= {(label, f"L{layer + 1}"): number(score, 1) for label, score in zip(labels, row, strict=True)}
             sources.append(f"{called(call.model)}, fine-tuned here, on “{text}”, where it says {found.prediction}")
             pictures[f"-{place}" if several else ""] = picture({f"{name}{rolled}": found}, "maps", own=not rollout)
-        of = f"What the mask draws on by {name}{rolled}: its row of each layer's map"
+        of = f"What the mask draws on by {name}{rolled}: its row of each layer's map (L1 is layer 0 of the picture)"
         return Table(rows, layers(ours), ours, of, sources, [tuned.note], pictures)
 
 
