@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+import tiny
+import wherefrom
 from wherefrom.model.at_once import at_once, is_plain
 
 
@@ -37,3 +39,17 @@ def test_a_cpu_asks_the_model() -> None:
     q = torch.zeros(1, 2, 3, 16, dtype=torch.bfloat16)
     with torch.no_grad():
         assert at_once(eager("llama"), q, q, q, None, True, scaling=1.0) is None
+
+
+def test_a_plain_function_is_known_as_such_while_a_capture_has_it_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, capturing = list[bool](), import_module("wherefrom.model.capture")
+
+    def note(eager: Any, *_args: Any, **_more: Any) -> None:
+        plain.append(is_plain(eager, torch.bfloat16))
+
+    is_plain.cache_clear()
+    monkeypatch.setattr(capturing, "worth", lambda _choice: True)
+    monkeypatch.setattr(capturing, "at_once", note)
+    wherefrom.capture(tiny.ids(5), tiny.model("llama", "causal-lm"))
+    assert plain
+    assert all(plain)
