@@ -110,6 +110,8 @@ def test_blocks_below_are_not_run_again(variant: str) -> None:
     for block in opened.blocks:
         block.part(block.family.attention.output).register_forward_hook(lambda *_: calls.append(1))
     asked = {"method": "deeplift", "target": 1}
+    wherefrom.capture(TEXTS[1], opened)  # compares with a plain pass
+    calls.clear()
     wherefrom.explain(TEXTS[1], opened, **asked)
     assert len(calls) == 3 * opened.depth  # the captured pass, and input and baseline
     calls.clear()
