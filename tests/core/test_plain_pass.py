@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -236,3 +237,19 @@ def test_what_padding_gives_is_not_compared() -> None:
     left = {"input_ids": torch.tensor([tiny.ids(9)]), "attention_mask": torch.tensor([[0] * 3 + [1] * 6])}
     for inputs in (left, [tiny.ids(9), tiny.ids(4)]):
         wherefrom.explain(inputs, open_model(model), method="attention-rollout")
+
+
+@pytest.mark.parametrize("task", ["question-answering", "token-classification", "encoder", "masked-lm"])
+def test_every_kind_of_output_is_compared(changing: Callable[..., Any], task: str) -> None:
+    opened = open_model(changing(tiny.model("bert", task)))
+    batch = collate(opened.reader().read([tiny.ids(LONG), tiny.ids(LONG - 3)])[0], opened.pad_id)
+    captured = capture(replace(opened, prove=False), batch).output
+    plain = plain_output(opened, batch)
+    assert output_gap(opened, batch, plain, plain) == 0
+    gaps = [
+        float((captured[name] - own).abs()[batch.mask].max() / own[batch.mask].abs().max())
+        for name, own in plain.items()
+        if own.shape[:2] == batch.mask.shape
+    ]
+    assert output_gap(opened, batch, captured, plain) == pytest.approx(max(gaps), rel=1e-6)
+    assert max(gaps) > 1e-2

@@ -24,12 +24,13 @@ from wherefrom.model.undo import attending, computing_attention_by, without_grad
 if TYPE_CHECKING:
     from wherefrom.model.model import Model
 
-OUTPUTS = ("logits", "last_hidden_state", "start_logits", "end_logits")
+EDGES = ("start_logits", "end_logits")
+OUTPUTS = ("logits", "last_hidden_state", *EDGES)
 # The largest gap between the two passes, as a share of the largest number of the output.
 OUTPUT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 ROUNDING_FACTOR = 3  # in half precision: how many times the gap between the model's own eager and SDPA passes
 GROWTH = 2
-CHUNK_TOKENS = 256  # compared at once: the logits of a long text are large
+CHUNK_ROWS = 256  # compared at once: the logits of a long text are large
 _COMPARED_LENGTHS: WeakKeyDictionary[nn.Module, dict[Hashable, int]] = WeakKeyDictionary()
 
 
@@ -71,16 +72,17 @@ def output_gap(opened: Model, batch: Batch, captured: Any, plain: Any) -> float:
     routed = bool(opened.family.ffn.module) and opened.pretrained.dtype in HALF
     seen = batch.mask & batch.attention_mask.bool()
     names = [name for name in OUTPUTS if plain.get(name) is not None]
-    return max((_gap(captured[name], plain[name], seen, routed) for name in names), default=0.0)
+    return max((_gap(captured[name], plain[name], seen, routed, name in EDGES) for name in names), default=0.0)
 
 
-def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool) -> float:
+def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool, edges: bool) -> float:
     if captured.shape != plain.shape:
         return float("inf")
-    by_token = plain.ndim > 2 or plain.shape == mask.shape
-    differences, sizes = zip(*_by_token(captured.detach(), plain, by_token), strict=True)
+    if edges:  # a number for each token
+        captured, plain = captured.unsqueeze(-1), plain.unsqueeze(-1)
+    differences, sizes = zip(*_by_row(captured.detach(), plain), strict=True)
     difference, size = torch.cat(differences), torch.cat(sizes)
-    if by_token and plain.shape[:2] == mask.shape:
+    if plain.ndim > 2 and plain.shape[:2] == mask.shape:
         tokens = mask.flatten().to(size.device)
         difference, size = difference[tokens], size[tokens]
     if not bool(size.isfinite().all()):  # model/finite.py says so
@@ -89,10 +91,10 @@ def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool) -> float:
     return gap if gap == gap else float("inf")
 
 
-def _by_token(captured: Tensor, plain: Tensor, by_token: bool) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of some tokens at a time (or texts, where an output has none): the largest difference and the largest number."""
-    rows = (t.reshape(-1, 1) if by_token and t.ndim == 2 else t.reshape(-1, t.shape[-1]) for t in (captured, plain))
-    for ours, own in zip(*(t.split(CHUNK_TOKENS) for t in rows), strict=True):  # type: ignore[no-untyped-call]
+def _by_row(captured: Tensor, plain: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of some rows at a time, each a token or a text: the largest difference and the largest number."""
+    rows = (t.reshape(-1, t.shape[-1]) for t in (captured, plain))
+    for ours, own in zip(*(t.split(CHUNK_ROWS) for t in rows), strict=True):  # type: ignore[no-untyped-call]
         own = promote(own)
         yield (promote(ours) - own).abs().amax(-1), own.abs().amax(-1)
 

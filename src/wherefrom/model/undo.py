@@ -294,7 +294,7 @@ def computing_attention_by(model: nn.Module, name: str, parts: Sequence[nn.Modul
 def _files_with_eager(kind: Any) -> tuple[str, ...]:
     """Names of the Python modules that hold a class, or one that it is derived from, and an eager attention beside."""
     modules = dict.fromkeys(cls.__module__ for cls in kind.__mro__)
-    return tuple(name for name in modules if EAGER in vars(sys.modules.get(name, torch)))
+    return tuple(name for name in modules if name in sys.modules and EAGER in vars(sys.modules[name]))
 
 
 def eager_inside(function: Callable[..., Any]) -> Callable[..., Any]:
