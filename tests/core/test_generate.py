@@ -336,6 +336,22 @@ def test_documents_of_a_prompt_are_units(model: Any) -> None:
         assert found.scores[0] == pytest.approx(plain.scores[:tokens].sum())
 
 
+@pytest.mark.parametrize("unit", ["sentence", "document", re.compile(r" ! ")], ids=str)
+def test_what_the_answer_says_itself_is_no_source(model: Any, unit: Any) -> None:
+    """The first pieces of an answer are named so, and `top` lists the units of the prompt."""
+    prompt = "the cat is good .\n\nthe film is bad"
+    whole = wherefrom.explain(prompt, model, method="gradient-x-input", target="not very good")
+    found = whole.by(unit)
+    assert found.tokens[-1] == found.pieces[-1] == "[answer so far: not very]"
+    assert found.segments.count("answer") == 1
+    assert found.scores.sum() == pytest.approx(whole.scores.sum())
+    listed = [place for place, _, _ in found.top(len(found))]
+    assert sorted(listed) == list(range(len(found) - 1))
+    assert len(whole.words().top(50)) == len(whole.words())  # among words they are words
+    again = type(found).from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again.pieces == found.pieces
+
+
 def test_what_says_nothing_is_refused(model: Any) -> None:
     with pytest.raises(InvalidOption, match="says nothing"):
         wherefrom.generate("the cat", tiny.model(), tiny.tokenizer())

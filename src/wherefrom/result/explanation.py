@@ -193,9 +193,15 @@ class Explanation:
     def pieces(self) -> list[str]:
         """Each token as it stands in the text; tokens that are not in it as their vocabulary writes them."""
         return [
-            token if span is None else in_letters(self.texts[span[0]][span[1] : span[2]], token) or token
-            for token, span in zip(self.tokens, self.spans, strict=True)
+            token if span is None or own else in_letters(self.texts[span[0]][span[1] : span[2]], token) or token
+            for token, span, own in zip(self.tokens, self.spans, self._own_words, strict=True)
         ]
+
+    @property
+    def _own_words(self) -> list[bool]:
+        """Which units are what the model had said itself, among larger ones than words."""
+        larger = self.granularity not in ("token", "word", "turn")
+        return [larger and name in SAID for name in self.segments or [""] * len(self)]
 
     @property
     def remarks(self) -> list[str]:
@@ -289,10 +295,14 @@ class Explanation:
         return found[0]
 
     def top(self, k: int = 5, *, special: bool = True) -> list[tuple[int, str, float]]:
-        """The k tokens with the largest scores (by magnitude where the method has signs): index, token, score."""
+        """The k tokens with the largest scores (by magnitude where the method has signs): index, token, score.
+
+        Of units larger than words (`by`), those of the input alone.
+        """
         k = checked("k", k, Annotated[int, least(0)])
         weight = np.abs(self.scores) if self.signed else self.scores
-        order = [int(i) for i in np.argsort(-weight, kind="stable") if special or not self.special[i]]
+        hidden = [own or (each and not special) for own, each in zip(self._own_words, self.special, strict=True)]
+        order = [int(i) for i in np.argsort(-weight, kind="stable") if not hidden[i]]
         return [(i, self.pieces[i], float(self.scores[i])) for i in order[:k]]
 
     def without_maps(self) -> Explanation:
@@ -316,7 +326,8 @@ class Explanation:
     def by(self, unit: Unit, how: str | None = None, *, rows: str | None = None) -> Explanation:
         """The same over larger units: "word", "sentence", "line", "document" (parted by empty lines) or "turn" (of a
         chat; prompt and answer); what a regular expression parts, re.compile("\\n---\\n"); or given spans, a list of
-        (start, end) in the characters of the text. Joined as in `words`.
+        (start, end) in the characters of the text. Joined as in `words`. What the model had said itself before the
+        token that is explained is named so, "[answer so far: …]", and is no source that `top` lists.
         """
         groups = grouped(unit, self.texts, self.spans, self.segments, self.word_ids)
         return self._joined(groups, unit if isinstance(unit, str) else "span", how, rows)
@@ -341,7 +352,7 @@ class Explanation:
         def both(array: Array | None) -> Array | None:
             return None if array is None else join_rows(join(array, -1), -2)
 
-        return replace(
+        joined = replace(
             self,
             tokens=[
                 (span and self.texts[span[0]][span[1] : span[2]].strip())
@@ -363,6 +374,10 @@ class Explanation:
             readout=read_at,
             granularity=granularity,
         )
+        named = list(joined.tokens)
+        for i in np.flatnonzero(joined._own_words):
+            named[i] = f"[{joined.segments[i]} so far: {named[i]}]"
+        return replace(joined, tokens=named)
 
     # Making, keeping and showing --------------------------------------------------------------------------
 
