@@ -23,7 +23,7 @@ import wherefrom
 from wherefrom.errors import UnsupportedModel
 from wherefrom.model import capture, collate, open_model, proof, undo
 from wherefrom.model.narrow import NARROW, with_narrow_windows
-from wherefrom.model.plain_pass import output_gap, plain_output
+from wherefrom.model.plain_pass import compare_with_plain_pass, output_gap, plain_output
 from wherefrom.model.proof import LENGTH, probe_of
 from wherefrom.pipeline.remarks import UNPROVED
 
@@ -253,3 +253,21 @@ def test_every_kind_of_output_is_compared(changing: Callable[..., Any], task: st
     ]
     assert output_gap(opened, batch, captured, plain) == pytest.approx(max(gaps), rel=1e-6)
     assert max(gaps) > 1e-2
+
+
+def test_a_classifier_in_half_precision_whose_logits_are_close_to_0_is_not_refused() -> None:
+    """Rounding is then a large share of them: it is a share of the probe's largest logit."""
+    model = tiny.model("bert", dtype=torch.bfloat16)
+    opened = open_model(model)
+    batch = collate(opened.reader().read(tiny.ids(SHORT))[0], opened.pad_id)
+    with torch.no_grad():
+        model.classifier.bias -= opened.forward(batch).logits[0]
+    plain = plain_output(opened, batch)
+    assert plain.logits.abs().max() < 0.1
+    captured = type(plain)(logits=plain.logits + 0.02)
+    assert output_gap(opened, batch, captured, plain) > 2e-2
+    compare_with_plain_pass(opened, batch, captured)
+    with pytest.raises(UnsupportedModel):
+        compare_with_plain_pass(
+            open_model(tiny.model(dtype=torch.bfloat16)), batch, type(plain)(logits=plain.logits + 2)
+        )

@@ -42,9 +42,12 @@ def compare_with_plain_pass(opened: Model, batch: Batch, output: Any) -> None:
     key = opened.dtype, attention_of(opened.config)
     if length <= GROWTH * lengths.get(key, 0):
         return
-    gap, tolerance = output_gap(opened, batch, output, plain_output(opened, batch)), _tolerance(opened)
+    plain, tolerance = plain_output(opened, batch), _tolerance(opened)
+    gap = output_gap(opened, batch, output, plain)
     if gap > tolerance and opened.pretrained.dtype in HALF:
-        tolerance = max(tolerance, ROUNDING_FACTOR * _rounding_gap(opened))
+        rounding, largest = _probe_rounding(opened)
+        tolerance = max(tolerance, ROUNDING_FACTOR * rounding)
+        gap = output_gap(opened, batch, output, plain, largest)
     if gap > tolerance:
         eager = attention_of(opened.config) == "eager"
         advice = "use an unmodified transformers model" if eager else "load it with attn_implementation='eager'"
@@ -63,8 +66,10 @@ def plain_output(opened: Model, batch: Batch) -> Any:
     return without_gradients(lambda: rerunning(opened, partial(opened.forward, batch), own_attention=True))
 
 
-def output_gap(opened: Model, batch: Batch, captured: Any, plain: Any) -> float:
+def output_gap(opened: Model, batch: Batch, captured: Any, plain: Any, largest: float = 0.0) -> float:
     """The largest gap between two outputs at the tokens of a batch, as a share of the largest number of `plain`.
+
+    `largest` is another number that this is a share of, if it is larger: logits of a text may all be close to 0.
 
     In half precision a router may send a token to another expert when its input is rounded otherwise: of a mixture of
     experts the gap is then that of the median token.
@@ -72,12 +77,14 @@ def output_gap(opened: Model, batch: Batch, captured: Any, plain: Any) -> float:
     routed = bool(opened.family.ffn.module) and opened.pretrained.dtype in HALF
     seen = batch.mask & batch.attention_mask.bool()
     names = [name for name in OUTPUTS if plain.get(name) is not None]
-    return max((_gap(captured[name], plain[name], seen, routed, name in EDGES) for name in names), default=0.0)
-
-
-def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool, edges: bool) -> float:
-    if captured.shape != plain.shape:
+    pairs = [(captured[name], plain[name]) for name in names]
+    if any(ours.shape != own.shape for ours, own in pairs):
         return float("inf")
+    found = (_gap(*pair, seen, routed, name in EDGES, largest) for name, pair in zip(names, pairs, strict=True))
+    return max(found, default=0.0)
+
+
+def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool, edges: bool, largest: float) -> float:
     if edges:  # a number for each token
         captured, plain = captured.unsqueeze(-1), plain.unsqueeze(-1)
     differences, sizes = zip(*_by_row(captured.detach(), plain), strict=True)
@@ -87,7 +94,7 @@ def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool, edges: boo
         difference, size = difference[tokens], size[tokens]
     if not bool(size.isfinite().all()):  # model/finite.py says so
         return 0.0
-    gap = float((difference.median() if routed else difference.max()) / size.max().clamp(min=1e-30))
+    gap = float((difference.median() if routed else difference.max()) / size.max().clamp(min=max(largest, 1e-30)))
     return gap if gap == gap else float("inf")
 
 
@@ -103,8 +110,9 @@ def _tolerance(opened: Model) -> float:
     return OUTPUT_TOLERANCE.get(opened.pretrained.dtype, OUTPUT_TOLERANCE[torch.bfloat16])
 
 
-def _rounding_gap(opened: Model) -> float:
-    """The gap between the model's own eager and SDPA passes on the probe; 0 where it has no SDPA."""
+def _probe_rounding(opened: Model) -> tuple[float, float]:
+    """The gap between the model's own eager and SDPA passes on the probe, 0 where it has no SDPA; and the largest number
+    of the output there."""
     from wherefrom.model.capture import rerunning
     from wherefrom.model.proof import probe_of
 
@@ -120,8 +128,9 @@ def _rounding_gap(opened: Model) -> float:
     def call(eager: Callable[..., Any], *args: Any, **more: Any) -> Any:
         return eager(*args, **more)
 
+    eager = output_after(lambda: attending(model, call))  # which leaves other threads their attention
+    largest = max(float(promote(eager[name]).abs().max()) for name in OUTPUTS if eager.get(name) is not None)
     try:
-        eager = output_after(lambda: attending(model, call))  # which leaves other threads their attention
-        return output_gap(opened, probe, output_after(lambda: computing_attention_by(model, "sdpa")), eager)
+        return output_gap(opened, probe, output_after(lambda: computing_attention_by(model, "sdpa")), eager), largest
     except Exception:  # whatever a model without SDPA raises
-        return 0.0
+        return 0.0, largest
