@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("neither a CUDA device nor Triton's interpreter (TRITON_INTERPRET=1)", allow_module_level=True)
 lengths = pytest.importorskip("wherefrom.method.length_kernel", reason="Triton is not installed")
 nearness = pytest.importorskip("wherefrom.method.nearness_kernel", reason="Triton is not installed")
+rescaling = pytest.importorskip("wherefrom.method.rescaling_kernel", reason="Triton is not installed")
 zeroing = pytest.importorskip("wherefrom.method.value_zeroing_kernel", reason="Triton is not installed")
 attention = pytest.importorskip("wherefrom.model.attention_kernel", reason="Triton is not installed")
 
@@ -126,3 +128,75 @@ def test_value_zeroing_keeps_its_digits_where_one_number_outweighs_all_others() 
     ):  # rounding w or r to bfloat16 left rows without a number
         shares = to_one_or_self(at_once(layer, "cosine", precision, 10**9, zeroing), layer, "value-zeroing")
         assert (shares - rows).abs().max() <= digits
+
+
+FAR = 1_200_000_000  # between two heads: three of them lie further apart than 2^31 numbers
+
+
+def far_apart(folder: Path, values: torch.Tensor, dim: int) -> torch.Tensor:
+    """The values with a stride of `FAR` along one axis; on a CPU in a sparse file, of which little is ever written."""
+    strides = [FAR if axis == dim else stride for axis, stride in enumerate(values.stride())]
+    size = 1 + sum((count - 1) * stride for count, stride in zip(values.shape, strides, strict=True))
+    if DEVICE == "cuda":
+        if torch.cuda.mem_get_info()[0] < 5 * size:
+            pytest.skip(f"this GPU has less than {5 * size / 1e9:.0f} GB left")
+        room = torch.empty(size, device=DEVICE)
+    else:
+        room = torch.from_file(str(folder / f"{len([*folder.iterdir()])}.bin"), shared=True, size=size)
+    found = room.as_strided(values.shape, strides)
+    found.copy_(values)
+    return found
+
+
+def test_lengths_and_own_parts_of_heads_far_apart(tmp_path: Path) -> None:
+    alpha, f = drawn(1, 3, 8, 8).abs(), drawn(1, 8, 3, WIDTH)
+    t = torch.einsum("bhij,bjhd->bijd", alpha.double(), f.double())
+    part, far = f.flatten(0, 1), far_apart(tmp_path, alpha, 1)
+    found, own = torch.zeros(1, 8, 8, device=DEVICE), torch.zeros(1, 8, WIDTH, device=DEVICE)
+    lengths.lengths_into(found, far, part @ part.mT, 0, 0)
+    lengths.own_into(own, far, far_apart(tmp_path, part, 1), 0, 0)
+    assert (found - t.norm(dim=-1)).abs().max() <= 1e-5
+    assert (own - t.diagonal(dim1=1, dim2=2).mT).abs().max() <= 1e-5
+
+
+def test_nearness_of_heads_far_apart(tmp_path: Path) -> None:
+    alpha, f, y = drawn(1, 3, 8, 8).abs(), drawn(8, 3, WIDTH), drawn(1, 8, WIDTH)
+    found = torch.zeros(1, 8, 8, device=DEVICE)
+    nearness.add_up(far_apart(tmp_path, alpha, 1), far_apart(tmp_path, f, 1), y, found, 0, 0, False)
+    t, goal = torch.einsum("bhij,jhd->bijd", alpha.double(), f.double()), y.double().unsqueeze(2)
+    assert (found - (goal.abs() - (goal - t).abs()).sum(-1)).abs().max() <= 1e-4
+
+
+def test_attention_of_heads_far_apart(tmp_path: Path) -> None:
+    q, k, v, mask = (drawn(1, 3, 8, size) for size in (16, 16, 16, 8))
+    given = [far_apart(tmp_path, each, 1) for each in (q, k, v, mask)]
+    out, weights = attention.attend(*given, 0.3, False)
+    expected = (0.3 * q.double() @ k.double().mT + mask.double()).softmax(-1)
+    assert (weights - expected).abs().max() <= 3e-6
+    assert (out - (expected @ v.double()).transpose(1, 2)).abs().max() <= 2e-5
+
+
+def test_rescaling_in_a_map_past_31_bits(tmp_path: Path) -> None:
+    """One program of a text of 33,000 tokens, whose third head begins past 2^31 numbers."""
+    n, heads, eps, width = 33_000, 3, 1e-3, 40
+    few, some = drawn(1, heads, 16, 1).abs(), drawn(1, heads, 16, 1)
+    strides, size = (heads * n * n, n * n, n, 1), heads * n * n
+    if DEVICE == "cuda":
+        room = torch.zeros(size, device=DEVICE)
+    else:
+        room = torch.from_file(str(tmp_path / "alpha.bin"), shared=True, size=size)
+    alpha = room.as_strided((1, heads, n, n), strides)
+    alpha[:, :, :16, :1] = few
+    cross = torch.zeros(1, heads, n, 1, device=DEVICE)
+    cross[:, :, :16] = some
+    f, scale = drawn(heads, width), drawn(1, n).abs() + 1
+    gram = (f @ f.mT)[None].contiguous()
+    kappa, taken = torch.zeros(1, 1, n, device=DEVICE), torch.zeros(1, 1, n, heads, device=DEVICE)
+    rescaling._rescaling[(1, 1, 1)](
+        *(alpha, cross, gram, scale, kappa, taken, taken, 0, 1, n, width, eps), H=heads, LOST=False, BI=16, BJ=32
+    )
+    a, c, s = few[0, :, :, 0].double(), some[0, :, :, 0].double(), scale[0, :16].double()
+    more = (torch.einsum("hi,hk,ki->i", a, gram[0].double(), a) - 2 * (a * c).sum(0)) / width
+    after = (s * s + more).clamp(min=eps).sqrt()
+    assert (kappa[0, 0, :16] + more / (s * after * (s + after))).abs().max() <= 1e-5
+    assert (taken[0, 0, :16].T + a / after).abs().max() <= 1e-5

@@ -3,7 +3,7 @@ r"""Lengths of what tokens give, from Gram matrices, in one kernel (Triton); and
     ‖Σ_h α^h_ij f^h_j‖² = Σ_h α^h_ij (G_j^hh α^h_ij + 2 Σ_{g<h} G_j^hg α^g_ij),      own_j = Σ_h α^h_jj f^h_j
 
 A program has `TARGETS` targets and `SOURCES` sources. It reads α as the model wrote it, head by head; all of it that a
-program needs stays in its cache. Sums are float32.
+program needs stays in its cache. Sums are float32, places 64 bits.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ def _lengths(  # type: ignore[no-untyped-def]
     BJ: tl.constexpr,
 ):
     b = tl.program_id(2).to(tl.int64)
-    i, j = tl.program_id(1) * BI + tl.arange(0, BI), tl.program_id(0) * BJ + tl.arange(0, BJ)
+    i, j = (tl.program_id(1) * BI + tl.arange(0, BI)).to(tl.int64), tl.program_id(0) * BJ + tl.arange(0, BJ)
+    head = tl.cast(a_head, tl.int64)
     there = (i[:, None] < n - first) & (j[None, :] < count)
     tile = a + b * a_batch + i[:, None] * a_target + j[None, :]
     grams = gram + (b * count + j[None, :]) * H * H
     total = tl.zeros((BI, BJ), dtype=tl.float32)
     for h in range(H):
-        here = tl.load(tile + h * a_head, mask=there, other=0.0).to(tl.float32)
+        here = tl.load(tile + h * head, mask=there, other=0.0).to(tl.float32)
         within = tl.zeros((BI, BJ), dtype=tl.float32)
         for g in range(h):
-            other = tl.load(tile + g * a_head, mask=there, other=0.0).to(tl.float32)
+            other = tl.load(tile + g * head, mask=there, other=0.0).to(tl.float32)
             within += other * tl.load(grams + h * H + g, mask=j[None, :] < count, other=0.0)
         itself = tl.load(grams + h * H + h, mask=j[None, :] < count, other=0.0)
         total += here * (2 * within + here * itself)
@@ -72,10 +73,11 @@ def _own(  # type: ignore[no-untyped-def]
     d = tl.program_id(0) * BD + tl.arange(0, BD)
     weight = a + b * a_batch + (offset + j) * a_target + j
     vector = f + (b * count + j) * f_source + d
+    head_weight, head_vector = tl.cast(a_head, tl.int64), tl.cast(f_head, tl.int64)
     total = tl.zeros((BD,), dtype=tl.float32)
     for h in range(H):
-        there = tl.load(vector + h * f_head, mask=d < width, other=0.0).to(tl.float32)
-        total += tl.load(weight + h * a_head).to(tl.float32) * there
+        there = tl.load(vector + h * head_vector, mask=d < width, other=0.0).to(tl.float32)
+        total += tl.load(weight + h * head_weight).to(tl.float32) * there
     tl.store(out + (b * n + start + j) * width + d, total, mask=d < width)
 
 

@@ -9,7 +9,7 @@ In half precision the difference is taken block by block of components; in float
 min(s T, 2|y| − s T) with s the sign of y, where nothing cancels.
 
 Two more make ready and finish: one writes α with the heads side by side, as the first reads it; one puts x's own share
-on the diagonal and divides each row by its sum.
+on the diagonal and divides each row by its sum. Places are computed in 64 bits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _nearness(  # type: ignore[no-untyped-def]
         if (tl.program_id(0) + 1) * BI + first <= start + j0:
             return
     seen = n - first
-    heads, columns = tl.arange(0, HEADS), tl.arange(0, BJ)
+    heads, columns = tl.arange(0, HEADS).to(tl.int64), tl.arange(0, BJ)
     total = tl.zeros((BI, BJ), dtype=tl.float32)
     for d0 in range(0, width, BD):
         d = d0 + tl.arange(0, BD)
@@ -101,10 +101,11 @@ def _turn(  # type: ignore[no-untyped-def]
     BJ: tl.constexpr,
 ):
     b = tl.program_id(2).to(tl.int64)
-    h, i = tl.arange(0, HEADS)[:, None, None], (tl.program_id(1) * BI + tl.arange(0, BI))[None, :, None]
+    h = tl.arange(0, HEADS)[:, None, None].to(tl.int64)
+    i = (tl.program_id(1) * BI + tl.arange(0, BI))[None, :, None].to(tl.int64)
     j = (tl.program_id(0) * BJ + tl.arange(0, BJ))[None, None, :]
     there = (h < H) & (i < seen) & (j < count)
-    found = tl.load(a + b * a_batch + h.to(tl.int64) * a_head + i * a_target + j, mask=there, other=0.0)
+    found = tl.load(a + b * a_batch + h * a_head + i * a_target + j, mask=there, other=0.0)
     place = ((b * count + j) * seen + i) * H + h
     tl.store(
         out + tl.permute(place, (2, 1, 0)),
@@ -129,7 +130,7 @@ def _share_out(  # type: ignore[no-untyped-def]
     BJ: tl.constexpr,
     BD: tl.constexpr,
 ):
-    b, i = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    b, i = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
     gained = tl.zeros((BD,), dtype=tl.float32)
     for d0 in range(0, width, BD):
         d = d0 + tl.arange(0, BD)

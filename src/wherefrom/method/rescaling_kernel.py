@@ -7,7 +7,7 @@ Of a token, in one reading of it: c u without its mean, s, and c u ⊙ γ; what 
     s'² = s² + (Σ_hk α^h_ij G^hk_j α^k_ij − 2 Σ_h α^h_ij ⟨c u_i, f^h_j⟩) / d
     κ_ij = 1/s' − 1/s,  −α^h_ij / s'
 
-f is centred as the norm reads it. No array of pairs and heads is written but the last.
+f is centred as the norm reads it. No array of pairs and heads is written but the last. Places are computed in 64 bits.
 """
 
 from __future__ import annotations
@@ -120,19 +120,19 @@ def _rescaling(  # type: ignore[no-untyped-def]
     inside = (i < n) & (j < count)
     i_read, j_read = tl.minimum(i, n - 1), tl.minimum(j, count - 1)  # what is read of no pair is written nowhere
     source, before = b * count + j_read, tl.load(scale + b * n + i_read)
-    seen = alpha + (b * H * n + i_read) * n + first + j_read
+    seen, head = alpha + (b * H * n + i_read) * n + first + j_read, tl.cast(n, tl.int64) * n
     more = tl.zeros((BI, BJ), dtype=tl.float32)
     for h in tl.static_range(H):
         back = -2 * tl.load(cross + ((b * H + h) * n + i_read) * count + j_read)
         for k in tl.static_range(H):
-            back += tl.load(seen + k * n * n) * tl.load(gram + (source * H + h) * H + k)
-        more += tl.load(seen + h * n * n) * back
+            back += tl.load(seen + k * head) * tl.load(gram + (source * H + h) * H + k)
+        more += tl.load(seen + h * head) * back
     more /= width
     after = tl.sqrt(tl.maximum(before * before + more, eps))
     tl.store(kappa + source * n + i, -more / (before * after * (before + after)), mask=inside)
     for h in tl.static_range(H):
         there = tl.load(gram + (source * H + h) * H + h) != 0  # else nothing is given, and nothing taken away
-        gone = tl.where(there, -tl.load(seen + h * n * n), 0.0)
+        gone = tl.where(there, -tl.load(seen + h * head), 0.0)
         place = (source * n + i) * H + h
         tl.store(taken + place, gone / after, mask=inside)
         if LOST:

@@ -88,7 +88,8 @@ def _added(weights, vectors, to, DOT: tl.constexpr):  # type: ignore[no-untyped-
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _row(start, j, i, first, length, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Where the pair of source `first + j` and target i stands; the rows of its sentence begin at `start`."""
+    """Where the pair of source `first + j` and target i stands, in 64 bits; its sentence's rows begin at `start`."""
+    j, length = tl.cast(j, tl.int64), tl.cast(length, tl.int64)
     if CAUSAL:
         return start + j * (length - first) - j * (j - 1) // 2 + i - first - j
     else:  # noqa: RET505
@@ -148,12 +149,13 @@ def _entering(  # type: ignore[no-untyped-def]
     pair, place = (b * count + j0) * n + read, (b * count + j0) * H + heads[:, None]
     of_pair, of_head = pair[:, None] * H + heads[None, :], place * width + f[None, :]
     for k in range(tl.minimum(tl.minimum(BJ, count - j0), length - first - j0)):
-        weights = tl.load(a + of_pair + k * n * H, mask=known[None, :], other=0.0)
-        by = tl.load(kappa + pair + k * n)[:, None]
-        vectors = tl.load(g + of_head + k * H * width, mask=known[:, None] & inside, other=0.0)
+        step = tl.cast(k, tl.int64)
+        weights = tl.load(a + of_pair + step * n * H, mask=known[None, :], other=0.0)
+        by = tl.load(kappa + pair + step * n)[:, None]
+        vectors = tl.load(g + of_head + step * H * width, mask=known[:, None] & inside, other=0.0)
         after = _activated(_added(weights, vectors, by * moves + base, DOT), KIND)
         if GATED:
-            vectors = tl.load(g_up + of_head + k * H * width, mask=known[:, None] & inside, other=0.0)
+            vectors = tl.load(g_up + of_head + step * H * width, mask=known[:, None] & inside, other=0.0)
             after = after * _added(weights, vectors, by * moves_up + base_up, DOT)
         j, seen = j0 + k, i < length
         if CAUSAL:
@@ -220,7 +222,8 @@ def _leaving(  # type: ignore[no-untyped-def]
     for k in range(BJ):
         j = j0 + k
         source, real = b * count + j, (j < count) & (first + j < length)
-        seen = (i < length) & real
+        # Ends and no condition of one number, which the interpreter cannot join with one of many.
+        seen, known = i < tl.where(real, length, 0), d < tl.where(real, width, 0)
         if CAUSAL:
             seen = seen & (i >= first + j)
         row = _row(start, j, i, first, length, CAUSAL)
@@ -230,7 +233,7 @@ def _leaving(  # type: ignore[no-untyped-def]
         touched = tl.zeros((BI,), dtype=tl.int32)
         for h in tl.static_range(H):  # unrolled, so that no load waits for another
             weight = tl.load(weights + (source * n + i) * H + h, mask=seen, other=0.0)
-            vector = tl.load(f + (source * H + h) * width + d, mask=(d < width) & real, other=0.0)
+            vector = tl.load(f + (source * H + h) * width + d, mask=known, other=0.0)
             change += weight[:, None] * vector[None, :]
             touched = touched | (weight != 0).to(tl.int32)
         if NORM:
