@@ -193,10 +193,9 @@ def explain(
     model: a shipped model ("wherefrom/sentiment"), a hub id, a folder, or a loaded model with its `tokenizer`
         (token ids need none).
     method: a name or symbol listed by `wherefrom.methods()`; further keyword arguments are its options. They may also
-        stand in the name: "integrated-gradients(n_steps=20)". "auto" is cp-lrp where the model predicts something
-        (deeplift at a mask, of pictures and of several tokens, attn-lrp of translations, attcat where neither is
-        defined on its blocks, integrated-gradients where these are not known) and alti where it does not or a map is
-        asked for (docs/methods.md); the result says which it was.
+        stand in the name: "integrated-gradients(n_steps=20)". "auto" is alti-logit for a causal language model,
+        deeplift for classifiers, words at a mask and pictures, alti for an encoder with a decoder, for a model that
+        predicts nothing and for maps (docs/methods.md has the lists); the result's `method` says which it was.
     aggregate: the aggregation of layer maps: as the method has it ("rollout", mostly); None for none.
     target, foil: which number is explained: a class id or label, a word at a mask, "start", "end" or
         "answer" (both) of an answer, the next token or several, the text that a decoder writes; of a bare encoder
@@ -330,8 +329,8 @@ def compare(
     """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
 
     Arguments as in `explain`; options stand in the names of the methods. Methods that look at a target and methods that
-    do not stand side by side; each result says what it explains. "auto" are four methods that differ in kind
-    (wherefrom/defaults.py). A method that fails does not take the others with it: `Comparison.failed` says why it is
+    do not stand side by side; each result says what it explains. "auto" are the two first defaults
+    of the model's kind and two kinds of maps (wherefrom/defaults.py). A method that fails does not take the others with it: `Comparison.failed` says why it is
     missing, and so does a warning.
 
     >>> list(wherefrom.compare("a deep film .", methods=["integrated-gradients(n_steps=20)", "ablation(of=logit)"]))

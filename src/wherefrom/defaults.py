@@ -1,21 +1,21 @@
-"""What is taken where nothing is named. Imports nothing, so that the command line can say it before torch is loaded."""
+"""Default models and methods. Imports nothing, so that the command line can show them before torch is loaded."""
 
 DEFAULT_MODEL = "wherefrom/sentiment"
 SPEAKER = "wherefrom/lm"  # where something is to be said
 TRANSLATOR = "wherefrom/translate"  # where a source is to be read beside what is said
 PICTURED = "wherefrom/picture"  # which reads pictures
-DEFAULT_METHOD = "auto"  # resolved by wherefrom/pipeline/auto.py, each where those before it cannot answer:
-# Where something is predicted: the first on the leaderboard of all that cost few passes, then those that need less.
-TOWARDS = ("cp-lrp", "deeplift", "attcat")
-MASKED = ("deeplift", "cp-lrp", "attcat")  # the same of a word at a mask, where the second is told apart as the better
-PICTURES = MASKED  # the same of what a picture shows
-PHRASES = MASKED  # the same of several tokens: their log-probability, where `cp-lrp` has but a sum of logits
-TRANSLATED = ("attn-lrp", "cp-lrp", "alti")  # the same of what a decoder writes after a source
-UNMAPPED = ("integrated-gradients", "gradient-x-input", "ablation")  # the same of models whose blocks are not known
-MAPS = ("alti",)  # where nothing is predicted, or a map is asked for
-HEADS = ("attention-rollout",)  # where one head is asked for
-# All of them: which options a call that names no method may have.
-CHOSEN = (*TOWARDS, *MASKED, *PICTURES, *PHRASES, *TRANSLATED, *UNMAPPED, *MAPS, *HEADS)
-# Side by side, the best of methods that differ in kind: relevance, differences, what tokens give, attention alone.
-COMPARED = ("cp-lrp", "deeplift", "alti", "attention-rollout")
+DEFAULT_METHOD = "auto"  # the first method of a list below that can answer (wherefrom/pipeline/auto.py)
+# By kind of model, for targets of any length; docs/methods.md has the measurements.
+DEFAULT_METHODS: dict[str, tuple[str, ...]] = {
+    "causal-lm": ("alti-logit", "deeplift", "gradient-x-input"),
+    "classification": ("deeplift", "alti-logit", "attcat"),  # also taggers, question answering, similarity
+    "masked-lm": ("deeplift", "attcat"),
+    "seq2seq": ("alti", "generic-attention", "ablation", "gradient-x-input"),
+    "image": ("deeplift", "alti-logit", "attcat"),
+    "unknown-blocks": ("integrated-gradients", "gradient-x-input", "ablation"),
+    "map": ("alti",),  # nothing is predicted, or a map is requested
+    "head": ("attention-rollout",),  # a map of one head
+}
+# `compare` without names: the first two of the model's list beside two kinds of maps; or maps alone.
+COMPARED_BESIDE = ("alti", "attention-rollout")
 COMPARED_MAPS = ("alti", "value-zeroing", "globenc", "attention-rollout")

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from wherefrom.api import explain
-from wherefrom.defaults import DEFAULT_METHOD, SPEAKER, UNMAPPED
+from wherefrom.defaults import DEFAULT_METHOD, SPEAKER
 from wherefrom.errors import InvalidInput, InvalidOption, InvalidTarget, TooLong
 from wherefrom.method import MethodLike, MethodSpec, choose
 from wherefrom.model import Model, ModelLike, OneInput, Sentence, TokenizerLike, open_model
@@ -32,8 +32,8 @@ from wherefrom.model.two_streams import TARGET
 from wherefrom.model.undo import keeping_written
 from wherefrom.model.vocabulary_words import token_id
 from wherefrom.options import DeviceLike, DtypeLike, Keywords, LayerRange, Sink
-from wherefrom.pipeline.auto import is_default, suited
-from wherefrom.pipeline.remarks import UNPROVED
+from wherefrom.pipeline.auto import default_methods, is_default, suited
+from wherefrom.pipeline.remarks import SHARED_NOTES
 from wherefrom.pipeline.resolution import AUTO, Question, Wanted, refuse_misspelt, resolve_job
 from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import BEFORE_EACH, Readout, Target, finite
@@ -83,7 +83,7 @@ def generate(
         writes a target for a source: each token is then explained over the source and what was written before it.
     method: a name as in `explain`, its options inside: "gradient-x-input(at=word)". Methods with an option `of` explain
         log-probabilities unless it says otherwise, so that the tokens of an answer add up to the answer. "auto" is
-        alti-logit, alti of an encoder with a decoder, and where the blocks are not known what `explain` takes.
+        the default of `explain`: alti-logit, of an encoder with a decoder alti.
     target: a text that is taken as said, so that nothing is generated.
     sampling: whatever else `model.generate` takes: do_sample, temperature, top_p, num_beams, stop_strings, a
         generation_config, …; the result records it, what is no plain value in short.
@@ -196,15 +196,10 @@ def refuse_silent(opened: Model) -> None:
 
 def spoken_by(opened: Model, method: MethodLike) -> MethodSpec:
     """The method that explains what a model says, log-probabilities where nothing else was asked for."""
-    chosen = choose(_usual(opened) if is_default(method) else method)
+    defaults = default_methods(opened)
+    chosen = choose((suited(opened, defaults) or defaults)[0] if is_default(method) else method)
     takes = chosen.method.class_specific and "of" in chosen.method.options
     return replace(chosen, options={"of": "log-probability", **chosen.options}) if takes else chosen
-
-
-def _usual(opened: Model) -> str:
-    if not opened.family.mapped:
-        return (suited(opened, UNMAPPED) or UNMAPPED)[0]
-    return "alti" if opened.two_streams else "alti-logit"
 
 
 def followed(opened: Model, sentence: Sentence, target: str) -> Sentence:
@@ -347,6 +342,6 @@ def _whole(opened: Model, sentence: Sentence, found: Sequence[Explanation], scor
         delta=None,
         arrived=None,
         surrogate=None,
-        notes=[note for note in first.notes if note == UNPROVED],
+        notes=[note for note in first.notes if note in SHARED_NOTES],
         seconds=sum(each.seconds for each in found),
     )

@@ -11,9 +11,10 @@ import torch
 import pictures
 import tiny
 import wherefrom
-from wherefrom.defaults import COMPARED, COMPARED_MAPS, MASKED, TOWARDS
+from wherefrom.defaults import COMPARED_BESIDE, COMPARED_MAPS, DEFAULT_METHODS
 from wherefrom.method import choose, lookup
 from wherefrom.metric.spotcheck import checks
+from wherefrom.patents import PATENT_NOTE, PATENTED_IDEA
 from wherefrom.pipeline import execution
 from wherefrom.pipeline.resolution import Question, resolve_job
 from wherefrom.result.explanation import Explanation
@@ -31,16 +32,16 @@ def explain(task: str = "classification", text: str = "the deep film", **asked: 
 @pytest.mark.parametrize(
     ("task", "text", "asked", "method"),
     [
-        ("classification", "the deep film", {}, "cp-lrp"),
-        ("classification", "the deep film", {"target": 1, "foil": 0}, "cp-lrp"),
+        ("classification", "the deep film", {}, "deeplift"),
+        ("classification", "the deep film", {"target": 1, "foil": 0}, "deeplift"),
         ("masked-lm", "the [MASK] film", {}, "deeplift"),
         ("masked-lm", "the deep film", {"position": 1}, "deeplift"),
-        ("causal-lm", "the deep", {}, "cp-lrp"),
-        ("causal-lm", "the deep", {"target": "film"}, "cp-lrp"),
-        ("causal-lm", "the deep", {"target": "film is good"}, "deeplift"),
-        ("causal-lm", "the deep", {"target": "film is good", "foil": "cat"}, "deeplift"),
-        ("token-classification", "the deep film", {"position": 2}, "cp-lrp"),
-        ("question-answering", "the deep film", {}, "cp-lrp"),
+        ("causal-lm", "the deep", {}, "alti-logit"),
+        ("causal-lm", "the deep", {"target": "film"}, "alti-logit"),
+        ("causal-lm", "the deep", {"target": "film is good"}, "alti-logit"),
+        ("causal-lm", "the deep", {"target": "film is good", "foil": "cat"}, "alti-logit"),
+        ("token-classification", "the deep film", {"position": 2}, "deeplift"),
+        ("question-answering", "the deep film", {}, "deeplift"),
     ],
 )
 def test_an_output_is_explained_with_signs(task: str, text: str, asked: dict[str, Any], method: str) -> None:
@@ -87,53 +88,91 @@ def test_with_one_head_the_default_is_attention_rollout() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_family_has_an_answer(variant: str, dtype: torch.dtype) -> None:
     found = wherefrom.explain("a good film", tiny.model(variant, dtype=dtype), TOKENIZER)
-    assert found.method in TOWARDS
+    assert found.method in DEFAULT_METHODS["classification"]
     assert np.abs(found.scores).max() > 0
 
 
 @pytest.mark.filterwarnings("error::wherefrom.WherefromWarning")
 def test_what_cannot_answer_is_not_chosen() -> None:
     """Without a tokenizer there is no token for a baseline; the result says which method it was."""
-    assert wherefrom.explain([5, 6, 7], tiny.model()).method == "cp-lrp"
+    assert wherefrom.explain([5, 6, 7], tiny.model()).method == "attcat"
     assert wherefrom.explain([5, 6, 7], tiny.model(), baseline=4).method == "deeplift"
-    assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["cp-lrp", "alti", "attention-rollout"]
+    assert list(wherefrom.compare([5, 6, 7], tiny.model())) == ["attcat", "alti", "attention-rollout"]
 
 
 def test_falling_back_to_the_next_method_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its own check fails, which nobody knows before."""
-    monkeypatch.setattr("wherefrom.method.deeplift.LARGE", -1)
-    monkeypatch.setattr("wherefrom.pipeline.auto.TOWARDS", ("deeplift", "attcat"))
-    with pytest.warns(wherefrom.WherefromWarning, match=r"deeplift misses the change.*Explained by attcat instead"):
+    monkeypatch.setattr("wherefrom.method.exact_sum.SUM_TOLERANCE", -1)
+    with pytest.warns(wherefrom.WherefromWarning, match="Explained by attcat instead"):
         assert wherefrom.explain("a good film", tiny.model(), TOKENIZER).method == "attcat"
     with pytest.warns(wherefrom.WherefromWarning, match="deeplift is missing from the comparison"):
         compared = wherefrom.compare("a good film", tiny.model(), TOKENIZER)
-    assert list(compared) == ["cp-lrp", "alti", "attention-rollout"]
+    assert list(compared) == ["attcat", "alti", "attention-rollout"]
 
 
 def test_a_method_that_was_named_is_not_replaced() -> None:
     with pytest.raises(wherefrom.WherefromError, match="token for a baseline"):
         wherefrom.explain([5, 6, 7], tiny.model(), method="deeplift")
-    with pytest.raises(wherefrom.WherefromError, match="it is cp-lrp: 'cp-lrp' has no option 'odd'"):
+    with pytest.raises(wherefrom.WherefromError, match="it is deeplift: 'deeplift' has no option 'odd'"):
         explain(odd=1)
     assert explain(baseline="pad").options == {"baseline": "pad"}
 
 
 def test_compared_by_default() -> None:
-    assert tuple(wherefrom.compare("the film", tiny.model(), TOKENIZER)) == COMPARED
+    both = DEFAULT_METHODS["masked-lm"]
+    assert tuple(wherefrom.compare("the film", tiny.model(), TOKENIZER)) == (*both, *COMPARED_BESIDE)
     assert tuple(wherefrom.compare("the film", tiny.model(task="encoder"), TOKENIZER)) == COMPARED_MAPS
 
 
 def test_what_is_named_in_the_defaults_exists() -> None:
-    assert all(lookup(name)[0].signed and lookup(name)[0].class_specific for name in (*TOWARDS, *MASKED))
+    signed = [name for kind in ("causal-lm", "classification", "masked-lm", "image") for name in DEFAULT_METHODS[kind]]
+    assert all(lookup(name)[0].signed and lookup(name)[0].class_specific for name in signed)
     assert all(lookup(name)[0].kind == "map" for name in COMPARED_MAPS)
 
 
+@pytest.mark.parametrize("kind", [*DEFAULT_METHODS])
+def test_no_default_is_relevance_propagation(kind: str) -> None:
+    names = {*DEFAULT_METHODS[kind], *COMPARED_BESIDE, *COMPARED_MAPS}
+    assert not [name for name in names if lookup(name)[0].idea == PATENTED_IDEA]
+
+
+@pytest.mark.parametrize("foil", [None, "cat"])
+def test_a_target_of_one_token_and_one_of_three_get_the_same_method(foil: str | None) -> None:
+    one, three = (explain("causal-lm", "the deep", target=target, foil=foil) for target in ("film", "film is good"))
+    assert (one.target.kind, three.target.kind) == ("token", "phrase")
+    assert len(three.target.tokens) == 3
+    assert one.method == three.method == DEFAULT_METHODS["causal-lm"][0]
+
+
+def test_a_foil_of_a_translator_is_explained_by_a_method_with_signs() -> None:
+    """ALTI answers for the text that the decoder reads, and looks at no foil."""
+    model, source = wherefrom.open_model("wherefrom/translate"), "Das stimmt nicht!"
+    for target in (" true", "That is not true!"):
+        assert wherefrom.explain(source, model, target=target).method == "alti"
+    assert wherefrom.explain(source, model, target=" true", foil=" false").method == "ablation"
+    assert list(wherefrom.compare(source, model, target=" true")) == ["alti", "generic-attention", "attention-rollout"]
+
+
+def test_the_patent_note_is_shown_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("wherefrom.view.terminal.SHOWN_ONCE", set())
+    both = [explain(method=method) for method in ("attn-lrp", "transformer-attribution")]
+    assert all(found.notes == [PATENT_NOTE] for found in both)
+    assert PATENT_NOTE in both[0].to_html()
+    for found in [*both, explain()]:
+        found.show()
+    assert " ".join(capsys.readouterr().out.split()).count(PATENT_NOTE) == 1
+    assert PATENT_NOTE not in explain().notes
+    said = wherefrom.generate("the deep", tiny.model("gpt2", "causal-lm"), TOKENIZER, "cp-lrp", max_new_tokens=2)
+    assert PATENT_NOTE in said[1].notes
+    assert PATENT_NOTE in said[:].notes
+
+
 def test_the_estimate_is_of_the_same_method() -> None:
-    assert wherefrom.estimate("the film", tiny.model(), TOKENIZER).method == "cp-lrp"
+    assert wherefrom.estimate("the film", tiny.model(), TOKENIZER).method == "deeplift"
     assert wherefrom.estimate("the [MASK]", tiny.model(task="masked-lm"), TOKENIZER).method == "deeplift"
     assert wherefrom.estimate("the film", tiny.model(task="encoder"), TOKENIZER).method == "alti"
     phrase = wherefrom.estimate("the", tiny.model("gpt2", "causal-lm"), TOKENIZER, target="film is good")
-    assert (phrase.method, phrase.longest) == ("deeplift", len(TOKENIZER("the").input_ids) + 2)
+    assert (phrase.method, phrase.longest) == ("alti-logit", len(TOKENIZER("the").input_ids) + 2)
 
 
 # What is explained ------------------------------------------------------------------------------------------

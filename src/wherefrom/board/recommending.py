@@ -13,6 +13,7 @@ from typing import Any
 from wherefrom.errors import InvalidOption, NotDefined
 from wherefrom.method import lookup
 from wherefrom.model import Model
+from wherefrom.patents import PATENTED_IDEA
 from wherefrom.pipeline.auto import suited
 
 RECORD = Path(__file__).with_name("record.json")
@@ -100,7 +101,7 @@ def best_on(table: str, question: str, names: list[str]) -> tuple[str, float]:
 
 def recommend(opened: Model, question: str = "faithful", budget: float | None = None) -> list[Recommended]:
     """The methods in question, the recommended one first: of those not told apart from the best, and measured on as
-    many tables, the cheapest.
+    many tables, the cheapest. Relevance propagation is listed and not recommended (a patent, docs/methods.md).
 
     budget: forward passes that a method may cost; one whose cost was not measured may be dearer.
     """
@@ -125,8 +126,9 @@ def recommend(opened: Model, question: str = "faithful", budget: float | None = 
     together = tested_together(question, opened)
     alike = {name: [each for each in known[name][standing]["alike"] if together and each in within] for name in order}
     measured = {name: set(_shares(known[name][standing], tables)) for name in order}  # fewer tables tell less apart
-    as_well = [name for name in alike[order[0]] if measured[name] >= measured[order[0]]]
-    first = min([order[0], *as_well], key=lambda name: costs[name])
+    free = [name for name in order if lookup(name)[0].idea != PATENTED_IDEA] or order
+    as_well = [name for name in alike[free[0]] if name in free and measured[name] >= measured[free[0]]]
+    first = min([free[0], *as_well], key=lambda name: costs[name])
     chosen = [first, *(name for name in order if name != first)]
     return [Recommended(name, beaten[name], known[name].get("passes"), tuple(alike[name])) for name in chosen]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from wherefrom.board.choosing import CUES, FAITHFUL, PAINTED, PLAUSIBLE
 from wherefrom.board.reading import Board, BoardTable
 from wherefrom.board.recommending import CHANCE
-from wherefrom.defaults import TOWARDS
+from wherefrom.defaults import DEFAULT_METHODS
 from wherefrom.files import write
 from wherefrom.metric.standings import LEVEL, Standings
 
@@ -176,8 +176,17 @@ def _opening(board: Board) -> str:
     return (
         f"If you have to choose without measuring: `{best}`. On {found.examples} examples of {pairs} it beats "
         f"{share:.0%} of the other {len(found.methods) - 1} methods on an average example, by erasure{also}. "
-        f"{_cheap(board, found)}If you can measure, do: {measure}"
+        f"{_cheap(board, found)}{_default(found)}If you can measure, do: {measure}"
     )
+
+
+def _default(found: Standings) -> str:
+    """The place of the default method of classifiers."""
+    default = DEFAULT_METHODS["classification"][0]
+    if default not in found.methods:
+        return ""
+    share = found.beaten[found.methods.index(default)]
+    return f"The default of classifiers is `{default}` ({share:.0%}; [why](methods.md#the-default)). "
 
 
 def _cheap(board: Board, found: Standings) -> str:
@@ -188,8 +197,7 @@ def _cheap(board: Board, found: Standings) -> str:
         return ""
     share, dear = found.beaten[found.methods.index(cheap)], known[found.methods[0]]
     return (
-        f"It costs {dear:.0f} forward passes; of those that cost {CHEAP:g} at most, `{cheap}` is first ({share:.0%})"
-        f"{', and the default of `wherefrom explain`' if cheap == TOWARDS[0] else ''}. "
+        f"It costs {dear:.0f} forward passes; of those that cost {CHEAP:g} at most, `{cheap}` is first ({share:.0%}). "
     )
 
 

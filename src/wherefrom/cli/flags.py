@@ -59,7 +59,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         "-M",
-        help="A name from `wherefrom methods`; auto is cp-lrp, or what suits the model and the question.",
+        help="A name from `wherefrom methods`; auto is the default for the model (docs/methods.md).",
         autocompletion=complete_method,
     ),
 ]
@@ -68,7 +68,7 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         "-M",
-        help="Comma-separated names from `wherefrom methods`; auto is four of different kinds.",
+        help="Comma-separated names from `wherefrom methods`; auto is the defaults of the model and two kinds of maps.",
         autocompletion=complete_method,
     ),
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wherefrom.board.recommending import Recommended
     from wherefrom.model import Model
 
 SHOWN = 6
@@ -37,9 +39,19 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     own = _measured(opened, model, question, [each.method for each in found], within)
     said = (
         f"beats: of the other methods, {_resting(opened, question)} (docs/leaderboard.md). {_rule(opened, question)}"
-        f"Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
+        f"{_patented(found[:SHOWN])}Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
     )
     console.print(fitted(said, console.width), markup=False, highlight=False, soft_wrap=True)
+
+
+def _patented(shown: Sequence[Recommended]) -> str:
+    """The reason why relevance propagation is in the list and never recommended."""
+    from wherefrom.method import lookup
+    from wherefrom.patents import PATENT_NOTE, PATENTED_IDEA
+
+    if any(lookup(each.method)[0].idea == PATENTED_IDEA for each in shown):
+        return f"{PATENT_NOTE[0].upper()}{PATENT_NOTE[1:]}; it is not recommended. "
+    return ""
 
 
 def _resting(opened: Model, question: str) -> str:

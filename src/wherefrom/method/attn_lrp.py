@@ -43,6 +43,7 @@ from wherefrom.method.normalise import part_of, stacked
 from wherefrom.method.propagated import HALVES, VALUES, frozen_gradients, frozen_trace
 from wherefrom.model.frozen_pass import Freezing, Shares
 from wherefrom.model.parts import promote
+from wherefrom.patents import PATENTED_IDEA
 from wherefrom.typecheck import least
 from wherefrom.work import passes
 
@@ -50,13 +51,12 @@ if TYPE_CHECKING:
     from wherefrom.model import OutputTrace
 
 AtLeastZero = Annotated[float, least(0)]
-IDEA = "relevance propagation"
 
 
 @method(
     "attn-lrp",
     symbols=("AttnLRP",),
-    idea=IDEA,
+    idea=PATENTED_IDEA,
     paper=ACHTIBAT_2024,
     needs={"frozen-pass", "linear-values"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},
@@ -76,7 +76,7 @@ def attn_lrp(
 @method(
     "cp-lrp",
     symbols=("CP-LRP",),
-    idea=IDEA,
+    idea=PATENTED_IDEA,
     paper=ALI_2022,
     needs={"frozen-pass", "linear-values"},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},

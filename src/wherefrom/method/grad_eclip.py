@@ -53,7 +53,7 @@ def grad_eclip(output: OutputTrace, *, of: Of = "auto") -> Scores:
         if answer.readout.position is None:
             raise NotDefined(
                 f"grad-eclip looks at the one token that is read, and here several are ({answer.readout.why}); choose "
-                f"attn-lrp, generic-attention or gradient-x-input"
+                f"generic-attention or gradient-x-input"
             )
         row[answer.readout.position] = False
     given = output.row(output.gradients(of, attention=True).attention[-1].sum(1))  # Σ_c ∂y/∂o_ic v_jc

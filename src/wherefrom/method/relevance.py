@@ -50,12 +50,11 @@ from wherefrom.method.needs import PLAIN_BLOCKS
 from wherefrom.method.normalise import identity_like, stacked, to_one
 from wherefrom.model.double_twin import DoubleTrace, Passed, double_trace
 from wherefrom.model.target import Term, terms
+from wherefrom.patents import PATENTED_IDEA
 from wherefrom.work import passes
 
 if TYPE_CHECKING:
     from wherefrom.model import LayerTrace, OutputTrace
-
-IDEA = "relevance propagation"
 
 
 class Mixed(NamedTuple):
@@ -77,7 +76,7 @@ class Relevance(NamedTuple):
 @method(
     "partial-lrp",
     symbols=("PartialLRP",),
-    idea=IDEA,
+    idea=PATENTED_IDEA,
     paper=VOITA_2019,
     needs={"weights", "head", "read-token", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens"},
@@ -93,7 +92,7 @@ def partial_lrp(output: OutputTrace) -> list[Tensor]:
 @method(
     "transformer-attribution",
     symbols=("TransAtt",),
-    idea=IDEA,
+    idea=PATENTED_IDEA,
     paper=CHEFER_2021,
     needs={"attention", "weights", "gradient", "head", "read-token", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "hidden-tokens", "rows-sum-to-one"},
@@ -121,7 +120,7 @@ def transformer_attribution(
 @method(
     "full-lrp",
     symbols=("FullLRP",),
-    idea=IDEA,
+    idea=PATENTED_IDEA,
     paper=BACH_2015,
     needs={"weights", "head", "read-token", *PLAIN_BLOCKS},
     checks={"batch-equals-single", "token-permutation", "sign-flips-with-foil"},

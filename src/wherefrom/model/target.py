@@ -166,7 +166,7 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
     if target.kind in EMBEDDED:
         raise Unsuited(
             f"this method starts at an output of a linear layer, and a {target.kind} of a sentence embedding is none; "
-            f"choose another: attn-lrp, integrated-gradients, attcat, ablation"
+            f"choose another: integrated-gradients, attcat, ablation"
         )
     if target.kind == "none" or target.index is None:
         raise no_number(opened)
@@ -181,7 +181,7 @@ def terms(opened: Model, sentence: Sentence, found: Answer) -> list[Term]:
         if opened.reads not in ("first", "last"):
             raise Unsuited(
                 f"relevance starts at the one token that a head reads, and the head of {opened.name} reads several "
-                f"({opened.reads}); choose another method: attn-lrp, integrated-gradients"
+                f"({opened.reads}); choose another method: deeplift, integrated-gradients"
             )
         where = 0 if opened.reads == "first" else last_token(opened, sentence)
     assert where is not None

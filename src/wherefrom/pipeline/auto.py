@@ -1,12 +1,11 @@
-"""Which method answers when none is named.
+"""Choose the method where none is named.
 
-A model that predicts something is explained towards what it predicts, with signs: by the first of `TOWARDS` (of a word
-at a mask, `MASKED`; of several tokens, `PHRASES`) that is defined on its blocks, has the options given and a token for
-its baseline where it needs one, and by the next where its own check fails. Of a model whose blocks are not known,
-methods answer that look at none (`UNMAPPED`). Where nothing is predicted (a bare encoder), or where a map is asked for
-(a row, layers, a head, an aggregation), `MAPS` says what a representation is made of. A model that predicts at a place
-which nobody has named (a masked language model without a mask, a tagger without a position) is refused: nobody meant
-[CLS]. docs/methods.md has the numbers behind the choice.
+A model that predicts something is explained by the first method of its kind's list (`DEFAULT_METHODS`) that is defined
+on its blocks, has the options of the call and a token for its baseline where it needs one; by the next where its own
+check fails. Targets of one token and of several get the same method. Where nothing is predicted (a bare encoder), or
+where a map is requested (a row, layers, a head, an aggregation), a map method answers. A model that predicts at one
+place of the text (a masked language model without a mask, a tagger without a position) is refused without that place:
+nobody meant [CLS]. docs/methods.md has the numbers behind the lists.
 """
 
 from __future__ import annotations
@@ -15,19 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from wherefrom.defaults import (
-    COMPARED,
-    COMPARED_MAPS,
-    DEFAULT_METHOD,
-    HEADS,
-    MAPS,
-    MASKED,
-    PHRASES,
-    PICTURES,
-    TOWARDS,
-    TRANSLATED,
-    UNMAPPED,
-)
+from wherefrom.defaults import COMPARED_BESIDE, COMPARED_MAPS, DEFAULT_METHOD, DEFAULT_METHODS
 from wherefrom.errors import InvalidOption, Unsuited, warn
 from wherefrom.method import MethodSpec, choose, lookup
 from wherefrom.method.baseline import BLANKS
@@ -54,13 +41,14 @@ def candidates(
     options: Mapping[str, Any],
 ) -> list[MethodSpec]:
     """The methods that may answer, the first choice first: those that have the options given."""
-    names = _explaining(opened, any(each.said for each in sentences))
     if wanted.head is not None:
-        names = HEADS
+        names = DEFAULT_METHODS["head"]
     elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
         if not opened.family.mapped:  # which gives no maps
             raise no_number(opened)
-        names = MAPS
+        names = DEFAULT_METHODS["map"]
+    else:
+        names = _towards(default_methods(opened), sentences, questions)
     able = [name for name in names if set(options) <= set(lookup(name)[0].options)] or names[:1]
     try:
         return [choose(name, options) for name in suited(opened, able, options) or able]
@@ -80,28 +68,45 @@ def compared(
 ) -> tuple[str, ...]:
     """The methods that are compared when none are named."""
     maps = wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions)
-    return usual(opened, not maps) or COMPARED_MAPS
+    return usual(opened, not maps, sentences, questions) or COMPARED_MAPS
 
 
-def usual(opened: Model, towards: bool) -> tuple[str, ...]:
-    """The same, where it is known whether an output is explained; the method that answers by itself is among them."""
+def usual(
+    opened: Model, towards: bool, sentences: Sequence[Sentence] = (), questions: Sequence[Question] = ()
+) -> tuple[str, ...]:
+    """The methods of a comparison, by whether an output is explained; the default method comes first."""
     if not towards:
         return tuple(suited(opened, COMPARED_MAPS))
-    own = suited(opened, _explaining(opened))
-    return tuple(dict.fromkeys([*own[:1], *suited(opened, COMPARED)]) if opened.family.mapped else own)
-
-
-def _explaining(opened: Model, phrases: bool = False) -> tuple[str, ...]:
-    """The methods that explain an output (or one of several tokens) where none is named, the first choice first."""
+    names = suited(opened, _towards(default_methods(opened), sentences, questions))
     if not opened.family.mapped:
-        return UNMAPPED
-    if opened.two_streams:
-        return TRANSLATED
-    if phrases:
-        return PHRASES
-    if opened.images:
-        return PICTURES
-    return MASKED if opened.task == "masked-lm" else TOWARDS
+        return tuple(names)
+    return tuple(dict.fromkeys([*names[:2], *suited(opened, COMPARED_BESIDE)]))
+
+
+def default_methods(opened: Model) -> tuple[str, ...]:
+    """The methods that explain an output of this kind of model, the first choice first."""
+    if not opened.family.mapped:
+        return DEFAULT_METHODS["unknown-blocks"]
+    kind = "seq2seq" if opened.two_streams else "image" if opened.images else opened.task
+    return DEFAULT_METHODS.get(kind, DEFAULT_METHODS["classification"])
+
+
+def _towards(names: Sequence[str], sentences: Sequence[Sentence], questions: Sequence[Question]) -> Sequence[str]:
+    """Those that look at the target and have signs for a foil, where one is requested.
+
+    The text that a decoder reads as its target chooses rows, and map methods take it, too.
+    """
+    foil = any(question.foil is not None for question in questions)
+    target = any(
+        question.target is not None and not sentence.said
+        for sentence, question in zip(sentences, questions, strict=True)
+    )
+    known = {name: lookup(name)[0] for name in names}
+    return [
+        name
+        for name, method in known.items()
+        if (method.signed or not foil) and (method.class_specific or not (foil or target))
+    ]
 
 
 def _towards_output(opened: Model, sentences: Sequence[Sentence], questions: Sequence[Question]) -> bool:

@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from wherefrom.model import Answer, Model
+from wherefrom.patents import PATENT_NOTE, PATENTED_IDEA
 from wherefrom.pipeline.resolution import Job
 
 UNPROVED = "opened with prove=False: not compared with the model's own pass"
+SHARED_NOTES = (UNPROVED, PATENT_NOTE)  # notes on every part of an explanation, which the joined one keeps
 
 
 def notes(opened: Model, job: Job, found: Answer, scores: Any) -> list[str]:
-    """List that the model is unproved, that no score differs from 0, where gradients are, and how rows are joined."""
+    """List that the model is unproved, that no score differs from 0, where gradients are, how rows are joined, a patent."""
     unproved = [] if opened.prove else [UNPROVED]
+    patent = [PATENT_NOTE] if job.method.idea == PATENTED_IDEA else []
     if not (scores[0] or scores.any()):  # to look at all of them takes longer
-        return [*unproved, "all scores are 0: this method finds nothing here"]
-    return [*unproved, *_place(opened, job), *_phrase(job, found)]
+        return [*unproved, "all scores are 0: this method finds nothing here", *patent]
+    return [*unproved, *_place(opened, job), *_phrase(job, found), *patent]
 
 
 def _place(opened: Model, job: Job) -> Iterator[str]:

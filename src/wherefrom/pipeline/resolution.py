@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from wherefrom.aggregate import check_aggregation
-from wherefrom.defaults import MAPS
+from wherefrom.defaults import DEFAULT_METHODS
 from wherefrom.errors import InvalidOption, InvalidTarget, Unsuited, WherefromError, did_you_mean
 from wherefrom.method import Method, MethodSpec, methods
 from wherefrom.method.needs import undefined
@@ -120,7 +120,8 @@ def resolve_job(opened: Model, chosen: MethodSpec, wanted: Wanted = USUAL, judge
     if (method.kind == "scores" or method.pairs) and (start, end) != (0, opened.depth):
         raise InvalidOption(f"'{name}' has no layer maps to choose from; leave layers out")
     if wanted.head is not None and method.heads is None:
-        raise InvalidOption(f"'{name}' does not take single heads; leave head out")
+        able = ", ".join(each.name for each in methods() if each.heads is not None)
+        raise InvalidOption(f"'{name}' does not take single heads; leave head out, or choose one that does: {able}")
     if preset is not None and joined != preset.aggregate:
         name = method.name  # "attention-rollout" joined in another way is no rollout
     drop_sink = wanted.sink == "drop"
@@ -166,7 +167,7 @@ def check_defined(opened: Model, chosen: MethodSpec) -> None:
         alike = [each for each in same if not each.random and (method.pairs or not each.pairs)]
         alike.sort(key=lambda each: each.idea != method.idea)  # nearest relatives first
         towards = method.class_specific and opened.family.mapped
-        maps = f"; or one that looks at no output, as {MAPS[0]}" if towards else ""
+        maps = f"; or one that looks at no output, as {DEFAULT_METHODS['map'][0]}" if towards else ""
         raise Unsuited(
             f"'{chosen.asked}' is not defined on {opened.name} ('{opened.family.name}'): {why}; choose a method that "
             f"is: {', '.join(each.name for each in alike)}{maps}"

@@ -24,7 +24,7 @@ from wherefrom.model import Model, Reader, Sentence, answers, collate
 from wherefrom.model.capture import rerunning
 from wherefrom.pipeline.execution import Advance, run_all
 from wherefrom.pipeline.outcome import Outcome, Outcomes
-from wherefrom.pipeline.remarks import UNPROVED
+from wherefrom.pipeline.remarks import SHARED_NOTES
 from wherefrom.pipeline.resolution import Job, Question
 from wherefrom.result.answer import Answer, Readout, Target
 from wherefrom.result.explanation import Explanation
@@ -217,7 +217,7 @@ def _joined(
         seconds=sum(each.seconds for each in found),
         notes=[
             note + ("; the class is that of the highest mean probability" if chosen else ""),
-            *(note for note in found[0].notes if note == UNPROVED),
+            *(note for note in found[0].notes if note in SHARED_NOTES),
         ],
     )
 

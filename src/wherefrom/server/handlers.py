@@ -5,7 +5,7 @@ it is done, how far the methods agree, and the evidence of each on this very tex
 
     {"event": "waiting", "ahead": 3}                      while others are served
     {"event": "progress", "done": 1, "of": 9, "doing": "layer 1 of 4"}               the pass that all methods share,
-    {"event": "progress", "done": 5, "of": 9, "doing": "cp-lrp"}                     then each method by itself
+    {"event": "progress", "done": 5, "of": 9, "doing": "deeplift"}                   then each method by itself
     {"event": "explanation", "input": 0, "name": "globenc", "explanation": {…}}     or "payload", for the viewer
     {"event": "failed", "input": 0, "name": "…", "detail": "…", "code": "…"}        this one alone; the others go on
     {"event": "agreement", "input": 0, "names": [...], "spearman": [[…]], "by_magnitude": ["alti"], …}
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from wherefrom.api import explain
-from wherefrom.defaults import CHOSEN, DEFAULT_METHOD
+from wherefrom.defaults import DEFAULT_METHOD, DEFAULT_METHODS
 from wherefrom.errors import InvalidInput, InvalidOption, OverLimit, WherefromError
 from wherefrom.method import MethodSpec, choose, choose_each, list_of_names, lookup
 from wherefrom.metric.spotcheck import LEVEL, agreement, checks
@@ -63,7 +63,7 @@ def check_request(asked: Body, limits: Limits) -> None:
     if len(names) > limits.methods:
         raise OverLimit(f"{len(names)} methods in one request; this server takes at most {limits.methods}")
     if isinstance(asked, ExplainBody) and asked.method == DEFAULT_METHOD:
-        known = {option for name in CHOSEN for option in lookup(name)[0].options}
+        known = {option for names in DEFAULT_METHODS.values() for name in names for option in lookup(name)[0].options}
         if unknown := asked.options.keys() - known:
             raise InvalidOption(f"no method that wherefrom chooses has an option {min(unknown)!r}")
     for each in chosen(asked).values():

@@ -20,6 +20,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from wherefrom.patents import PATENT_NOTE
 from wherefrom.registry import fold
 from wherefrom.result.explanation import Explanation
 from wherefrom.view.colour import (
@@ -47,6 +48,7 @@ FEW = ("standard", "windows")  # rich's names for 16 colours
 NAMED = {STRENGTH: (12, 4, 15), FOR: (2, 2, 0), AGAINST: (1, 1, 15)}
 SEEN, MIDDLE, STRONG = 0.1, 0.35, 0.7  # where the three steps begin
 MUTED = Style(dim=True)
+SHOWN_ONCE: set[str] = set()  # notes that this process has shown and does not repeat
 CELL_STYLE = Style(underline=False)  # lines under numbers run together
 READABLE_INK = {STRENGTH: (56, 140, 200)}  # on light and dark grounds alike; the other hues are so by themselves
 
@@ -72,19 +74,25 @@ def show(
         if number:
             console.print()
         console.print(heading(alike[0], common))
-        for remark in shared:
-            console.print(Text(remark, "dim"))
+        _print_remarks(console, shared)
         for each in alike:
             read = each if pieces or each.granularity == "word" else each.words()
             console.print()
             console.print(Text.assemble((next(called), "bold"), _beside(each, read, common)))
-            for remark in each.remarks:
-                if remark not in shared:
-                    console.print(Text(remark, "dim"))
+            _print_remarks(console, [remark for remark in each.remarks if remark not in shared])
             _print_scores(read, console, depth, layers)
     for name, detail in (failed or {}).items():
         console.print()
         console.print(Text.assemble((name, "bold"), f"  {detail}"))
+
+
+def _print_remarks(console: Console, remarks: Sequence[str]) -> None:
+    """Print what a reader must know of a result; the patent note once in a process."""
+    for remark in remarks:
+        if remark not in SHOWN_ONCE:
+            console.print(Text(remark, "dim"))
+        if remark == PATENT_NOTE:
+            SHOWN_ONCE.add(remark)
 
 
 def _print_scores(read: Explanation, console: Console, depth: str | None, layers: bool) -> None:

@@ -3,7 +3,7 @@
 import { pictureField } from "./image.js";
 import { make } from "/viewer/dom.js";
 
-const FEATURED = ["cp-lrp", "deeplift", "integrated-gradients", "attcat", "transformer-attribution", "alti", "value-zeroing",
+const FEATURED = ["deeplift", "alti-logit", "integrated-gradients", "gradient-x-input", "attcat", "alti", "value-zeroing",
   "globenc", "attention-rollout"];
 const WORDS = ["masked-lm", "causal-lm"]; // tasks whose target is a word
 const TEXT = "seq2seq"; // and the one whose target is a text
