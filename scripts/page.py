@@ -43,7 +43,7 @@ def page_of_serve(browser: Any) -> None:
     page.goto(f"http://127.0.0.1:{bound.getsockname()[1]}/")
     page.locator("html[data-ready]").wait_for(state="attached")
     page.fill("#text", TEXT)
-    for name in ("deeplift", "attention-rollout"):  # two fit: cp-lrp and alti stay
+    for name in ("attcat", "attention-rollout"):  # two fit: deeplift and alti stay
         page.get_by_role("button", name=name, exact=True).first.click()
     page.click("#explain")
     page.locator("#status", has_text="Done in").wait_for(timeout=120_000)

@@ -106,7 +106,7 @@ def llama(file: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     model.name_or_path = file.name.split(".")[0]
     tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    methods = ["attn-lrp", "cp-lrp", "decompx", "gradient-x-input", "alti", "attention-rollout"]
+    methods = ["alti-logit", "decompx", "deeplift", "gradient-x-input", "alti", "attention-rollout"]
     text = "Paris is the capital of France, and Rome is the capital of"
     compared = wherefrom.compare(text, model, tokenizer, methods=methods, target=" Italy", foil=" Spain")
     title = "wherefrom compare … --target ' Italy' --foil ' Spain'"
@@ -114,7 +114,7 @@ def llama(file: Path) -> None:
 
 
 def main() -> None:
-    methods = ["cp-lrp", "deeplift", "transformer-attribution", "alti", "globenc", "attention-rollout"]
+    methods = ["deeplift", "attcat", "generic-attention", "alti", "globenc", "attention-rollout"]
     compared = wherefrom.compare(REVIEW, methods=methods)
     picture(
         "compare", list(compared.values()), width=120, title=f"wherefrom compare … --methods {','.join(methods[:3])},…"

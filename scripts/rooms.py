@@ -22,6 +22,7 @@ LIGHT = (
     "version",
     "errors",
     "defaults",
+    "patents",
     "extras",
     "files",
     "interrupts",

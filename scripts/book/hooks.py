@@ -36,7 +36,7 @@ LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\[\]]*(?:\[[^\[\]]*\])?[^\[\]]*)\]\
 LIVE = re.compile(r"!\[([^\]]*)\]\([^)]*\)\{ \.live \}")  # a picture in the repository, the view itself in the book
 GRAPH = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REVIEW = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
-SHOWN = ["cp-lrp", "deeplift", "alti", "globenc", "attention-rollout"]  # in the view on the first page
+SHOWN = ["deeplift", "attcat", "alti", "globenc", "attention-rollout"]  # in the view on the first page
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

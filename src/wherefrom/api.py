@@ -329,9 +329,9 @@ def compare(
     """Explain by several methods on one captured pass: a `Comparison`, for several inputs `Explanations` of them.
 
     Arguments as in `explain`; options stand in the names of the methods. Methods that look at a target and methods that
-    do not stand side by side; each result says what it explains. "auto" are the two first defaults
-    of the model's kind and two kinds of maps (wherefrom/defaults.py). A method that fails does not take the others with it: `Comparison.failed` says why it is
-    missing, and so does a warning.
+    do not stand side by side; each result says what it explains. "auto" takes the first two default methods of the
+    model's kind, ALTI and attention rollout (wherefrom/defaults.py). A method that fails does not take the others with
+    it: `Comparison.failed` says why it is missing, and so does a warning.
 
     >>> list(wherefrom.compare("a deep film .", methods=["integrated-gradients(n_steps=20)", "ablation(of=logit)"]))
     ['integrated-gradients(n_steps=20)', 'ablation(of=logit)']

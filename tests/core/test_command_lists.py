@@ -140,15 +140,15 @@ def test_words_or_pieces_and_a_check() -> None:
     assert "meaning" in pieces
     data = json.loads(printed("explain", text, "--json", "--check", columns=100))
     assert data["granularity"] == "token"
-    assert data["evidence"][0].startswith("cp-lrp: Without its top 2 words the probability ")
+    assert data["evidence"][0].startswith("deeplift: Without its top 2 words the probability ")
     assert json.loads(printed("explain", text, "--json", "--words", columns=100))["granularity"] == "word"
-    assert "cp-lrp: Without its top 2 words" in printed("explain", text, "--check", columns=200)
+    assert "deeplift: Without its top 2 words" in printed("explain", text, "--check", columns=200)
     assert "no check: " in printed("explain", "a film .", "-m", "wherefrom/mlm", "-M", "alti", "--check", columns=100)
 
 
 def test_the_default_says_which_method_it_was() -> None:
-    assert "cp-lrp" in printed("explain", "a film .", columns=100)
-    assert wherefrom.explain("a film .").method == "cp-lrp"
+    assert "deeplift" in printed("explain", "a film .", columns=100)
+    assert wherefrom.explain("a film .").method == "deeplift"
 
 
 def test_one_metric_is_described() -> None:

@@ -115,7 +115,7 @@ def test_a_step_writes_its_rows_and_leaves_the_others(layout: str) -> None:
 def test_a_text_and_its_target() -> None:
     model, tokenizer = pairs.model("bart", dtype=torch.float32), tiny.tokenizer()
     found = wherefrom.explain("a good film", model, tokenizer, target="the film is good")
-    assert found.method == "attn-lrp"
+    assert found.method == "alti"
     said = tokenizer("the film is good")["input_ids"]
     assert found.measured.tokens == tuple(said)
     assert found.segments == ["source"] * 5 + ["target"] * len(said)
@@ -320,7 +320,7 @@ def test_one_token_after_a_prefix() -> None:
     own = wherefrom.explain({name: ids[0] for name, ids in given.items()}, model, method="alti", position=1)
     assert own.prediction is None  # at a token of the source nothing is
     assert own.probabilities == {}
-    for asked in ({"method": "saliency"}, {"method": "auto"}, {"method": "saliency", "target": 11}):
+    for asked in ({"method": "saliency"}, {"target": 11}, {"method": "saliency", "target": 11}):
         with pytest.raises(NotDefined, match=r"at a token of the source .* predicts nothing"):
             wherefrom.explain({name: ids[0] for name, ids in given.items()}, model, position=1, **asked)
 

@@ -293,7 +293,7 @@ def test_the_schema_describes_every_field(client: Any) -> None:
             422,
             "no method that wherefrom chooses has an option 'method'",
         ),
-        ({"inputs": TEXT, "options": {"n_steps": 5}}, 422, "no method was named, so it is cp-lrp: 'cp-lrp' has no"),
+        ({"inputs": TEXT, "options": {"n_steps": 5}}, 422, "no method was named, so it is deeplift: 'deeplift' has no"),
         ({"inputs": TEXT, "options": {"baseline": "noise"}}, 422, "it is deeplift: 'deeplift' cannot have baseline"),
         (
             {"inputs": TEXT, "method": "TransAtt", "options": {"start_layer": "1"}},

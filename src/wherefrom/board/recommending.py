@@ -54,6 +54,11 @@ def looks_at_no_output(method: str) -> bool:
     return not lookup(method)[0].class_specific
 
 
+def is_patented(method: str) -> bool:
+    """Whether the patent note of relevance propagation is about this method."""
+    return lookup(method)[0].idea == PATENTED_IDEA
+
+
 @lru_cache
 def shipped() -> dict[str, Any]:
     """The record of the leaderboard that ships (docs/leaderboard.md)."""
@@ -126,7 +131,7 @@ def recommend(opened: Model, question: str = "faithful", budget: float | None = 
     together = tested_together(question, opened)
     alike = {name: [each for each in known[name][standing]["alike"] if together and each in within] for name in order}
     measured = {name: set(_shares(known[name][standing], tables)) for name in order}  # fewer tables tell less apart
-    free = [name for name in order if lookup(name)[0].idea != PATENTED_IDEA] or order
+    free = [name for name in order if not is_patented(name)] or order
     as_well = [name for name in alike[free[0]] if name in free and measured[name] >= measured[free[0]]]
     first = min([free[0], *as_well], key=lambda name: costs[name])
     chosen = [first, *(name for name in order if name != first)]

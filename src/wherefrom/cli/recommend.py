@@ -39,17 +39,18 @@ def show_recommended(model: str, question: str, budget: float | None) -> None:
     own = _measured(opened, model, question, [each.method for each in found], within)
     said = (
         f"beats: of the other methods, {_resting(opened, question)} (docs/leaderboard.md). {_rule(opened, question)}"
-        f"{_patented(found[:SHOWN])}Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
+        f"{_patented(found[:SHOWN])}"
+        f"Forward passes are those of the leaderboard's GPU; on a CPU most take fewer (docs/methods.md). {own}"
     )
     console.print(fitted(said, console.width), markup=False, highlight=False, soft_wrap=True)
 
 
 def _patented(shown: Sequence[Recommended]) -> str:
     """The reason why relevance propagation is in the list and never recommended."""
-    from wherefrom.method import lookup
-    from wherefrom.patents import PATENT_NOTE, PATENTED_IDEA
+    from wherefrom.board.recommending import is_patented
+    from wherefrom.patents import PATENT_NOTE
 
-    if any(lookup(each.method)[0].idea == PATENTED_IDEA for each in shown):
+    if any(is_patented(each.method) for each in shown):
         return f"{PATENT_NOTE[0].upper()}{PATENT_NOTE[1:]}; it is not recommended. "
     return ""
 
@@ -94,10 +95,11 @@ def _measured(opened: Model, model: str, question: str, names: list[str], within
 
 def _first_on(table: str, question: str, names: list[str], within: str) -> str:
     """Which method is first on one table, and where the recommended one stands there."""
-    from wherefrom.board.recommending import best_on
+    from wherefrom.board.recommending import best_on, is_patented
 
     name, share = best_on(table, question, names)
     said = f"{table}, where {name} is first{within} ({share:.0%}"
     if name == names[0]:
         return f"{said})"
-    return f"{said}; {names[0]} {best_on(table, question, names[:1])[1]:.0%}: one table tells less than all of them)"
+    why = "relevance propagation is not recommended" if is_patented(name) else "one table tells less than all of them"
+    return f"{said}; {names[0]} {best_on(table, question, names[:1])[1]:.0%}: {why})"

@@ -14,7 +14,7 @@ SHARED_NOTES = (UNPROVED, PATENT_NOTE)  # notes on every part of an explanation,
 
 
 def notes(opened: Model, job: Job, found: Answer, scores: Any) -> list[str]:
-    """List that the model is unproved, that no score differs from 0, where gradients are, how rows are joined, a patent."""
+    """List an unproved model, scores that are all 0, the place of gradients, how rows are joined, and a patent."""
     unproved = [] if opened.prove else [UNPROVED]
     patent = [PATENT_NOTE] if job.method.idea == PATENTED_IDEA else []
     if not (scores[0] or scores.any()):  # to look at all of them takes longer
