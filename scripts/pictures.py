@@ -119,8 +119,8 @@ def main() -> None:
     picture(
         "compare", list(compared.values()), width=120, title=f"wherefrom compare … --methods {','.join(methods[:3])},…"
     )
-    single = wherefrom.explain("a deep and meaningful film .")
-    picture("explain", [single], width=104, layers=True, title="wherefrom explain … --layers")
+    single = wherefrom.explain("a deep and meaningful film .", method="attcat")
+    picture("explain", [single], width=104, layers=True, title="wherefrom explain … --method attcat --layers")
     gallery(DOCS / "gallery.md")
     gallery(DOCS / "concepts.md")
     tour(DOCS / "tour.ipynb")
