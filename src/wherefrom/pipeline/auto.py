@@ -41,6 +41,7 @@ def candidates(
     options: Mapping[str, Any],
 ) -> list[MethodSpec]:
     """The methods that may answer, the first choice first: those that have the options given."""
+    names: Sequence[str]
     if wanted.head is not None:
         names = DEFAULT_METHODS["head"]
     elif wanted.asks_maps(opened.depth) or not _towards_output(opened, sentences, questions):
