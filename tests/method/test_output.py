@@ -427,7 +427,11 @@ def test_a_bare_encoder_has_nothing_to_explain(method: str) -> None:
     [
         ("saliency", {"norm": "l3"}, "'saliency' cannot have norm='l3'; expected 'l2', 'l1' or 'sum'"),
         ("saliency", {"at": "pixels"}, "at='pixels'; expected 'embeddings' or 'word'"),
-        ("saliency", {"of": "loss"}, "of='loss'; expected 'auto', 'logit', 'log-probability' or 'probability'"),
+        (
+            "saliency",
+            {"of": "loss"},
+            "of='loss'; expected 'auto', 'logit', 'target-logit', 'log-probability' or 'probability'",
+        ),
         ("attcat", {"join": "product"}, "join='product'; expected 'sum' or 'rollout'"),
         ("cat", {"at": "middle"}, "expected 'input' or 'output'"),
         (

@@ -111,8 +111,9 @@ def _tolerance(opened: Model) -> float:
 
 
 def _probe_rounding(opened: Model) -> tuple[float, float]:
-    """The gap between the model's own eager and SDPA passes on the probe, 0 where it has no SDPA; and the largest number
-    of the output there."""
+    """The gap between the model's own eager and SDPA passes on the probe (0 where it has no SDPA), and the probe's
+    largest number.
+    """
     from wherefrom.model.capture import rerunning
     from wherefrom.model.proof import probe_of
 
