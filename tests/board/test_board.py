@@ -30,7 +30,7 @@ from wherefrom.model import open_model
 from wherefrom.papers.samples import midway, own_pairs
 
 pytest.importorskip("pyarrow", reason="evaluating needs the extra `eval`")
-SHARED = golden.SHARED.parent / "data"
+SHARED = golden.SHARED / "data"
 METHODS = ("gradient-x-input", "attention-rollout", "random")
 
 

@@ -94,6 +94,10 @@ def test_attcats_raw_attention_with_and_without_their_mask(case: golden.Golden) 
 
 
 def test_the_fixtures_are_small_and_say_where_they_come_from() -> None:
-    files = [file for file in golden.FIXTURES.rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in files) <= 1_000_000
-    assert "samiraabnar/attention_flow" in (golden.FIXTURES / "README.md").read_text()
+    folders = [golden.FIXTURES / name for name in ("golden", "golden-2")]
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= 12_000_000
+    assert "samiraabnar/attention_flow" in (folders[0] / "README.md").read_text()
+    origins = (folders[1] / "README.md").read_text()
+    for file in folders[1].rglob("*.npz"):
+        assert f"`{file.name}`" in origins, file

@@ -106,13 +106,11 @@ def test_what_decides_must_stand_before_the_word() -> None:
         prompt(late)
 
 
-@pytest.mark.skipif(
-    not (golden.SHARED.parent / "data" / "blimp").is_dir(), reason="BLiMP does not lie beside this checkout"
-)
+@pytest.mark.skipif(not (golden.SHARED / "data" / "blimp").is_dir(), reason="BLiMP does not lie beside this checkout")
 def test_of_blimp_itself_no_row_is_lost() -> None:
     short = {name: each for each, name in PARADIGMS.items()}
     count = Counter[str]()
-    for example in read("blimp", folder=golden.SHARED.parent / "data"):
+    for example in read("blimp", folder=golden.SHARED / "data"):
         assert isinstance(example.text, str)
         assert example.group is not None
         count[example.group] += 1

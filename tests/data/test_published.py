@@ -22,7 +22,7 @@ from wherefrom.evaluation import Run
 from wherefrom.papers import samples
 
 PUBLISHED = Path(__file__).parents[1] / "fixtures" / "data"
-SHARED = golden.SHARED.parent / "data"
+SHARED = golden.SHARED / "data"
 real = pytest.mark.skipif(not SHARED.is_dir(), reason="the public datasets do not lie beside this checkout")
 
 # Dataset, split as asked for: the split's name, its folder and file, the number of examples and of dropped rows.

@@ -20,7 +20,7 @@ from wherefrom.data.datasets import from_row
 from wherefrom.data.sources import SOURCES
 from wherefrom.errors import WherefromError
 
-SHARED = golden.SHARED.parent / "data"
+SHARED = golden.SHARED / "data"
 real = pytest.mark.skipif(not SHARED.is_dir(), reason="the public datasets do not lie beside this checkout")
 
 Write = Callable[..., Path]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 import transformers
 
+import golden
 import tiny
 import wherefrom
 from oracles import attn_lrp as oracle
@@ -21,15 +21,13 @@ from wherefrom.model.matrices import Ruled
 from wherefrom.model.parts import Linear
 from wherefrom.testing import awkward, refuse_changes, state
 
-BEYOND = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
 ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh")  # one function
 WHERE = {"word": "word_embeddings", "embeddings": "embedding_output"}  # ours -> the golden name
 
 
-@pytest.mark.skipif(not BEYOND.exists(), reason="no golden numbers in ../shared/golden-2")
 def test_a_bert_classifier_has_the_relevance_of_lxt() -> None:
     """Through its tanh pooler, its GELUs and its norms after the residual; every class, both places to read."""
-    folder = BEYOND / "bert_dx"
+    folder = golden.case_folder(golden.BEYOND, "bert_dx")
     own = transformers.BertForSequenceClassification.from_pretrained(folder / "model", dtype=torch.float64)
     model = wherefrom.open_model(own)
     inputs, theirs = np.load(folder / "inputs.npz"), np.load(folder / "attnlrp.npz")

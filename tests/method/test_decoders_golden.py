@@ -1,13 +1,12 @@
 """Decoders against golden numbers: the authors' own code, and an independent oracle.
 
-Those of `../shared/golden-2/decoders`, whose index says which array is whose and how near; without it, the four models
-of tests/fixtures/golden-2. The models are float64, and so is all that is computed of them.
+tests/fixtures/golden-2/README.md says which file is whose and how near. The models are float64, and so is all that is
+computed of them.
 """
 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +14,25 @@ import pytest
 import torch
 import transformers
 
+import golden
 import wherefrom
 
-SHARED = Path(__file__).parents[3] / "shared" / "golden-2" / "decoders"
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "golden-2"
-FOLDER = SHARED if SHARED.exists() else FIXTURES
-CASES = sorted(each.name for each in FOLDER.iterdir() if each.is_dir())
+
+def has_file(case: str, file: str) -> bool:
+    return (golden.case_folder(golden.DECODERS, case) / f"{file}.npz").exists()
 
 
-def having(file: str | None = None, array: str | None = None) -> pytest.MarkDecorator:
-    """The cases, or those for which there is such a file, with such an array in it."""
-    found = [case for case in CASES if file is None or (FOLDER / case / f"{file}.npz").exists()]
+def arrays(case: str, file: str) -> Any:
+    return golden.load_arrays(golden.DECODERS, case, file)
+
+
+def having(file: str = "inputs", array: str | None = None) -> pytest.MarkDecorator:
+    """Parametrize a test by the cases that have a file, and an array in it."""
+    names = [case for case in golden.case_folders(golden.DECODERS) if has_file(case, file)]
     if array is not None:
-        found = [case for case in found if array in np.load(FOLDER / case / f"{file}.npz")]
-    none = pytest.param("none", marks=pytest.mark.skip(reason="these golden numbers are in ../shared/golden-2 alone"))
-    return pytest.mark.parametrize("case", found or [none])
+        names = [case for case in names if array in arrays(case, file)]
+    assert names, f"no decoder has {file}.npz with {array}"
+    return pytest.mark.parametrize("case", names)
 
 
 cases = having()
@@ -51,16 +54,13 @@ def model(case: str) -> Any:
     # Before 5.21 the default attention of Gemma 2 leaves its soft-cap out: wherefrom refuses that and asks for "eager".
     old = tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 21)
     how = {"attn_implementation": "eager"} if old and case.startswith("gemma2") else {}
-    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER / case / "model", dtype=torch.float64, **how)
+    folder = golden.case_folder(golden.DECODERS, case) / "model"
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, **how)
 
 
 @functools.lru_cache(maxsize=2)
 def opened(case: str) -> wherefrom.Model:
     return wherefrom.open_model(model(case))
-
-
-def arrays(case: str, file: str) -> Any:
-    return np.load(FOLDER / case / f"{file}.npz")
 
 
 def sentence(case: str, number: int) -> tuple[list[int], int]:
@@ -231,7 +231,7 @@ def test_what_the_ffn_brings_is_the_oracles_and_the_authors(case: str) -> None:
         whole = wherefrom.routes(sentence(case, number)[0], model(case), threshold=0.0)
         for found, name in ((whole.ffn, "ffn"), (whole.ffn_residual, "ffn_residual")):
             assert apart(found, oracle[f"s{number}/info_flow/{name}"]) < 1e-10
-            if (FOLDER / case / "info_flow.npz").exists():
+            if has_file(case, "info_flow"):
                 assert apart(found, arrays(case, "info_flow")[f"s{number}/{name}"]) < 3e-5
         if case in ("llama_a", "mistral_a", "qwen3_a"):
             flow = wherefrom.routes(sentence(case, number)[0], model(case)).flow

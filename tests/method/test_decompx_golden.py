@@ -1,4 +1,4 @@
-"""DecompX against the authors' own arrays in `../shared/golden-2/beyond`, and decoders against an independent oracle.
+"""DecompX against the authors' own arrays, and a decoder against an independent oracle.
 
 The authors' code adds 1e-12 to what it divides by. With that put back, nothing but rounding is left between theirs and
 ours; without it, what it does to an activation whose input is near zero.
@@ -7,7 +7,6 @@ ours; without it, what it does to an activation whose input is near zero.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,10 @@ import torch
 import transformers
 from torch import Tensor
 
+import golden
 import wherefrom
 from wherefrom.method import decomposition, frozen_block
 
-FOLDER = Path(__file__).parents[3] / "shared" / "golden-2"
-pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="no golden numbers in ../shared/golden-2")
 AUTHORS = ("bert_dx", "roberta_dx")
 VARIANTS: dict[str, dict[str, Any]] = {  # the authors' options, as their index names them -> ours
     "default": {},
@@ -49,13 +47,12 @@ ROLLOUTS: dict[str, dict[str, Any]] = {
 
 @functools.lru_cache(maxsize=2)
 def model(case: str) -> Any:
-    return transformers.AutoModelForSequenceClassification.from_pretrained(
-        FOLDER / "beyond" / case / "model", dtype=torch.float64
-    )
+    folder = golden.case_folder(golden.BEYOND, case) / "model"
+    return transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float64)
 
 
 def arrays(case: str, file: str) -> Any:
-    return np.load(FOLDER / "beyond" / case / f"{file}.npz")
+    return golden.load_arrays(golden.BEYOND, case, file)
 
 
 def sentence(case: str, number: int) -> Any:
@@ -133,7 +130,7 @@ def test_local_norms_are_those_of_the_authors_vectors(case: str) -> None:
 @pytest.mark.parametrize(("gate", "theirs"), [("half", "half"), ("gate", "constant")])
 def test_a_decoder_with_a_gate_is_the_oracles(gate: str, theirs: str) -> None:
     """The oracle took norms and softmax in float32, as transformers does."""
-    folder = FOLDER / "beyond" / "llama_dx" / "model"
+    folder = golden.case_folder(golden.BEYOND, "llama_dx") / "model"
     llama = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     expected = arrays("llama_dx", "decompx_oracle")[f"{theirs}/next_token"][0]
     ids = arrays("llama_dx", "inputs")["input_ids"][0].tolist()

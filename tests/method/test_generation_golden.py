@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
-from test_decoders_golden import apart, arrays, cases, having, opened, sentence
+from test_decoders_golden import apart, arrays, having, opened, sentence
 
 import wherefrom
 
 GRADIENTS = {"logit": "logit", "logprob": "log-probability"}
 
 
-def has_answers(case: str) -> bool:
-    return "s0/generation/sequence" in arrays(case, "oracle").files
-
-
-@cases
+@having("oracle", "s0/generation/sequence")
 def test_answers_are_the_oracles(case: str) -> None:
-    if not has_answers(case):
-        pytest.skip("the fixtures hold no generated answers; ../shared/golden-2 does")
     for number in (0, 1):
         prompt = sentence(case, number)[0]
         expected = {
@@ -37,11 +30,9 @@ def test_answers_are_the_oracles(case: str) -> None:
         assert apart(left_out.scores[:, : len(prompt)], expected["loo_logprob"]) < 1e-10
 
 
-@cases
+@having("oracle", "s0/erasure/plain/mask")
 def test_erasure_is_the_oracles(case: str) -> None:
     """Of the token that is read nobody can say what is left when it is deleted; the oracle reads the one before it."""
-    if "s0/erasure/plain/mask" not in arrays(case, "oracle").files:
-        pytest.skip("the fixtures hold no erasure; ../shared/golden-2 does")
     for number in (0, 1):
         ids, target = sentence(case, number)
         foil = int(arrays(case, "inputs")[f"foil{number}"])

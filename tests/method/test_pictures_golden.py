@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,24 @@ import pytest
 import torch
 import transformers
 
+import golden
 import wherefrom
 from wherefrom.model import Model, open_model
 
-BEYOND = Path(__file__).resolve().parents[3] / "shared" / "golden-2" / "beyond"
-pytestmark = pytest.mark.skipif(not BEYOND.is_dir(), reason="the golden numbers of ../shared/golden-2 are not here")
 EXACT = {"rtol": 0, "atol": 1e-9}
 
 
+def load_model(case: str, cls: str) -> Any:
+    folder = golden.case_folder(golden.BEYOND, case) / "model"
+    return getattr(transformers, cls).from_pretrained(folder, dtype=torch.float64).eval()
+
+
 def opened(case: str, cls: str = "ViTForImageClassification", tokenizer: Any = None) -> Model:
-    found = getattr(transformers, cls).from_pretrained(BEYOND / case / "model", dtype=torch.float64)
-    return open_model(found.eval(), tokenizer)
+    return open_model(load_model(case, cls), tokenizer)
 
 
-def arrays(case: str, name: str) -> dict[str, Any]:
-    with np.load(BEYOND / case / f"{name}.npz") as archive:
-        return dict(archive)
+def arrays(case: str, file: str) -> Any:
+    return golden.load_arrays(golden.BEYOND, case, file)
 
 
 def near(found: Any, expected: Any) -> None:
@@ -120,7 +121,7 @@ def test_grad_eclip_is_the_formula_and_that_the_authors_on_their_one_head() -> N
     pixels, texts = torch.tensor(inputs["pixel_values"]), torch.tensor(inputs["input_ids"])
     model = opened("clip", "CLIPModel", Ids())
     given = {"pixel_values": pixels[0]}
-    clip = transformers.CLIPModel.from_pretrained(BEYOND / "clip" / "model", dtype=torch.float64).eval()
+    clip = load_model("clip", "CLIPModel")
     for ids in texts:
         target = wherefrom.similarity(" ".join(map(str, ids.tolist())))
         scores = wherefrom.explain(given, model, method="grad-eclip", target=target).scores

@@ -1,12 +1,11 @@
 """Encoders with a decoder against golden numbers: an independent oracle, and the authors' own code.
 
-Those of `../shared/golden-2/beyond`, whose index says which array is whose. The models are float64.
+tests/fixtures/golden-2/README.md says which file is whose. The models are float64.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import torch
 import transformers
 
+import golden
 import wherefrom
 from wherefrom import LayerTrace
 from wherefrom.aggregate.rollout import rollout
@@ -26,26 +26,25 @@ from wherefrom.pipeline.windows import run_whole
 from wherefrom.result.answer import Target
 from wherefrom.result.generation import Answered
 
-FOLDER = Path(__file__).parents[3] / "shared" / "golden-2" / "beyond"
 CASES = ["bart_s2s", "marian_s2s", "m2m_s2s", "t5_s2s"]
 # transformers has T5's norms in float32, and so had the oracle.
 CLOSE = {"t5_s2s": 1e-6}
 
-pytestmark = pytest.mark.skipif(
-    not FOLDER.exists(), reason="the golden numbers of encoder–decoders are in ../shared/golden-2 alone"
-)
+
+def arrays(case: str, file: str) -> Any:
+    return golden.load_arrays(golden.BEYOND, case, file)
 
 
 @lru_cache
 def opened(case: str) -> Model:
-    folder = FOLDER / case / "model"
+    folder = golden.case_folder(golden.BEYOND, case) / "model"
     return wherefrom.open_model(transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64))
 
 
 @lru_cache
 def pair(case: str, which: int) -> Sentence:
     """A pair of the case, of which the tokens are explained that the model puts first."""
-    given = np.load(FOLDER / case / "inputs.npz")
+    given = arrays(case, "inputs")
     source, target = (
         given[ids][which][given[mask][which] > 0].tolist()
         for ids, mask in (("input_ids", "attention_mask"), ("decoder_input_ids", "decoder_attention_mask"))
@@ -75,7 +74,7 @@ def blocks(found: Any, case: str, which: int) -> dict[str, Any]:
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("case", CASES)
 def test_alti_plus(case: str, which: int) -> None:
-    gold = np.load(FOLDER / case / "s2s_oracle.npz")
+    gold = arrays(case, "s2s_oracle")
     found = wherefrom.explain(pair(case, which), opened(case), method="alti")
     name, close = f"s{which}/altiplus", {"rtol": 0, "atol": CLOSE.get(case, 1e-12)}
     ours = blocks(found.maps, case, which)
@@ -93,7 +92,7 @@ def test_alti_plus(case: str, which: int) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case != "t5_s2s"])
 def test_attention_of_the_authors(case: str) -> None:
     """Their norm of contributions is off by their own liberties; their attention is not."""
-    gold = np.load(FOLDER / case / "altiplus.npz")
+    gold = arrays(case, "altiplus")
     for which in (0, 1):
         found = wherefrom.explain(pair(case, which), opened(case), method="attention")
         ours = blocks(found.maps, case, which)
@@ -125,7 +124,7 @@ def with_their_liberties(layer: LayerTrace, order: int) -> Any:
 @pytest.mark.parametrize("case", [case for case in CASES if case != "t5_s2s"])
 def test_alti_plus_of_the_authors(case: str, metric: str) -> None:
     """Their arrays, with their liberties; without norms on the stream these are of no weight, and ours are theirs."""
-    gold = np.load(FOLDER / case / "altiplus.npz")
+    gold = arrays(case, "altiplus")
     for which in (0, 1):
         sentence, order = pair(case, which), int(metric[1])
         s = sentence.segments.count("source")
@@ -158,7 +157,7 @@ def test_alti_plus_of_the_authors(case: str, metric: str) -> None:
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("case", CASES)
 def test_value_zeroing(case: str, which: int) -> None:
-    gold = np.load(FOLDER / case / "s2s_oracle.npz")
+    gold = arrays(case, "s2s_oracle")
     found = wherefrom.explain(pair(case, which), opened(case), method="value-zeroing", aggregate=None)
     ours = blocks(found.maps, case, which)
     for mine, theirs in (("encoder", "enc_self"), ("self", "dec_self"), ("cross", "dec_cross")):
@@ -169,7 +168,7 @@ def test_value_zeroing(case: str, which: int) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_generic_relevancy(case: str) -> None:
     """Row t of the source and of the prefix, of the logit of each token."""
-    gold = np.load(FOLDER / case / "generic_oracle.npz")
+    gold = arrays(case, "generic_oracle")
     for which in (0, 1):
         sentence = pair(case, which)
         s, chosen = sentence.segments.count("source"), choose("generic-attention(of=logit)")
@@ -184,18 +183,18 @@ def test_generic_relevancy(case: str) -> None:
 
 @lru_cache
 def whisper() -> Model:
-    return wherefrom.open_model(str(FOLDER / "whisper_vz" / "model"), dtype="float64")
+    return wherefrom.open_model(str(golden.case_folder(golden.BEYOND, "whisper_vz") / "model"), dtype="float64")
 
 
 def heard(method: str) -> Any:
-    given = np.load(FOLDER / "whisper_vz" / "inputs.npz")
+    given = arrays("whisper_vz", "inputs")
     encoding = {"input_features": given["input_features"][0], "decoder_input_ids": given["decoder_input_ids"][0]}
     return wherefrom.explain(encoding, whisper(), method=method)
 
 
 def test_speech() -> None:
     """Value Zeroing of its authors, frame by frame; ALTI+ of the oracle."""
-    gold = np.load(FOLDER / "whisper_vz" / "value_zeroing_asr.npz")
+    gold = arrays("whisper_vz", "value_zeroing_asr")
     found = heard("value-zeroing")
     s, frames = found.segments.count("source"), found.maps
     assert found.tokens[:2] == ["0.00s", "0.02s"]
@@ -205,7 +204,7 @@ def test_speech() -> None:
     np.testing.assert_allclose(frames[3::2, s:, :s], gold["frame_mean/vz_cross"], **close)
     attention = heard("attention").maps
     np.testing.assert_allclose(attention[3::2, s:, :s], gold["frame_mean/cross_attentions"].mean(1), **close)
-    oracle = np.load(FOLDER / "whisper_vz" / "s2s_oracle.npz")
+    oracle = arrays("whisper_vz", "s2s_oracle")
     total = heard("alti").aggregated[3::2, s:]
     np.testing.assert_allclose(total, oracle["s0/altiplus/rollout_total"], **close)
     gradients = heard("gradient-x-input")
@@ -217,7 +216,7 @@ def test_speech() -> None:
 @pytest.mark.parametrize("case", ["bart_s2s", "marian_s2s", "m2m_s2s"])
 def test_source_contribution_is_that_of_stopes(case: str) -> None:
     """On the authors' own rows: its mean and its least are avg_sc and min_sc."""
-    rows, wanted = (np.load(FOLDER / case / f"{name}.npz") for name in ("altiplus", "alti_metrics"))
+    rows, wanted = (arrays(case, name) for name in ("altiplus", "alti_metrics"))
     for which in (0, 1):
         total = rows[f"s{which}/l1/rollout_total"][-1]
         segments = [*pair(case, which).segments, "target"]

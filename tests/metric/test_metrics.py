@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from wherefrom.result.explanation import Explanation
 
 TOKENIZER = tiny.tokenizer()
 TEXT = "the film is not very meaningful and not good !"
-DENSE = Path(golden.SHARED) / "spearman_dense" / "attention_flow.npz"
 
 
 # Erasure ---------------------------------------------------------------------------------------------------
@@ -255,9 +253,8 @@ def test_where_nothing_can_go_there_is_no_curve() -> None:
 # Agreement -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not DENSE.exists(), reason="the whole golden set is not beside the checkout")
 def test_dense_spearman_as_the_authors_have_it() -> None:
-    with np.load(DENSE) as figures:
+    with golden.load_arrays(golden.ENCODERS, "spearman_dense", "attention_flow") as figures:
         for x, y, expected in zip(figures["x"], figures["y"], figures["coef"], strict=True):
             assert correlation.spearman(x, y, protocol="dense") == pytest.approx(float(expected), abs=1e-9)
 

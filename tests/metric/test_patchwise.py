@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import golden
 import pictures
 import wherefrom
 from wherefrom.errors import InvalidInput, InvalidOption, NotDefined
 from wherefrom.metric import patchwise
 from wherefrom.model import collate, open_model
 from wherefrom.model.pictures import PAINTS
-
-BEYOND = Path(__file__).resolve().parents[3] / "shared" / "golden-2" / "beyond" / "vit_seg_metrics"
 
 
 @pytest.mark.parametrize("by", ["mean", "black", "blur"])
@@ -87,10 +85,9 @@ def test_pointing_beside_the_object() -> None:
         patchwise.pointing(scores, mask & False)
 
 
-@pytest.mark.skipif(not BEYOND.is_dir(), reason="the golden numbers of ../shared/golden-2 are not here")
 def test_segmentation_is_the_authors() -> None:
-    with np.load(BEYOND / "inputs.npz") as inputs, np.load(BEYOND / "seg.npz") as theirs:
-        maps, labels, expected = inputs["maps"], inputs["labels"], dict(theirs)
+    inputs, expected = (golden.load_arrays(golden.BEYOND, "vit_seg_metrics", file) for file in ("inputs", "seg"))
+    maps, labels = inputs["maps"], inputs["labels"]
     for each, label, row in zip(maps, labels, expected["rows"], strict=True):
         found = patchwise.covered(each, label)
         assert (found.correct, found.labelled) == (row[0], row[1])
