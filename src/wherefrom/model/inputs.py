@@ -235,13 +235,14 @@ class Reader:
     def _encoding(self, encoding: Mapping[str, Any]) -> tuple[list[Sentence | WherefromError], bool]:
         if encoding.get("position_ids") is not None:
             raise InvalidInput("position_ids are not supported: a sentence's positions count from its first token")
-        of_pair = (DECODER, FEATURES) if self.two_streams else (DECODER,)
-        refuse_unread(encoding, (*COLUMNS, *of_pair), self.others, row=False)
         columns = {name: _lists(encoding[name]) for name in COLUMNS if encoding.get(name) is not None}
         decoder = None if encoding.get(DECODER) is None else _lists(encoding[DECODER])
         if decoder is not None and not self.two_streams:
             raise InvalidInput(f"{DECODER} were given to a model of one stream of tokens; expected input_ids alone")
-        if self.two_streams and encoding.get(FEATURES) is not None:
+        sound = self.two_streams and encoding.get(FEATURES) is not None
+        if sound or "input_ids" in columns:
+            refuse_unread(encoding, (*COLUMNS, *((DECODER, FEATURES) * self.two_streams)), self.others, row=False)
+        if sound:
             sources, single = heard(encoding)
             return self._prefixed(sources, [decoder] if single else decoder) if decoder else [*sources], single
         if "input_ids" not in columns:
