@@ -190,7 +190,8 @@ def test_compare_is_one_pass_for_all() -> None:
     calls = []
     model.register_forward_hook(lambda *_: calls.append(1))
     opened = wherefrom.open_model(model)
-    calls.clear()  # the proof takes passes of its own
+    wherefrom.capture(ids, opened)
+    calls.clear()  # the proof takes passes of its own, and the first use one
     names = ["attention", "attention-fixed-residual", "raw-attention", "rollout"]
     together = wherefrom.compare(ids, opened, methods=names)
     assert len(calls) == 1

@@ -129,6 +129,7 @@ def test_options_stand_in_names(client: Any, models: dict[str, Model]) -> None:
 def test_one_pass_and_one_reading_for_all_methods(client: Any, models: dict[str, Model]) -> None:
     """As often as the first block is run, by methods that need no pass of their own."""
     opened = models["tiny"]
+    stream(client, inputs=TEXT, methods=["alti"])  # the first use compares with a plain pass
     passes, readings = [], []
     genuine = type(opened.tokenizer).__call__
 

@@ -92,10 +92,9 @@ def _gap(captured: Tensor, plain: Tensor, mask: Tensor, routed: bool, edges: boo
     if plain.ndim > 2 and plain.shape[:2] == mask.shape:
         tokens = mask.flatten().to(size.device)
         difference, size = difference[tokens], size[tokens]
-    if not bool(size.isfinite().all()):  # model/finite.py says so
+    if not bool(difference.isfinite().all()):  # model/finite.py refuses numbers that are not finite
         return 0.0
-    gap = float((difference.median() if routed else difference.max()) / size.max().clamp(min=max(largest, 1e-30)))
-    return gap if gap == gap else float("inf")
+    return float((difference.median() if routed else difference.max()) / size.max().clamp(min=max(largest, 1e-30)))
 
 
 def _by_row(captured: Tensor, plain: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
