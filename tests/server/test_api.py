@@ -272,7 +272,7 @@ def test_the_schema_describes_every_field(client: Any) -> None:
     every = inspect.signature(wherefrom.explain).parameters.values()
     python = {each.name for each in every if each.kind is each.KEYWORD_ONLY} - {
         *("estimate", "batch_size", "task", "device", "dtype", "prove", "model_kwargs", "tokenizer_kwargs"),
-        *("chat", "keep", "overlap", "on_error", "progress"),  # `maps` says what a page needs of them
+        *("chat", "tools", "keep", "overlap", "on_error", "progress"),  # `maps` says what a page needs of them
     }
     assert python <= set(fields)  # what Python calls aggregate, target, … is called so here
     assert client.get("/docs").status_code == 404
