@@ -12,6 +12,7 @@ import pictures
 import tiny
 import wherefrom
 from wherefrom.defaults import COMPARED_BESIDE, COMPARED_MAPS, DEFAULT_METHODS
+from wherefrom.errors import InvalidOption
 from wherefrom.method import choose, lookup
 from wherefrom.metric.spotcheck import checks
 from wherefrom.patents import PATENT_NOTE, PATENTED_IDEA
@@ -79,6 +80,13 @@ def test_a_picture_is_explained_by_differences() -> None:
 
 def test_with_one_head_the_default_is_attention_rollout() -> None:
     assert explain(head=1).method == "attention-rollout"
+
+
+def test_a_method_without_heads_names_methods_that_take_one() -> None:
+    able = [each.name for each in wherefrom.methods() if each.heads is not None]
+    with pytest.raises(InvalidOption) as refused:
+        explain(head=1, method="deeplift")
+    assert str(refused.value).endswith(", ".join(able))
 
 
 @pytest.mark.parametrize("variant", [*tiny.VARIANTS])
