@@ -3,8 +3,9 @@
     docs/papers.md            between `<!-- paper: alti -->` and `<!-- end -->`: a row for each table and figure
     docs/papers/alti.md       every number of the paper's recipes, and the pictures of `PICTURES`
 
-No number is typed by hand: a row shows the cells of `HEADLINES` (without them, the first cells that the paper prints
-too, else the first cells), each as our mean ± half its 99 % interval, with the paper's number in brackets.
+No number is typed by hand. A row shows the cells of `HEADLINES`; without them, the first cells that the paper prints,
+else the first; of a recipe about single texts only those that the paper prints. A cell is our mean ± half its 99 %
+interval, with the paper's number in brackets.
 """
 
 from __future__ import annotations
@@ -51,9 +52,14 @@ def headline(recipe: Recipe, cells: dict[tuple[str, str], dict[str, str]]) -> st
     """The numbers of a recipe's row."""
     places = [place for place in HEADLINES.get(recipe.name, ()) if place in cells]
     both = [place for place, cell in cells.items() if cell["mean"] and cell["paper"]]
-    ours = [place for place, cell in cells.items() if cell["mean"]]
+    ours = [place for place, cell in cells.items() if cell["mean"] and not recipe.texts]
     lines = [f"{row}, {column}: {show_cell(cells[row, column])}" for row, column in places or (both or ours)[:SHOWN]]
-    return "<br>".join(lines).replace("|", "\\|")
+    return "<br>".join(lines).replace("|", "\\|") or f"[scores of every token]({link(recipe)})"
+
+
+def link(recipe: Recipe) -> str:
+    """The place of a recipe's numbers, from docs/papers.md."""
+    return f"papers/{recipe.paper}.md#{recipe.name.replace('/', '').lower()}"
 
 
 def show_cell(cell: dict[str, str]) -> str:
@@ -88,9 +94,8 @@ def row(recipe: Recipe, folder: Path, record: list[dict[str, Any]]) -> str:
     """The row of a recipe in docs/papers.md."""
     cells = read_cells(folder / f"{recipe.name}.csv")
     markdown = (folder / f"{recipe.name}.md").read_text(encoding="utf-8")
-    anchor = recipe.name.replace("/", "").lower()
     parts = [
-        f"[{title(recipe)}](papers/{recipe.paper}.md#{anchor}). {recipe.about}",
+        f"[{title(recipe)}]({link(recipe)}). {recipe.about}",
         show_calls(recipe, record),
         headline(recipe, cells),
         show_claims(markdown),
