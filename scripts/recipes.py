@@ -5,10 +5,10 @@
     python scripts/recipes.py FOLDER --only abnar2020 --device cuda                     # some of them
 
 The full run takes the sample size of the paper where it states one and the data has as many rows, else at most 2,000
-(`SIZES`). `EXTRA` has the calls that need a model which does not ship; they are made if MODELS holds a folder of that
-name (docs/papers.md says how each was trained). FOLDER/calls has a file for each call with its command, date and
-seconds: a call that is there is not made again, and one that was cut off goes on where it stopped. Several papers may
-run side by side, each in its process.
+(`SIZES`). With --models, `CALLS` replaces the default call of some recipes; a call whose model does not ship is made if
+MODELS holds a folder of that name (`scripts/models.sh` trains them). FOLDER/calls has a file for each call with its
+command, date and seconds: a call that is there is not made again, and one that was cut off goes on where it stopped.
+Several papers may run side by side, each in its process.
 """
 
 from __future__ import annotations
@@ -38,17 +38,12 @@ SIZES: dict[str, int] = {
     "alti/table2": 560,  # of masked verbs, some are no single token of the model's vocabulary
     "alti/figure3": 500,
     "alti/figure6": 2000,
-    "alti/figure7": 500,
-    "attcat/table1": 2000,
-    "attcat/table2": 2000,
     "decompx/aopc": 872,
     "decompx/accuracy": 872,
     "decompx/prediction-performance": 872,
-    "globenc/table1": 2000,
     "globenc/table-a1": 2000,
     "globenc/table-a2": 2000,
     "globenc/table2": 2000,
-    "globenc/figure3": 2000,
     "globenc/figure4": 256,
     **dict.fromkeys(
         (f"value-zeroing/{name}" for name in ("table1", "table2", "table3", "figure1", "figure2", "figure3")), 2500
@@ -56,17 +51,26 @@ SIZES: dict[str, int] = {
     "value-zeroing/figure-a1": 2500,
     "value-zeroing/figure-a2": 2500,
 }
-# Calls beside the default one: a model of its own, other data.
-HATEXPLAIN = {"model": "hatexplain=hatexplain", "data": "hatexplain", "limit": "2000"}
-MNLI = {"model": "mnli=mnli", "data": "mnli", "split": "validation_mismatched_1k", "limit": "2000"}
-QQP = {"model": "qqp=qqp", "data": "qqp", "split": "validation", "limit": "2000"}
-EXTRA: dict[str, list[dict[str, str]]] = {
-    "alti/figure7": [{"model": "wherefrom/sentiment,second-sentiment", "limit": "500"}],
-    "attcat/table1": [QQP, MNLI],
-    "attcat/table2": [QQP, MNLI],
-    "attcat/figure3": [{"model": "squad_v1=qa", "data": "squad_v1", "limit": "500"}],
-    "globenc/table1": [HATEXPLAIN, MNLI],
-    "globenc/figure3": [HATEXPLAIN, MNLI],
+# Calls in place of the default one: several datasets, models that do not ship.
+HATEXPLAIN = {"model": "hatexplain=hatexplain", "data": "hatexplain", "limit": 2000}
+MNLI = {"model": "mnli=mnli", "data": "mnli", "split": "validation_mismatched_1k", "limit": 2000}
+QQP = {"model": "qqp=qqp", "data": "qqp", "split": "validation", "limit": 2000}
+QA = {"model": "squad_v1=qa", "data": "held_out.json"}  # articles of SQuAD that the model was not trained on
+REVIEWS = [
+    {"data": "sst2", "split": "test", "limit": 2000},
+    {"data": "amazon", "limit": 2000},
+    {"data": "yelp", "limit": 500},  # long texts
+    {"data": "imdb", "limit": 500},
+]
+CALLS: dict[str, list[dict[str, Any]]] = {
+    "alti/figure7": [{"limit": 500}, {"model": "wherefrom/sentiment,second-sentiment", "limit": 500}],
+    "attcat/table1": [*REVIEWS, QQP, MNLI],
+    "attcat/table2": [*REVIEWS, QQP, MNLI],
+    "attcat/figure3": [{"limit": 500}, {**QA, "limit": 300}],
+    "attcat/appendix-k": [{**QA, "limit": 300}],
+    "attcat/figure5a": [{"model": "qa"}],
+    "globenc/table1": [{"limit": 2000}, HATEXPLAIN, MNLI],
+    "globenc/figure3": [{"limit": 2000}, HATEXPLAIN, MNLI],
 }
 
 
@@ -88,23 +92,27 @@ def list_calls(limit: int | None, models: Path | None, only: list[str]) -> Itera
         if only and recipe.name not in only and recipe.paper not in only:
             continue
         size = limit or SIZES.get(recipe.name)
-        sized = {"limit": size} if size and recipe.data else {}
+        default = {"limit": size} if size and recipe.data else {}
         trains = {"train_limit": limit} if limit and recipe.paper == "value-zeroing" and recipe.data else {}
-        yield Call(recipe.name, {**sized, **trains})
-        for extra in EXTRA.get(recipe.name, []) if models else []:
-            named = {part.rpartition("=")[2] for part in extra.get("model", "").split(",")}
-            if all((models / name).is_dir() for name in named if not name.startswith("wherefrom/")):
-                yield Call(recipe.name, {**extra, "limit": limit or int(extra["limit"]), **trains})
+        for arguments in CALLS.get(recipe.name, [default]) if models else [default]:
+            names = [part.rpartition("=")[2] for part in arguments.get("model", "wherefrom/").split(",")]
+            if models and all(name.startswith("wherefrom/") or (models / name).is_dir() for name in names):
+                arguments = {**arguments, **({"limit": limit} if limit and "limit" in arguments else {})}
+                yield Call(recipe.name, {**arguments, **trains})
+            elif not models:
+                yield Call(recipe.name, {**arguments, **trains})
 
 
 def run_call(call: Call, out: Path, device: str | None, models: Path | None) -> Result:
-    """Make the call; models of `EXTRA` are folders in MODELS."""
+    """Make the call; models of `CALLS` are folders in MODELS."""
     arguments = dict(call.arguments)
     if models and "model" in arguments:
         parts = [part.rpartition("=") for part in arguments["model"].split(",")]
         arguments["model"] = ",".join(
             f"{key}{equals}{models / name if (models / name).is_dir() else name}" for key, equals, name in parts
         )
+    if models and (models / "squad" / str(arguments.get("data"))).is_file():
+        arguments["data"] = str(models / "squad" / arguments["data"])
     result = reproduce(call.recipe, out=out, device=device, **arguments)
     assert isinstance(result, Result)
     return result
@@ -117,6 +125,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="the folder of datasets (default: WHEREFROM_DATA)")
     parser.add_argument("--models", type=Path, help="a folder of the models that do not ship")
     parser.add_argument("--only", default="", help="papers or recipes, separated by commas")
+    parser.add_argument("--matching", default="", help="only calls whose command contains this text")
     parser.add_argument("--device")
     given = parser.parse_args()
     if given.data:
@@ -125,6 +134,8 @@ def main() -> int:
     calls.mkdir(parents=True, exist_ok=True)
     failed = []
     for call in list_calls(given.limit, given.models, [name for name in given.only.split(",") if name]):
+        if given.matching not in call.command:
+            continue
         record = calls / f"{hashlib.sha256(call.command.encode()).hexdigest()[:12]}.json"
         if record.is_file():
             continue

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Train the models that docs/papers.md uses and that do not ship:  sh scripts/models.sh DATA FOLDER [DEVICE]
+# DATA is a folder of datasets (docs/data.md): sst2, hatexplain, qqp, mnli, squad_v1. A training that was cut off resumes.
+set -eu
+DATA=$1 OUT=$2 DEVICE=${3:-auto}
+PYTHON=${PYTHON:-python3}
+mkdir -p "$OUT"
+train() {
+    out=$1
+    shift
+    "$PYTHON" -m wherefrom train "$@" --out "$OUT/$out" --device "$DEVICE" --precision float32 --quiet >"$OUT/$out.log" 2>&1
+}
+classify() {
+    out=$1
+    shift
+    train "$out" classify "$@" --lr 1e-4
+}
+classify hatexplain "$DATA/hatexplain/train.parquet" --valid "$DATA/hatexplain/validation.parquet" &
+classify second-sentiment "$DATA/sst2/train.parquet" --valid "$DATA/sst2/validation.parquet" --epochs 0.25 --seed 1 &
+classify qqp "$DATA/qqp/test.parquet" --text question1 --pair question2 --name 0=different --name 1=duplicate &
+classify mnli "$DATA/mnli/validation_matched.parquet" --text premise --pair hypothesis &
+if [ ! -f "$OUT/squad/train.json" ]; then "$PYTHON" scripts/squad.py split "$DATA/squad_v1/validation.parquet" "$OUT/squad" --held-out 8; fi
+train qa qa "$OUT/squad/train.json" --positions 320 --held-out 0.04 --lr 2e-4
+wait
+touch "$OUT/done"
